@@ -1,83 +1,81 @@
-//! Decisions on this instance's own count, and the reports that follow them.
+//! Write-back: decisions on local counts, and the reports that synchronise them.
 //!
 //! The first decision on a key that is charged in
 //! [`Mode::WriteBack`](tollgate_core::Mode::WriteBack) is made by Redis, as in `strict`, and its
-//! answer tells the count. From then on this instance decides on that count, plus what it has
-//! allowed itself, at Redis's time as its own clock carries it forward: no waiting, no message.
-//! Every `sync_interval` it reports all keys that were charged since, and hears what all instances
-//! together have counted, which replaces what was known. Up to 128 keys share a message, and in a
-//! Cluster 1 024 share one to each node.
+//! reply contains the count. From then on this instance decides on that count plus what it has
+//! allowed itself, at Redis's time as advanced by the local clock, without waiting for a reply.
+//! Every `sync_interval` it reports all keys that were charged since, and the replies contain the
+//! counts of all instances together, which replace the local ones. Up to 128 keys share a message,
+//! and in a Cluster 1 024 share one to each node.
 //!
-//! Everything that this instance does is added to the count as of when it did it: units to the
-//! window or the segment in which they were allowed, to a bucket as if they had come when they
-//! came. So one instance alone decides as Redis itself would. Several may allow too much.
+//! A report is added to the count as of the time of the decisions: units are charged to the window
+//! or segment in which they were allowed, and to a bucket as if they had been charged at once.
+//! So a single instance decides as Redis itself would. Several may over-admit.
 //!
-//! # How much too much
+//! # The bound of over-admission
 //!
-//! Per window (of a bucket: at once, beyond what it holds) at most (instances - 1) x min(N, units
-//! that one instance is asked for within `sync_interval` and the store's timeout). Take the
-//! instance that heard from Redis last before it last allowed a request. What it does not know is
-//! what each other instance allowed after its own last report: an instance that went on would have
-//! reported again. That is no more than it was asked for within an interval and the time of one
-//! report, and no more than N, as no instance goes beyond N by what it knows. And by what that last
-//! instance knows, nothing was too much.
+//! Per window (for a bucket: per burst) at most (instances - 1) x min(N, units requested from one
+//! instance within `sync_interval` and the store's timeout). Consider the instance that received
+//! the latest reply before it last allowed a request. It does not know what each other instance
+//! allowed after that one's last report; an instance that allowed more would have reported again.
+//! That is no more than was requested from it within an interval and the time of one report, and no
+//! more than N, as no instance exceeds N by what it knows. And by what the first instance knows,
+//! nothing was over-admitted.
 //!
-//! For that, no instance goes on for longer than an interval and a timeout without having been
-//! answered: what is older is reported before the next decision on the key. If that fails, its
-//! error is what the engine's fallback decides on. A decision that Redis makes for a key is made
-//! when this instance has nothing to report of it, so it exceeds no more than the other instances'
-//! part.
+//! For this, no instance goes on for longer than an interval and a timeout without a reply: units
+//! that are older are reported before the next decision on the key. If that fails, the engine's
+//! fallback decides. When Redis decides on a key, this instance has nothing to report for it, so
+//! the decision exceeds no more than the part of the other instances.
 //!
 //! # More than can be reported
 //!
-//! Reports are bounded messages, of which two at most are on their way: a decision that waits for
+//! Reports are messages of bounded size, at most two of them in flight: a decision that waits for
 //! Redis waits for few keys of a report, however many there are. A round of reports that takes
-//! longer than half an interval says that there are too many of them. Then keys that were not
-//! charged within the last interval are decided by Redis, one call each as in `strict`, and add
-//! nothing to report; keys that are charged more often than that go on here, where one line of a
-//! report stands for several decisions. Each round that was quick enough lets a quarter more wait
-//! to be reported, so an instance whose load falls counts by itself again within a few intervals.
-//! Whatever waits, each key waits once.
+//! longer than half an interval shows that there are too many keys. Then Redis decides on keys that
+//! were not charged within the last interval, one call each as in `strict`, which adds nothing to
+//! report. Keys that are charged more often stay local, where one line of a report stands for
+//! several decisions. Each round that was quick enough raises the number of waiting lines by a
+//! quarter, so after the load falls all decisions are local again within a few intervals. Each
+//! waiting key waits once.
 //!
 //! # What is paid back
 //!
-//! What was allowed beyond a limit stays in the count in Redis, and every instance hears of it:
+//! Units allowed beyond a limit stay in the count in Redis, and every instance learns of them:
 //!
-//! * A token bucket owes the units, and allows none until time has paid for them: over any longer
-//!   time, no more is allowed than the rate allows.
-//! * A fixed window's surplus is the first that the next window has consumed, and if it is more
-//!   than N, so on with those after it. What is reported late, because its window was nearly over,
-//!   counts the same, up to 0.9 s after its end. Of several versions of the limit, N is the largest
-//!   that has charged the window: see [`crate::marked_window`].
-//! * A sliding window keeps its segments as they are: it allows nothing until what leaves makes
-//!   the estimate less than N.
+//! * A token bucket goes into debt, and allows none until it has refilled: over any longer time, no
+//!   more is allowed than the rate.
+//! * The excess of a fixed window is charged to the next window first, and if it is more than N, to
+//!   those after it. A late report of a window that was nearly over counts in the same way, up
+//!   to 0.9 s after its end. If there are several versions of the limit, N is the largest that has
+//!   charged the window: see [`crate::marked_window`].
+//! * A sliding window keeps its segments as they are: it allows nothing until enough has left it
+//!   for the estimate to be below N.
 //!
-//! A bucket remembers at most 100 years of debt, a window 2^32 - 1 units. If the limit changes,
-//! only what fits the new one is kept.
+//! A bucket stores at most 100 years of debt, a window 2^32 - 1 units. If the limit changes, only
+//! what fits the new one is kept.
 //!
-//! # A report whose answer is late, or lost
+//! # A report whose reply is late, or lost
 //!
-//! A report is waited for until its connection is given up ([`crate::session`]), far longer than a
-//! decision: an answer that is late is heard, and everything in it counts. Callers do not wait for
-//! it longer than for any decision.
+//! A report is awaited until its connection is closed ([`crate::session`]), far longer than a
+//! decision: a late reply is applied as any other. Callers do not wait for it longer than for any
+//! decision.
 //!
-//! If the connection breaks first, nobody knows whether the units were charged. Nearly always they
-//! were, and repeated they would be charged twice, to a client that did nothing: so they are not.
-//! If Redis never had them, what one instance allowed within one interval (and a timeout) is not
-//! charged. The next decision on the key asks for its count; if there is none, nobody asks. A
-//! report that was certainly not sent, or that Redis denied, is kept and sent later.
+//! If the connection breaks first, it is unknown whether the units were charged. Nearly always they
+//! were, and repeating the report would charge them twice, to the wrong client: so it is not
+//! repeated. If Redis never received it, the units of one instance and one interval (and a timeout)
+//! are not charged. The next decision on the key fetches its count. A report that was certainly not
+//! sent, or that Redis rejected, is kept and sent later.
 //!
-//! # What is asked of Redis
+//! # What Redis decides
 //!
-//! Refunds, requests that also meet limits of another mode, and keys that find no room
-//! ([`KEYS_MAX`]): first what is known of their keys is reported, then Redis decides. The same goes
-//! for keys that were counted here until a reload gave their rule another mode. A request
-//! over several limits that are all counted here is decided here, all or nothing, once Redis has
-//! replied with the count of each.
+//! Redis decides on refunds, on requests that also have limits in another mode, and on keys without
+//! a local count because there are too many ([`KEYS_MAX`]): first the local counts of their keys
+//! are reported. The same applies to keys that were counted here until a reload changed the mode of
+//! their rule. A request with several limits that are all counted here is decided here, all or
+//! nothing, once Redis has replied with the count of each.
 //!
-//! While a request is on its way that Redis decides, its keys are not counted here: a local count
-//! would not contain what it takes. Redis decides all other requests on them as well until it is
-//! over.
+//! While a request that Redis decides is in flight, its keys are not counted here, since a local
+//! count would lack its units. Until then Redis decides on all other requests on them as well.
 
 mod keeper;
 
@@ -113,7 +111,7 @@ use crate::script_reply::coarsen;
 use crate::stage::Budget;
 use crate::stats::Stats;
 
-/// How long to wait, while everything is reported, for what is on its way.
+/// The pause between attempts to report everything while reports are in flight.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How often one request reports and tries again; for each of its keys, before Redis decides.
 const ASKS_MAX: usize = 4;
@@ -125,22 +123,22 @@ pub(crate) struct WriteBack {
     stats: Arc<Stats>,
     /// Whether anything was ever decided here.
     is_used: AtomicBool,
-    /// Reports what was allowed here, for as long as it is held.
+    /// Reports the local counts in the background, for as long as it is held.
     _reporter: JoinSet<()>,
 }
 
-/// A request that Redis is to decide.
+/// A request that Redis has to decide.
 #[derive(Default)]
 pub(crate) struct RemoteRequest<'t> {
     /// Until this is dropped, its keys are not counted here.
     _aside: Option<SetAside<'t>>,
-    /// Redis was asked, and a reservation was in the way.
+    /// Whether Redis has replied that a reservation blocks it.
     pub(crate) is_blocked: bool,
 }
 
 type Outcome<'t> = ControlFlow<Verdict, RemoteRequest<'t>>;
 
-/// Whether an instance can count for itself what this charge takes.
+/// Whether a charge can be decided on a local count.
 fn is_counted_here(charge: &Charge<'_>) -> bool {
     charge.sharing.mode == Mode::WriteBack
         && Mode::WriteBack.suits(charge.limit)
@@ -150,7 +148,7 @@ fn is_counted_here(charge: &Charge<'_>) -> bool {
 // === impl WriteBack ===
 
 impl WriteBack {
-    /// Local counts that are reported from now on.
+    /// Local counts, which are reported in the background from now on.
     pub(crate) fn new(
         config: &Config,
         environment: &Environment,
@@ -175,7 +173,7 @@ impl WriteBack {
         }
     }
 
-    /// Decides on the local counts, unless Redis is to be asked.
+    /// Decides on the local counts, unless Redis has to decide.
     pub(crate) async fn decide(
         &self,
         charges: &[Charge<'_>],
@@ -210,7 +208,7 @@ impl WriteBack {
 
     /// Passes on a request whose limits have other modes. Under previous rules its keys may have
     /// been counted here: Redis must know of that before it decides, and if the rules come back,
-    /// the count here lacks what Redis decides now.
+    /// the local count would lack what Redis decides now.
     async fn pass_on(
         &self,
         charges: &[Charge<'_>],
@@ -223,7 +221,7 @@ impl WriteBack {
         self.give_up(charges, true, since).await
     }
 
-    /// Has Redis decide, and goes on from its answer here.
+    /// Has Redis decide, and starts a local count from its reply.
     async fn decide_and_learn(
         &self,
         charge: &Charge<'_>,
@@ -246,7 +244,7 @@ impl WriteBack {
             return Ok(ControlFlow::Break(verdict));
         };
         let decision = learning.finish(snapshot, charge, now);
-        // What a bucket owes makes a wait longer, which only the count here knows.
+        // The debt of a bucket makes a wait longer, which only the local count knows.
         let agrees = |decision: &Decision| {
             let there = verdict.decisions.first();
             there.is_some_and(|there| there.is_allowed() == decision.is_allowed())
@@ -259,7 +257,7 @@ impl WriteBack {
         })))
     }
 
-    /// Reports, or waits for who does, but no longer than a decision may take.
+    /// Reports, or waits for another report, but no longer than a decision may take.
     async fn learn(&self, next: Next, since: Instant) -> Result<(), StoreError> {
         let deadline = since + self.router.reply_timeout();
         match next {
@@ -272,8 +270,7 @@ impl WriteBack {
         }
     }
 
-    /// Reports in a task of its own: a report must not get lost if the caller goes, or has
-    /// waited long enough.
+    /// Reports in a separate task: a report must not be lost if the caller goes away or times out.
     async fn report(&self, report: Report, deadline: Instant) -> Result<(), StoreError> {
         let table = Arc::clone(&self.table);
         let (router, stats) = (Arc::clone(&self.router), Arc::clone(&self.stats));
@@ -288,8 +285,8 @@ impl WriteBack {
         }
     }
 
-    /// Reports what is known of these keys before Redis decides. If that fails, Redis does not know
-    /// what was allowed here, and is not asked.
+    /// Reports the local counts of these keys before Redis decides. If that fails, Redis lacks
+    /// what was allowed here, and must not decide.
     async fn give_up(
         &self,
         charges: &[Charge<'_>],
@@ -310,12 +307,12 @@ impl WriteBack {
         Err(StoreError::Contended)
     }
 
-    /// Decisions on local counts, and the keys that are counted.
+    /// The number of decisions on local counts, and of keys with one.
     pub(crate) fn counts(&self) -> (u64, usize) {
         self.table.counts()
     }
 
-    /// Reports everything, what is on its way included; gives up at the deadline.
+    /// Reports everything, and waits for reports in flight; gives up at the deadline.
     pub(crate) async fn report_all(&self, deadline: Instant) {
         while Instant::now() < deadline {
             let round = keeper::report_round(&self.table, &self.router, &self.stats);

@@ -1,4 +1,4 @@
-//! The task that reports to Redis what was allowed here.
+//! The task that reports local counts to Redis.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use crate::script_reply::ScriptReply;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 
-/// Lines of one message, of which there are at most [`AT_ONCE`] on their way. So decisions that are
-/// asked of the same Redis wait for few lines, and as a message in a Cluster is of many nodes and
-/// slots, it is of more lines there.
+/// Lines of one message; at most [`AT_ONCE`] messages are in flight. So decisions that share a
+/// connection with them wait for few lines. In a Cluster a message is split over many nodes and
+/// slots, so it has more lines.
 const LINES: usize = 2 * report::LINES_MAX;
 const LINES_OF_CLUSTER: usize = 16 * report::LINES_MAX;
 const AT_ONCE: usize = 2;
-/// How long a report is waited for, beyond the time of a decision. By then a connection on which
-/// nothing comes has been given up, so an answer that is late is still heard.
+/// How long a report is awaited, beyond the timeout of a decision. By then a silent connection has
+/// been closed, so a late reply is still applied.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Reports at every interval; never ends.
+/// Reports at every interval; never returns.
 ///
-/// Units must be reported, not only about to be, within an interval and a timeout. So if a round of
-/// reports took longer than half the timeout, because it is of very many keys, the next one comes
-/// as much sooner, but not by more than half the interval. Rounds that take longer than that have
-/// the table decide less ([`Table::adapt`]).
+/// Units must have been reported within an interval and a timeout. So if a round of reports took
+/// longer than half the timeout, because it has very many keys, the next one starts earlier by that
+/// time, but not by more than half the interval. If rounds take longer than that, the table decides
+/// less ([`Table::adapt`]).
 pub(crate) async fn keep(
     table: Arc<Table>,
     router: Arc<Router>,
@@ -54,8 +54,8 @@ pub(crate) async fn keep(
     }
 }
 
-/// Reports all that there is to report by now, and says how many lines that were; nothing if some
-/// of it could not be reported, which is then left for another round.
+/// Reports all lines that are due, and returns their number; `None` if some could not be reported,
+/// which are then left for another round.
 pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) -> Option<usize> {
     table.begin_round();
     let most = match router.is_cluster() {
@@ -73,7 +73,7 @@ pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) 
             if sent.heard == 0 {
                 return None;
             }
-            // Of a Cluster, one node that is away does not hold up reports to the others.
+            // In a Cluster, one unreachable node does not delay reports to the others.
             lines = sent.failure.is_none().then_some(lines? + sent.heard);
         }
     };
@@ -81,15 +81,15 @@ pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) 
     lines.into_iter().sum()
 }
 
-/// What became of a report.
+/// The outcome of a report.
 pub(crate) struct Sent {
     /// Lines for which Redis has replied with the count.
     heard: usize,
-    /// Why it has not for the others: the first reason.
+    /// Why it has not for the others: the first failure.
     pub(crate) failure: Option<NodeFailure>,
 }
 
-/// Reports, and tells the table what came back.
+/// Sends a report, and applies the replies to the table.
 pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: &Stats) -> Sent {
     let groups = report.into_groups(router.is_cluster());
     let request = |at: usize| report::request(&groups[at]);
@@ -107,7 +107,7 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
             continue;
         };
         match &asked.failure {
-            // The connection broke, or was as good as broken. It may have been charged.
+            // The connection broke, or is as good as broken: it may have been charged.
             Failure::Lost | Failure::Malformed(_) => {
                 stats.count_lost_report();
                 lines.iter().for_each(|line| table.drop_line(line));

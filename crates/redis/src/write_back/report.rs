@@ -1,8 +1,8 @@
-//! What this node tells Redis of the keys that it counts itself.
+//! The reports of local counts to Redis.
 //!
-//! Packed for the general script: the step (1) and the number of lines (1); of each line the
+//! Packed for the general script: the step (1) and the number of lines (1); for each line the
 //! limit's kind (1), segments (1), capacity (4) and span (6), the base (7) and the number of parts
-//! (1); of each part its place in time (7) and its units (5). Numbers are unsigned, the highest
+//! (1); for each part its position in time (7) and its units (5). Numbers are unsigned, the highest
 //! byte first.
 
 use bytes::BufMut;
@@ -13,22 +13,22 @@ use crate::fit::FittedLimit;
 use crate::keys;
 use crate::script_request::{General, ScriptRequest, Which};
 
-/// The most keys of one request; a script call takes several.
+/// The most keys of one request; several requests share a script call.
 pub(crate) const LINES_MAX: usize = 64;
 /// The step of a report.
 const REPORT: u8 = 5;
 /// The most units of one part.
 const UNITS_MAX: u64 = (1 << 40) - 1;
-/// The latest moment, in microseconds.
+/// The latest time, in microseconds.
 const AT_MAX: u64 = (1 << 53) - 1;
 
-/// What is reported of some keys; with no parts, Redis is only asked for its count.
+/// A report of some keys; without parts, it only fetches their counts.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) lines: Vec<Line>,
 }
 
-/// What is reported of one key.
+/// The report of one key.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) key: Key,
@@ -42,8 +42,8 @@ pub(crate) struct Line {
 // === impl Report ===
 
 impl Report {
-    /// The lines as they share requests: any of them can if all slots are at one node, otherwise
-    /// those of one slot.
+    /// The lines by request: any lines share one if all slots are on one node, otherwise those of
+    /// one slot.
     pub(crate) fn into_groups(mut self, is_cluster: bool) -> Vec<Vec<Line>> {
         let slot = |line: &Line| if is_cluster { keys::slot(line.key) } else { 0 };
         if is_cluster {
@@ -62,7 +62,7 @@ impl Report {
     }
 }
 
-/// One request that tells all of these lines, which are at most [`LINES_MAX`].
+/// One request with all of these lines, which are at most [`LINES_MAX`].
 pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
     let mut packed = Vec::with_capacity(2 + 32 * lines.len());
     packed.put_u8(REPORT);

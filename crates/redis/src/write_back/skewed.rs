@@ -1,4 +1,4 @@
-//! A count at the time of its own server, in a request over the keys of several.
+//! A local count at the time of its own server, in a request over keys on several.
 
 use tollgate_core::{Limit, Moment, Span, Usage};
 

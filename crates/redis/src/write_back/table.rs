@@ -1,4 +1,4 @@
-//! The keys that this node counts itself: bounded, and evicted when they fall idle.
+//! The keys with a local count: bounded, and evicted when they become idle.
 
 mod aside;
 
@@ -30,48 +30,48 @@ use crate::script_request;
 use crate::sharded::Sharded;
 use crate::snapshot::{Snapshot, moment};
 
-/// The most keys that one node counts itself; it asks Redis for the others.
+/// The most keys with a local count in one instance; Redis decides on the others.
 pub const KEYS_MAX: usize = SHARDS * shard::KEYS_MAX;
 const SHARDS: usize = 16;
-/// Lines that may wait to be reported before cold keys are decided by Redis: at first, and when
+/// How many lines may wait to be reported before Redis decides on cold keys: at first, and when
 /// reports are as slow as can be.
 const BACKLOG_START: usize = 1_024;
 const BACKLOG_MIN: usize = 64;
-/// By what part that grows with each round that was quick enough.
+/// The divisor of its growth after each round that was quick enough.
 const GROWTH: usize = 4;
 
-/// The keys that this node counts itself.
+/// The keys with a local count.
 #[derive(Debug)]
 pub(crate) struct Table {
     shards: Sharded<Shard, SHARDS>,
     clock: MonotonicClock,
-    /// In place of the time that Redis's replies tell.
+    /// Replaces the time in Redis's replies.
     redis_time: Option<RedisTime>,
-    /// How long units may be allowed that are not reported to Redis.
+    /// How long units may be unreported.
     lasts: Span,
-    /// How many lines may wait to be reported before cold keys are decided by Redis.
+    /// How many lines may wait to be reported before Redis decides on cold keys.
     backlog_max: AtomicUsize,
 }
 
-/// What is to be done with a request.
+/// How to proceed with a request.
 #[expect(clippy::large_enum_variant, reason = "taken apart at once")]
 pub(crate) enum Next {
     Decided(Verdict),
-    /// Report this, then try again.
+    /// Send this report, then try again.
     Ask(Report),
-    /// Have Redis decide, whose answer tells the count: see [`Table::learn`].
+    /// Have Redis decide, and learn the count from its reply: see [`Table::learn`].
     Redis(FittedLimit),
-    /// A script call that concerns a key is on its way: try again then.
+    /// A script call on one of its keys is in flight: try again afterwards.
     Wait(OwnedNotified),
-    /// Have Redis decide: no more keys can be counted here, or Redis is deciding on one of these
-    /// with a request that cannot be decided here.
+    /// Have Redis decide: there is no room for another key, or Redis is deciding on one of these
+    /// keys with a request that cannot be decided here.
     NotHere,
 }
 
 // === impl Next ===
 
 impl Next {
-    /// Of a request that could be decided here, on a key that is set aside.
+    /// For a request that could be decided here, on a key that is set aside.
     fn aside(aside: &Aside) -> Next {
         match aside.has_foreign() {
             true => Next::NotHere,
@@ -83,8 +83,8 @@ impl Next {
 // === impl Table ===
 
 impl Table {
-    /// A table that may allow units for so long before Redis hears of them. `redis_time` is what
-    /// Redis's clock says, if it is not carried forward from Redis's replies.
+    /// A table whose units may be unreported for this long. `redis_time` is Redis's clock, if it is
+    /// not derived from Redis's replies.
     pub(crate) fn new(
         clock: MonotonicClock,
         redis_time: Option<RedisTime>,
@@ -99,8 +99,8 @@ impl Table {
         })
     }
 
-    /// A round of reports is over. It should take no longer than `half` an interval: then whatever
-    /// is allowed is reported within an interval.
+    /// Adapts the backlog after a round of reports. A round should take no longer than `half` an
+    /// interval: then all units are reported within an interval.
     pub(crate) fn adapt(&self, lines: usize, took: Duration, half: Duration) {
         let most = self.backlog_max.load(Ordering::Relaxed);
         let next = if took <= half {
@@ -109,17 +109,17 @@ impl Table {
             let in_time = u128::try_from(lines.min(most)).unwrap_or(0) * half.as_micros();
             usize::try_from(in_time / took.as_micros().max(1)).unwrap_or(most)
         };
-        // Relaxed: one reporter writes it, and a decision that reads the last value is no harm.
+        // Relaxed: one task writes it, and a decision may use the previous value.
         let next = next.clamp(BACKLOG_MIN, KEYS_MAX);
         self.backlog_max.store(next, Ordering::Relaxed);
     }
 
-    /// Whether a shard has as many lines to report as can be reported in time.
+    /// Whether as many lines wait in a shard as can be reported in time.
     fn is_behind(&self, shard: &Shard) -> bool {
         shard.backlog() >= self.backlog_max.load(Ordering::Relaxed) / SHARDS
     }
 
-    /// Decides over one charge.
+    /// Decides one charge.
     pub(crate) fn decide(&self, charge: &Charge<'_>) -> Result<Next, StoreError> {
         let now = self.clock.now();
         let mut shard = self.shards.of(charge.key);
@@ -158,7 +158,7 @@ impl Table {
         Ok(Next::Decided(verdict))
     }
 
-    /// Decides over several charges, all or nothing.
+    /// Decides several charges, all or nothing.
     pub(crate) fn decide_all(&self, charges: &[Charge<'_>]) -> Result<Next, StoreError> {
         let fitted = script_request::fit_all(charges).map_err(unfit)?;
         let in_micros = script_reply::charges_in_micros(charges, &fitted);
@@ -213,7 +213,7 @@ impl Table {
         Ok(Next::Decided(verdict))
     }
 
-    /// Decides over keys that are all known.
+    /// Decides on keys whose counts are all known.
     fn settle(
         &self,
         bill: &Bill<'_>,
@@ -223,7 +223,7 @@ impl Table {
     ) -> Verdict {
         let keys = bill.lines().iter().map(|line| line.charge.key);
         let keys: Vec<Key> = keys.collect();
-        // What each key's server says the time is, and the key's tally.
+        // Each key's tally, and the time of its server.
         let mut taken: Vec<(u64, Tally)> = Vec::with_capacity(keys.len());
         for key in &keys {
             if let Some(entry) = shards.of(*key).entries.get_mut(key) {
@@ -253,8 +253,8 @@ impl Table {
         verdict
     }
 
-    /// Redis decides on these keys, with a request that could be decided here or is foreign to it:
-    /// until the result is dropped, nobody counts them here.
+    /// Marks keys that Redis is deciding on, with a request that could be decided here, or not
+    /// (`is_foreign`): until the result is dropped, they are not counted here.
     pub(crate) fn set_aside(
         &self,
         keys: impl Iterator<Item = Key>,
@@ -263,8 +263,8 @@ impl Table {
         SetAside::new(self, keys.collect(), is_foreign)
     }
 
-    /// Has everything reported that is known of these keys, and forgets Redis's replies: it is
-    /// asked for a request that concerns them. Nothing, if there is nothing to report.
+    /// Has the local counts of these keys reported, and marks them as unknown, so that Redis can
+    /// decide on them. `None` if there is nothing to report.
     pub(crate) fn give_up(&self, keys: impl Iterator<Item = Key>) -> Option<Next> {
         let mut lines = Vec::new();
         for key in keys {
@@ -285,8 +285,7 @@ impl Table {
         (!lines.is_empty()).then_some(Next::Ask(Report { lines }))
     }
 
-    /// Begins a round of reports: of all that there is to report by now. Forgets some keys that lie
-    /// idle.
+    /// Begins a round of reports with all lines that are due by now. Evicts some idle keys.
     pub(crate) fn begin_round(&self) {
         let now = self.clock.now();
         for mut shard in self.shards.each() {
@@ -295,7 +294,7 @@ impl Table {
         }
     }
 
-    /// The next lines of this round, up to `most` of them; none when it is over.
+    /// The next lines of this round, up to `most` of them; empty when it is over.
     pub(crate) fn take_due(&self, most: usize) -> Report {
         let mut lines = Vec::new();
         for mut shard in self.shards.each() {
@@ -307,7 +306,7 @@ impl Table {
         Report { lines }
     }
 
-    /// Whether there is nothing to report and nothing on its way.
+    /// Whether there is nothing to report and no report in flight.
     pub(crate) fn is_reported(&self) -> bool {
         let mut shards = self.shards.each();
         shards.all(|shard| shard.entries.values().all(Entry::is_reported))
@@ -318,7 +317,7 @@ impl Table {
         keys.all(|key| !self.shards.of(key).entries.contains_key(&key))
     }
 
-    /// Redis has charged a line, and has replied with its count.
+    /// Applies the reply to a line, which Redis has charged.
     pub(crate) fn apply_reply(&self, line: &Line, snapshot: Snapshot, redis_now: u64) {
         let now = self.clock.now();
         let mut shard = self.shards.of(line.key);
@@ -327,7 +326,7 @@ impl Table {
         }
     }
 
-    /// A line was not sent.
+    /// Puts back a line that was not sent.
     pub(crate) fn unsent(&self, line: Line) {
         let mut shard = self.shards.of(line.key);
         let Shard { entries, dirty, .. } = &mut *shard;
@@ -341,31 +340,31 @@ impl Table {
         }
     }
 
-    /// Nobody knows whether Redis has charged a line. It is not repeated: see [`super`].
+    /// Drops a line that Redis may have charged. It is not repeated: see [`super`].
     pub(crate) fn drop_line(&self, line: &Line) {
         self.forget(line.key);
     }
 
-    /// Redis is deciding on this key.
+    /// Begins a decision of Redis from which this key's count is learned.
     pub(crate) fn learn(&self, key: Key) -> Learning<'_> {
         Learning::new(self, key)
     }
 
-    /// The next decision on a key has to ask.
+    /// Marks a key's count as unknown.
     fn forget(&self, key: Key) {
         if let Some(entry) = self.shards.of(key).entries.get_mut(&key) {
             entry.note_failure();
         }
     }
 
-    /// Decisions that were made here, and the keys that are counted here.
+    /// The number of decisions made here, and of keys with a local count.
     pub(crate) fn counts(&self) -> (u64, usize) {
         self.shards.each().fold((0, 0), |(decided, count), shard| {
             (decided + shard.decided, count + shard.entries.len())
         })
     }
 
-    /// What Redis's clock says by now, at least, and never less than before.
+    /// A lower bound of Redis's time now, which never goes back.
     fn redis_time(&self, entry: &Entry, now: Moment) -> u64 {
         match &self.redis_time {
             Some(time) => time.load(Ordering::SeqCst),
@@ -373,7 +372,7 @@ impl Table {
         }
     }
 
-    /// The shards of all these keys, locked in one order.
+    /// The shards of all these keys, locked in ascending order.
     fn shards_of(&self, keys: impl Iterator<Item = Key>) -> Shards<'_> {
         let mut indices: Vec<usize> = keys.map(Sharded::<Shard, SHARDS>::index).collect();
         indices.sort_unstable();

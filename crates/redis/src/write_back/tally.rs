@@ -1,8 +1,8 @@
-//! What one key has consumed as far as this node knows, beyond its limit as well.
+//! The local count of one key, which may exceed its limit.
 //!
-//! The algorithms are core's. What is added is debt: what the instances together allowed beyond a
-//! limit stays in the count, and nothing is allowed until it is paid back. The general script
-//! counts in the same way.
+//! The algorithms are core's. What is added is debt: units that the instances together allowed
+//! beyond a limit stay in the count, and nothing is allowed until they are paid back. The general
+//! script counts in the same way.
 
 use tollgate_core::{Account, Bucket, Limit, Moment, SlidingWindow, Span, Usage};
 
@@ -10,11 +10,11 @@ use crate::fit::{FittedLimit, GRAIN};
 use crate::marked_window::MarkedWindow;
 use crate::snapshot::{Snapshot, moment};
 
-/// The count of one key, and what of it was not reported yet.
+/// The count of one key, and the part of it that is not reported yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     count: Count,
-    /// Of a bucket, when Redis last said that it is full again, in microseconds.
+    /// For a bucket, the time at which it is full again by Redis's last reply, in microseconds.
     base: u64,
     parts: Vec<Part>,
 }
@@ -22,8 +22,9 @@ pub(crate) struct Tally {
 /// Units allowed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Of a fixed window its end, of a sliding one the number of the segment. Of a bucket, when it
-    /// would be full again if it had been full before these units. In microseconds.
+    /// For a fixed window its end, for a sliding one the number of the segment. For a bucket, the
+    /// time at which it would be full again if it had been full before these units. In
+    /// microseconds.
     pub(crate) at: u64,
     pub(crate) units: u64,
 }
@@ -38,7 +39,7 @@ enum Count {
 // === impl Tally ===
 
 impl Tally {
-    /// A key of which nothing is known. Of algorithms that nobody counts here, a full bucket.
+    /// A key with nothing consumed. For algorithms without local counts, a full bucket.
     pub(crate) fn fresh(limit: &Limit) -> Tally {
         Tally {
             count: Count::of(Snapshot::Account(Account::fresh(limit))),
@@ -52,12 +53,12 @@ impl Tally {
         self.parts.is_empty()
     }
 
-    /// What was allowed since this was asked the last time, and the base that it stands on.
+    /// Takes the units allowed since the last call, and the base that they start from.
     pub(crate) fn gather(&mut self) -> (u64, Vec<Part>) {
         (self.base, std::mem::take(&mut self.parts))
     }
 
-    /// Parts that were gathered and are known not to be charged.
+    /// Puts back parts that were gathered and are known not to be charged.
     pub(crate) fn put_back(&mut self, fitted: &FittedLimit, parts: Vec<Part>) {
         let later = std::mem::replace(&mut self.parts, parts);
         for part in later {
@@ -65,8 +66,8 @@ impl Tally {
         }
     }
 
-    /// Redis has replied with its count at `now`, which includes what was gathered. What was
-    /// allowed here since is added.
+    /// Applies the count in Redis's reply at `now`, which includes the gathered units, and adds the
+    /// units allowed here since.
     pub(crate) fn apply_reply(
         &mut self,
         mut snapshot: Snapshot,
@@ -74,7 +75,8 @@ impl Tally {
         now: Moment,
     ) {
         if let Snapshot::Account(Account::Bucket(bucket)) = &mut snapshot {
-            // What another version of the rule has counted keeps its time, as it does in Redis.
+            // A bucket charged under another version of the rule keeps its price, as it does in
+            // Redis.
             if bucket.is_priced_by(&fitted.limit) {
                 *bucket = Bucket::full_at(Moment::from_nanos(bucket.word()));
             }
@@ -86,7 +88,7 @@ impl Tally {
         }
     }
 
-    /// Units were allowed.
+    /// Notes units that were allowed.
     fn note(&mut self, fitted: &FittedLimit, part: Part) {
         let Some(last) = self.parts.last_mut() else {
             self.parts.push(part);
@@ -99,12 +101,12 @@ impl Tally {
             return;
         }
         if last.at >= part.at {
-            // Of the same window, or the clock of Redis has gone back.
+            // In the same window, or Redis's clock was set back.
             last.units = last.units.saturating_add(part.units);
             return;
         }
         self.parts.push(part);
-        // What is further back no longer counts.
+        // Older parts no longer count.
         let oldest = match fitted.segments {
             0 => part.at.saturating_sub(fitted.span),
             segments => part.at.saturating_sub(u64::from(segments)),
@@ -112,7 +114,7 @@ impl Tally {
         self.parts.retain(|part| part.at >= oldest);
     }
 
-    /// The part that taking `units` now makes.
+    /// The part for taking `units` now.
     fn part(&self, limit: &Limit, now: Moment, units: u32) -> Part {
         let micros = |moment: Moment| moment.as_nanos() / GRAIN.as_nanos();
         let at = match &self.count {
@@ -131,7 +133,7 @@ impl Tally {
     }
 }
 
-/// A tally under a limit, as core asks it.
+/// A tally under a limit, as core's algorithms use it.
 #[derive(Debug)]
 pub(crate) struct Counting<'t> {
     pub(crate) tally: &'t mut Tally,
@@ -177,7 +179,7 @@ impl Usage for Counting<'_> {
         let before = *bucket;
         bucket.penalise(limit, now, units);
         if *bucket == before {
-            // It was exhausted.
+            // It was exhausted already.
             return;
         }
         let exhausted = now + limit.refill();
@@ -185,12 +187,12 @@ impl Usage for Counting<'_> {
             *bucket = before;
             return self.take(limit, now, units);
         }
-        // Exhausted now: that is no number of units.
+        // Exhausted now, which is not a number of units.
         let at = exhausted.as_nanos() / GRAIN.as_nanos();
         self.tally.note(self.fitted, Part { at, units: 0 });
     }
 
-    /// Refunds are asked of Redis, and its next reply contains them.
+    /// Redis makes refunds, and its next reply contains them.
     fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
 
     fn expires_at(&self, limit: &Limit) -> Moment {
@@ -211,7 +213,7 @@ impl Count {
             Snapshot::Account(Account::SlidingWindow(window)) => {
                 Count::SlidingWindow(Box::new(window))
             }
-            // Nobody counts logs here.
+            // Logs have no local counts.
             Snapshot::Account(Account::SlidingLog(_)) | Snapshot::Log(_) => {
                 Count::Bucket(Bucket::default())
             }
@@ -234,7 +236,7 @@ impl Count {
         }
     }
 
-    /// As core does, but debt stays: the clock here does not go back.
+    /// As in core, but debt stays: the time here does not go back.
     fn settle(&mut self, limit: &Limit, now: Moment) {
         match self {
             Count::Bucket(bucket) => {
@@ -247,7 +249,7 @@ impl Count {
         }
     }
 
-    /// Adds what was allowed here to what Redis replied at `now`, whether it fits or not.
+    /// Adds units allowed here to the count in Redis's reply at `now`, whether they fit or not.
     fn add(&mut self, fitted: &FittedLimit, part: &mut Part, now: Moment) {
         match self {
             Count::Bucket(bucket) => {
@@ -256,12 +258,12 @@ impl Count {
             Count::FixedWindow(marked) => {
                 let units = u32::try_from(part.units).unwrap_or(u32::MAX);
                 if moment(part.at) <= now {
-                    // Over: the next reply contains what of it was over-admission.
+                    // It is over: the next reply contains its over-admission.
                     return;
                 }
                 let window = marked.window();
                 if window.used() > 0 && window.end() > now {
-                    // Another instance has begun the window.
+                    // Another instance has started the window.
                     part.at = window.end().as_nanos() / GRAIN.as_nanos();
                 }
                 marked.add(&fitted.limit, units, moment(part.at));

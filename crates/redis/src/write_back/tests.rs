@@ -23,12 +23,12 @@ use crate::store::under_test::{TimedRedis, environment};
 static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
 static CLUSTER: LazyLock<testbed::Cluster> = LazyLock::new(testbed::Cluster::start);
 
-/// An instance that counts for itself, at moments that the test chooses.
+/// An instance with local counts, at times that the test chooses.
 struct Instance {
     runtime: Runtime,
     store: TimedRedis,
     number: u64,
-    /// Reports after every so many decisions; never, if zero.
+    /// Reports after this many decisions; never, if zero.
     reports_after: u64,
     decided: u64,
 }
@@ -44,7 +44,7 @@ impl Instance {
             .unwrap();
         let config = Config {
             timeout: Span::from_secs(30),
-            // The test says when it reports.
+            // The test decides when to report.
             sync_interval: SYNC_INTERVAL_MAX,
             ..config.clone()
         };
@@ -58,7 +58,7 @@ impl Instance {
         }
     }
 
-    /// Another instance, of the same keys.
+    /// Another instance with the same keys.
     fn beside(&self) -> Instance {
         let mut other = Instance::new(&Config::single(SINGLE.address()), 0);
         other.number = self.number;
@@ -71,14 +71,14 @@ impl Instance {
         self.runtime.block_on(self.store.report_all(deadline));
     }
 
-    /// Has Redis tell the count of a key that this instance does not know yet.
+    /// Fetches the count of a key that is not known here yet.
     fn peek(&mut self, now: Now, charge: Charge<'_>) {
         let cost = Cost::Peek(1);
         let verdict = self.decide(now, &[Charge { cost, ..charge }]);
         assert!(verdict.is_allowed());
     }
 
-    /// How many of `units` single ones are allowed.
+    /// How many of `units` requests for one unit are allowed.
     fn spend(&mut self, now: Now, charge: Charge<'_>, units: u32) -> u32 {
         let decided = (0..units).map(|_| self.decide(now, &[charge]).is_allowed());
         decided.map(u32::from).sum()
@@ -110,7 +110,7 @@ impl Subject for Instance {
     }
 }
 
-// One instance alone decides as Redis would, however often it reports.
+// A single instance decides as Redis would, however often it reports.
 store_behaves!(
     seldom,
     Taste::MICROSECONDS,
@@ -132,7 +132,7 @@ store_behaves!(
     Instance::new(&Config::cluster(CLUSTER.addresses()), 3)
 );
 
-/// After the start of a minute.
+/// A time after the start of a minute.
 fn at(micros: u64) -> Now {
     let start = Taste::MICROSECONDS.start.utc;
     let into = start.as_nanos() % Span::MINUTE.as_nanos();
@@ -143,7 +143,7 @@ fn second(seconds: u64) -> Now {
     at(seconds * 1_000_000)
 }
 
-/// How long the hour has lasted, in nanoseconds.
+/// The time since the start of the hour, in nanoseconds.
 fn into_hour(now: Now) -> u64 {
     now.utc.as_nanos() % Span::HOUR.as_nanos()
 }
@@ -162,15 +162,15 @@ fn wait(verdict: &Verdict) -> Span {
     }
 }
 
-/// Three instances that each allow what they can before anybody reports, and then report; how much
-/// that was, and two more instances.
+/// Three instances that each allow what they can before any of them reports, and then report;
+/// returns how much that was, and two more instances.
 fn three_instances(limit: &Limit, now: Now) -> (u32, [Instance; 2]) {
     let mut first = Instance::new(&Config::single(SINGLE.address()), 0);
     let charge = charge(&mut first, limit);
     let two_more = [first.beside(), first.beside()];
     let mut instances = [first.beside(), first.beside(), first];
     let mut allowed = 0;
-    // Each has heard of the key before any other has reported.
+    // Each has fetched the count before any other has reported.
     for instance in &mut instances {
         instance.peek(now, charge);
     }
@@ -190,10 +190,10 @@ fn a_bucket_pays_back_what_was_too_much() {
         .with_burst(10)
         .unwrap();
     let (allowed, mut instances) = three_instances(&limit, second(0));
-    // Each instance knows of its own, and the bound is (3 - 1) x N.
+    // Each instance knows only its own units, and the bound is (3 - 1) x N.
     assert_eq!(allowed, 30);
     let charge = charge(&mut instances[0], &limit);
-    // 30 units, of which the bucket holds 10 and time pays one a second: the next at 21 s.
+    // 30 units, of which the bucket holds 10 and refills one a second: the next at 21 s.
     for (index, seconds) in [(0, 1), (0, 20), (1, 20)] {
         let denied = instances[index].decide(second(seconds), &[charge]);
         assert_eq!(
@@ -204,7 +204,7 @@ fn a_bucket_pays_back_what_was_too_much() {
     }
     assert_eq!(instances[0].spend(second(21), charge, 5), 1);
     instances[0].report(second(21));
-    // Strictly asked, it is the same bucket.
+    // In mode `strict` it is the same bucket.
     let strict = |instance: &Instance, seconds| {
         instance
             .store
@@ -227,7 +227,7 @@ fn a_window_s_surplus_is_carried_into_the_next_ones() {
         let (allowed, mut instances) = three_instances(&limit, second(0));
         assert_eq!(allowed, 30);
         let charge = charge(&mut instances[0], &limit);
-        // The next two windows are spent.
+        // The next two windows are used up.
         let denied = instances[0].decide(second(1), &[charge]);
         assert_eq!(wait(&denied), Span::from_secs(179), "{limit:?}");
         for seconds in [60, 119, 120, 179] {
@@ -252,11 +252,11 @@ fn what_is_reported_late_counts_in_its_own_window() {
     assert_eq!(one.spend(before, charge, 7), 7);
     assert_eq!(other.spend(before, charge, 9), 9);
     one.report(before);
-    // The other one's window is over, and in the new one a request has come.
+    // The other instance's window is over, and a request has come in the new one.
     assert_eq!(one.spend(after, charge, 1), 1);
     one.report(after);
     other.report(after);
-    // Together 7 + 9 of 10: six of the new window's units are spent, and one was just taken.
+    // Together 7 + 9 of 10: six of the new window's units are used up, and one was just taken.
     assert_eq!(other.spend(after, charge, 20), 3);
 }
 
@@ -272,7 +272,8 @@ fn a_sliding_window_counts_what_was_too_much() {
     assert_eq!(instances[0].spend(second(101), charge, 5), 1);
 }
 
-/// Two versions of a rule at once: the smaller one does not make a debt of what the larger allows.
+/// Two versions of a rule at the same time: units that the larger one allows are no debt under the
+/// smaller one.
 #[test]
 fn what_a_larger_limit_allows_is_not_owed() {
     let [larger, smaller] = [12, 5].map(|count| Limit::fixed_window(count, Span::MINUTE).unwrap());
@@ -294,8 +295,8 @@ fn what_a_larger_limit_allows_is_not_owed() {
     assert_eq!(third.spend(second(60), large, 20), 7);
 }
 
-/// Of two versions of a window, the smaller one waits only until the window ends that the larger
-/// one has used.
+/// Of two versions of a window, the smaller one waits only until the end of the window that the
+/// larger one has used.
 #[test]
 fn what_a_larger_limit_allows_locks_one_window() {
     let [larger, smaller] = [24, 5].map(|count| Limit::fixed_window(count, Span::HOUR).unwrap());
@@ -316,7 +317,7 @@ fn what_a_larger_limit_allows_locks_one_window() {
 }
 
 /// What several instances allowed beyond the larger of two limits is paid back by as much as that
-/// one allows in each window, whichever of them asks or charges.
+/// one allows in each window, whichever of them decides or charges.
 #[test]
 fn a_debt_is_paid_at_the_rate_of_the_larger_limit() {
     let [larger, smaller] = [12, 5].map(|count| Limit::fixed_window(count, Span::MINUTE).unwrap());
@@ -338,7 +339,7 @@ fn a_debt_is_paid_at_the_rate_of_the_larger_limit() {
     instances
         .iter()
         .for_each(|instance| instance.report(second(0)));
-    // 24 are owed: the next two windows are spent.
+    // A debt of 24: the next two windows are used up.
     for (index, seconds) in [(0, 1), (1, 59), (0, 60), (1, 61)] {
         let denied = instances[index].decide(second(seconds), &[small]);
         assert_eq!(
@@ -348,7 +349,7 @@ fn a_debt_is_paid_at_the_rate_of_the_larger_limit() {
         );
         instances[index].report(second(seconds));
     }
-    // With five more of one that had not heard of it, one more window is.
+    // With five more from an instance that did not know, one more window is.
     assert_eq!(late.spend(second(62), small, 20), 5);
     late.report(second(62));
     for (index, seconds) in [(0, 63), (1, 120), (0, 180), (1, 239)] {
@@ -381,7 +382,7 @@ fn a_changed_limit_keeps_what_fits_it() {
     assert!(wait(&denied) <= Span::DAY);
 }
 
-/// A reload gives the rule another mode before everything is reported.
+/// A reload changes the mode of the rule before everything is reported.
 #[test]
 fn another_mode_decides_on_what_was_counted_here() {
     let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
@@ -402,7 +403,7 @@ fn another_mode_decides_on_what_was_counted_here() {
     }
 }
 
-/// Two reloads: the rule leaves the mode, and comes back within an interval.
+/// Two reloads: the rule changes to another mode, and back within an interval.
 #[test]
 fn what_another_mode_allowed_counts_when_the_rule_comes_back() {
     let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
@@ -437,7 +438,7 @@ fn a_key_that_rests_is_evicted() {
     assert_eq!(instance.store.counts().write_back_keys, 1);
     instance.report(second(11));
     assert_eq!(instance.store.counts().write_back_keys, 0);
-    // What Redis remembers stands.
+    // The state in Redis is unchanged.
     assert_eq!(instance.spend(second(12), charge, 1), 0);
     let moment: Moment = second(60).utc;
     assert_eq!(instance.spend(Now::at(moment), charge, 2), 1);
@@ -453,25 +454,25 @@ fn table() -> (Arc<Table>, Arc<AtomicU64>) {
     (table, given)
 }
 
-/// All that there is to report.
+/// All lines that are due.
 fn due(table: &Table) -> Report {
     table.begin_round();
     table.take_due(usize::MAX)
 }
 
-/// Nothing was consumed yet.
+/// The state of a key with nothing consumed.
 fn fresh(limit: &Limit) -> Snapshot {
     Snapshot::Account(Account::fresh(limit))
 }
 
-/// Has the table hear that nothing was consumed yet.
+/// Applies replies that nothing was consumed yet.
 fn apply_report(table: &Table, report: &Report, limit: &Limit) {
     for line in &report.lines {
         table.apply_reply(line, fresh(limit), 0);
     }
 }
 
-/// Asks for a key that is not known, and has Redis decide.
+/// Decides on a key that is not known, by Redis.
 fn learn(table: &Table, charge: &Charge<'_>) {
     let outcome = ask(table, charge);
     assert!(matches!(outcome, Next::Redis(_)), "it is known");
@@ -537,7 +538,7 @@ fn a_key_without_room_is_asked_for() {
     }
     let more = write_back(1 << 100, &limit);
     assert!(matches!(ask(&table, &more), Next::NotHere));
-    // Those that rest make room for others.
+    // Idle keys make room for others.
     given.store(11_000_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &more), Next::Redis(_)));
     assert!(table.counts().1 < KEYS_MAX);
@@ -549,13 +550,13 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     let (table, given) = table();
     let charge = write_back(7, &limit);
     assert!(matches!(ask(&table, &charge), Next::Redis(_)));
-    // A caller that goes while Redis is asked leaves no other waiting.
+    // A caller that goes away while Redis decides leaves no other waiting.
     assert!(matches!(ask(&table, &charge), Next::Wait(_)));
     drop(table.learn(charge.key));
     learn(&table, &charge);
     given.store(1_000, Ordering::SeqCst);
     assert!(is_decided(&table, &charge));
-    // A report that is on its way is no answer.
+    // A report in flight is no reply.
     given.store(100_000, Ordering::SeqCst);
     let on_its_way = due(&table);
     assert_eq!(on_its_way.lines.len(), 1);
@@ -563,7 +564,7 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     assert!(is_decided(&table, &charge));
     given.store(111_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &charge), Next::Wait(_)));
-    // However late an answer is, it is one, for what was reported.
+    // However late, a reply counts for what was reported.
     apply_report(&table, &on_its_way, &limit);
     assert!(is_decided(&table, &charge));
     given.store(220_999, Ordering::SeqCst);
@@ -595,7 +596,7 @@ fn what_was_lost_is_not_repeated_and_what_was_not_sent_is() {
     for line in &lost.lines {
         table.drop_line(line);
     }
-    // No report is made of it again, however long nobody asks for the key.
+    // It is not reported again, however long the key is not used.
     assert!(due(&table).lines.is_empty());
     learn(&table, &charge);
     assert!(due(&table).lines.is_empty());
@@ -637,7 +638,7 @@ fn cold_keys_are_decided_by_redis_while_reports_are_behind() {
     let (table, given) = table();
     let charge = |number| write_back(number, &limit);
     (0..KEYS).for_each(|number| learn(&table, &charge(number)));
-    // Every key comes once, when all was reported; how many of them are decided here.
+    // Every key is used once, when all was reported; how many of them are decided here.
     let decided_here = || {
         apply_report(&table, &due(&table), &limit);
         given.fetch_add(1_000_000, Ordering::SeqCst);
@@ -649,7 +650,7 @@ fn cold_keys_are_decided_by_redis_while_reports_are_behind() {
                 _ => panic!("nobody waits or reports"),
             }
         }
-        // Who was decided just now costs no further line, or makes up for it.
+        // A key that was just decided on adds no line, or has one already.
         assert!((0..KEYS).all(|number| is_decided(&table, &charge(number))));
         decided
     };

@@ -1,8 +1,8 @@
-//! Keys that Redis decides on while requests are on their way that are not decided here.
+//! Keys set aside: Redis is deciding on requests that are not decided here.
 //!
-//! A count of such a key that is learned before Redis has decided does not contain what that
-//! request takes. So until it is decided, Redis decides on all others that concern the key as well.
-//! They do not keep each other from coming back: once only such are left, those who come wait for
+//! A count of such a key that is learned before Redis has decided lacks the units of that request.
+//! So until it is decided, Redis decides on all others on the key as well. Requests that could be
+//! decided here do not keep the key aside for ever: once only such are in flight, new ones wait for
 //! them, and then the count is learned.
 
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-/// Decisions of Redis on one key that are on their way.
+/// Decisions of Redis on one key that are in flight.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     decisions: usize,
     /// Those that cannot be made here.
     foreign: usize,
-    /// Rings when there are none left.
+    /// Notified when there are none left.
     over: Arc<Notify>,
 }
 
@@ -28,7 +28,7 @@ impl Aside {
         self.foreign += usize::from(is_foreign);
     }
 
-    /// A decision is over; says whether it was the last.
+    /// Ends a decision; returns whether it was the last.
     pub(super) fn end(&mut self, is_foreign: bool) -> bool {
         self.decisions -= 1;
         self.foreign -= usize::from(is_foreign);
@@ -40,7 +40,7 @@ impl Aside {
         self.foreign > 0
     }
 
-    /// Rings when all of them are over.
+    /// Notified when all of them have ended.
     pub(super) fn over(&self) -> OwnedNotified {
         Arc::clone(&self.over).notified_owned()
     }

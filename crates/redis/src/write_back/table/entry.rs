@@ -1,4 +1,4 @@
-//! One key that this node counts itself.
+//! One key with a local count.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::snapshot::{Snapshot, moment};
 use crate::write_back::report::Line;
 use crate::write_back::tally::{Counting, Tally};
 
-/// How long a key may lie unused, and how long if it has recovered.
+/// After how long an unused key is evicted, and after how long if it has expired.
 const IDLE: Span = Span::from_secs(10);
 const RESTING: Span = Span::SECOND;
-/// How far Redis's clock may go back and still be taken for the same time.
+/// How far Redis's time may go back and still be taken for the same clock.
 const STEADY_MICROS: u64 = 1_000_000;
 
 /// One key.
@@ -25,19 +25,19 @@ pub(super) struct Entry {
     pub(super) limit: Limit,
     pub(super) fitted: FittedLimit,
     pub(super) tally: Tally,
-    /// Redis has replied with its count, and has charged ours since whenever we asked.
+    /// Whether the count is known: Redis has replied to everything sent since.
     pub(super) is_known: bool,
-    /// A report of this key is on its way.
+    /// Whether a script call on this key is in flight.
     pub(super) is_asking: bool,
     pub(super) is_dirty: bool,
-    /// When the first unit was allowed that is not reported yet, and the first of those that are
-    /// on their way.
+    /// When the first unit was allowed that is not reported yet, and the first of those in a report
+    /// in flight.
     pub(super) since: Option<Moment>,
     pub(super) sent_since: Option<Moment>,
-    /// Redis's time in microseconds, and ours when its reply came.
+    /// Redis's time in microseconds, and the local time when its reply arrived.
     pub(super) now: u64,
     pub(super) heard_at: Moment,
-    /// The latest time, as Redis tells it, at which anything was decided.
+    /// The latest Redis time at which anything was decided.
     pub(super) latest: u64,
     pub(super) used_at: Moment,
     pub(super) answered: Arc<Notify>,
@@ -46,9 +46,9 @@ pub(super) struct Entry {
 /// Whether a key can be decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// Its count is known, and what was allowed since is not too old.
+    /// Its count is known, and its unreported units are not too old.
     Ready,
-    /// A script call that concerns it is on its way.
+    /// A script call on it is in flight.
     Asking,
     /// There is something to report first.
     ToReport,
@@ -91,27 +91,27 @@ impl Entry {
         }
     }
 
-    /// Whether deciding here is to make a new line of the next report: of a key that had none, and
-    /// was not decided on within `lasts`.
+    /// Whether a decision here adds a line to the next report: the key has none, and was not
+    /// decided on within `lasts`.
     pub(super) fn is_new_line(&self, now: Moment, lasts: Span) -> bool {
         self.tally.is_reported() && now.since(self.used_at) >= lasts
     }
 
-    /// What to report so that the key can be decided on under `limit`.
+    /// The line to report before the key can be decided on under `limit`.
     pub(super) fn ask(&mut self, key: Key, limit: &Limit) -> Result<Line, StoreError> {
         self.adopt(limit)?;
         Ok(self.gather(key))
     }
 
-    /// Redis is about to decide on this key, of which there is nothing to report: nobody else
-    /// decides or asks until its answer is here.
+    /// Begins a decision of Redis on this key, which has nothing to report: until the reply, no
+    /// other request decides on it or sends one.
     pub(super) fn begin(&mut self, limit: &Limit) -> Result<FittedLimit, StoreError> {
         self.adopt(limit)?;
         self.is_asking = true;
         Ok(self.fitted)
     }
 
-    /// If the rule has changed, Redis converts what it holds.
+    /// If the rule has changed, changes the limit; Redis migrates its state.
     fn adopt(&mut self, limit: &Limit) -> Result<(), StoreError> {
         if self.limit != *limit && self.tally.is_reported() {
             self.fitted = FittedLimit::new(limit).map_err(unfit)?;
@@ -136,17 +136,17 @@ impl Entry {
         }
     }
 
-    /// Whether there is nothing to report and nothing on its way.
+    /// Whether there is nothing to report and no report in flight.
     pub(super) fn is_reported(&self) -> bool {
         self.tally.is_reported() && !self.is_asking
     }
 
-    /// Rings when Redis has replied, or will not.
+    /// Notified when Redis has replied, or will not.
     pub(super) fn subscribe(&self) -> OwnedNotified {
         Arc::clone(&self.answered).notified_owned()
     }
 
-    /// What Redis's clock says by now, at least, and never less than before.
+    /// A lower bound of Redis's time now, which never goes back.
     pub(super) fn redis_time(&self, now: Moment) -> u64 {
         let passed = now.since(self.heard_at).as_nanos() / 1_000;
         let time = self.now.saturating_add(passed);
@@ -171,7 +171,7 @@ impl Entry {
         )
     }
 
-    /// A decision was made.
+    /// Notes that a decision was made.
     pub(super) fn mark_used(&mut self, key: Key, dirty: &mut VecDeque<Key>, now: Moment) {
         self.used_at = now;
         if self.tally.is_reported() {
@@ -199,7 +199,7 @@ impl Entry {
         self.answered.notify_waiters();
     }
 
-    /// Redis has decided on `charge`, and replied with its count from before.
+    /// Repeats a decision of Redis on `charge`, from the state before it.
     pub(super) fn repeat_decision(
         &mut self,
         snapshot: Snapshot,
@@ -215,8 +215,8 @@ impl Entry {
         decision
     }
 
-    /// There is no answer. What was reported is lost, unless it was put back; the next decision
-    /// asks.
+    /// Notes that there is no reply. Reported units are lost, unless they were put back; the next
+    /// decision fetches the count.
     pub(super) fn note_failure(&mut self) {
         self.is_asking = false;
         self.is_known = false;
@@ -224,7 +224,7 @@ impl Entry {
         self.answered.notify_waiters();
     }
 
-    /// Whether nothing is lost if this is evicted.
+    /// Whether evicting it loses nothing.
     pub(super) fn is_idle(&mut self, now: Moment, time: u64) -> bool {
         if self.is_asking || !self.tally.is_reported() {
             return false;

@@ -1,12 +1,12 @@
-//! What becomes of a decision that Redis makes for a key that is counted here.
+//! Decisions that Redis makes on a key that is counted here.
 
 use tollgate_core::{Charge, Decision, Key};
 
 use super::Table;
 use crate::snapshot::Snapshot;
 
-/// A decision of Redis, from which a key's count is to be learned. If it is dropped before, because
-/// there is no answer or the caller has gone, the next decision on the key asks.
+/// A decision of Redis, from which a key's count is learned. If it is dropped before, because
+/// there is no reply or the caller has gone away, the next decision on the key fetches the count.
 #[derive(Debug)]
 pub(crate) struct Learning<'t> {
     table: &'t Table,
@@ -33,8 +33,8 @@ impl<'t> Learning<'t> {
         }
     }
 
-    /// Redis has decided on `charge` at `redis_now`, and replied with its count from before:
-    /// the same decision, made here.
+    /// Repeats a decision of Redis on `charge` at `redis_now`, from the state before it, and
+    /// returns the same decision.
     pub(crate) fn finish(
         mut self,
         snapshot: Snapshot,
@@ -114,14 +114,14 @@ mod tests {
         let learning = table.learn(KEY);
         let aside = |is_foreign| table.set_aside([KEY].into_iter(), is_foreign);
         let foreign = aside(true);
-        // Not even from an answer that was on its way.
+        // Not even from a reply that was in flight.
         learning.finish(Snapshot::Account(Account::fresh(&limit)), &charge, 0);
         assert!(matches!(ask(), Next::NotHere));
         assert!(matches!(both(), Next::NotHere));
         assert!(table.give_up([KEY].into_iter()).is_none());
         let other = aside(false);
         drop(foreign);
-        // What remains will be over soon: nobody else is decided by Redis until then.
+        // The remaining one ends soon: until then no other request goes to Redis.
         assert!(matches!(ask(), Next::Wait(_)));
         assert!(matches!(both(), Next::Wait(_)));
         drop(other);

@@ -1,4 +1,4 @@
-//! A part of the keys, behind one lock.
+//! A shard of the keys, behind one lock.
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,8 @@ use crate::write_back::report::Line;
 
 /// The most keys of one shard.
 pub(super) const KEYS_MAX: usize = 4_096;
-/// How many keys are looked at in one interval, and when there is no room for another one, to find
-/// those that can be evicted.
+/// How many keys are checked for eviction in one interval, and when there is no room for another
+/// one.
 const LOOKED_AT: usize = 64;
 const LOOKED_AT_FOR_ROOM: usize = 8;
 
@@ -21,23 +21,22 @@ const LOOKED_AT_FOR_ROOM: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) entries: KeyMap<Entry>,
-    /// Keys with something to report, each once: those for the round after this one, and those
-    /// that this round has still to report.
+    /// Keys with something to report, each once: for the round after this one, and for the rest of
+    /// this round.
     pub(super) dirty: VecDeque<Key>,
     due: VecDeque<Key>,
-    /// Keys that Redis decides on, with requests that are on their way: no more than there are
-    /// callers.
+    /// Keys that Redis is deciding on, with requests in flight: no more than there are callers.
     pub(super) aside: KeyMap<Aside>,
-    /// All keys, those that were looked at longest ago first.
+    /// All keys, those that were checked longest ago first.
     ring: VecDeque<Key>,
-    /// Decisions that were made.
+    /// The number of decisions made.
     pub(super) decided: u64,
 }
 
 // === impl Shard ===
 
 impl Shard {
-    /// Makes an entry, if there is room.
+    /// Adds an entry, if there is room.
     pub(super) fn insert(
         &mut self,
         key: Key,
@@ -56,17 +55,17 @@ impl Shard {
         true
     }
 
-    /// What is to be reported by now is this round's.
+    /// Moves all lines that are due into this round.
     pub(super) fn begin_round(&mut self) {
         self.due.append(&mut self.dirty);
     }
 
-    /// Lines that wait to be reported.
+    /// The number of lines that wait to be reported.
     pub(super) fn backlog(&self) -> usize {
         self.dirty.len() + self.due.len()
     }
 
-    /// Adds what is to be reported in this round, up to `most` lines in all.
+    /// Adds the lines of this round, up to `most` lines in all.
     pub(super) fn gather(&mut self, most: usize, lines: &mut Vec<Line>) {
         while lines.len() < most
             && let Some(key) = self.due.pop_front()
@@ -86,7 +85,7 @@ impl Shard {
         }
     }
 
-    /// Forgets some keys that lie idle.
+    /// Evicts some idle keys.
     pub(super) fn look_around(&mut self, now: Moment, time: impl Fn(&Entry) -> u64) {
         self.forget_idle(LOOKED_AT, now, time);
     }

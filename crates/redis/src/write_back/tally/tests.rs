@@ -9,7 +9,7 @@ fn at(micros: u64) -> Moment {
     moment(1_000_000 + micros)
 }
 
-/// What is reported of a bucket makes, of the state before, the state that the decisions made.
+/// The reported parts of a bucket turn the state before into the state that the decisions made.
 #[test]
 fn a_bucket_s_parts_are_what_was_done() {
     check("a_bucket_s_parts_are_what_was_done", 2_000, |random| {
