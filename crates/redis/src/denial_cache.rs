@@ -1,4 +1,4 @@
-//! Denies what Redis denied lately.
+//! The stage that denies locally, from the denial cache.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::leases::Spend;
 use crate::stage::{Request, Stage};
 use crate::stats::Stats;
 
-/// Denies what Redis denied lately.
+/// Denies keys that Redis denied recently.
 pub(crate) struct DenialCache {
     denials: Denials,
 }
@@ -24,9 +24,9 @@ impl DenialCache {
         }
     }
 
-    /// Denies what Redis would deny for sure.
+    /// Denies a request that Redis would certainly deny.
     pub(crate) fn decide(&self, request: &Request<'_>, spend: &Spend) -> Stage<()> {
-        // A lease that is to be renewed is not given up for a denial.
+        // A denial must not drop a renewal that holds leased units.
         let only = request.only.as_ref().filter(|_| !spend.holds_some());
         match only.and_then(|only| self.denials.deny(only, request.since)) {
             Some(verdict) => Break(Ok(verdict)),
@@ -34,12 +34,12 @@ impl DenialCache {
         }
     }
 
-    /// What is remembered.
+    /// The cached denials.
     pub(crate) const fn denials(&self) -> &Denials {
         &self.denials
     }
 
-    /// The key was reset.
+    /// Drops a key that was reset.
     pub(crate) fn forget(&self, key: Key) {
         self.denials.forget(key);
     }

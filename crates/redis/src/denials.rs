@@ -1,16 +1,15 @@
-//! Keys that Redis denied lately: until a key's retry time, Redis would deny it again, so it is not
-//! asked.
+//! Denial cache: until a key's retry time, Redis would deny it again, so it is denied locally.
 //!
-//! What is remembered is what the script replied: the state and its moment. A later request for the
-//! same key is judged by core on that state, as much later as has passed here since the reply. If
-//! even then it does not fit, it does not fit in Redis: others can only have consumed more. If it
-//! might fit, Redis is asked. Time that passed before the reply arrived is not counted, so no
-//! request is allowed too early, and none is denied for longer than one round trip more.
+//! The cache stores the state and time in the script's reply. Core judges a later request on the
+//! same key on that state, at Redis's time advanced by the local time since the reply. If the
+//! request does not fit even then, it does not fit in Redis: others can only have consumed more. If
+//! it might fit, Redis decides. Time before the reply arrived is not counted, so no request
+//! is allowed too early, and none is denied for more than one round trip too long.
 //!
-//! A refund through this store or a changed limit ends it, and so does a new connection: it may
-//! lead to another master, with another clock, or to one that has lost everything. A refund
-//! through another instance, a lease that comes back, a reset and `FLUSHALL` are not seen here. So
-//! nothing is remembered for longer than [`DENIAL_CACHE_MAX`], however long the wait.
+//! A refund through this store or a changed limit drops the entry, and so does a new connection: it
+//! may lead to another primary, with another clock or without the state. A refund through another
+//! instance, a returned lease, a reset and `FLUSHALL` are not seen here. So no entry lasts for
+//! longer than [`DENIAL_CACHE_MAX`], however long the wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,38 +27,38 @@ use crate::sharded::Sharded;
 use crate::snapshot::{Snapshot, moment};
 use crate::stats::Stats;
 
-/// The most keys that are remembered, over all shards.
+/// The most cached keys, over all shards.
 pub(crate) const DENIALS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 16;
 const SHARD_MAX: usize = 4_096;
-/// For how long a denial is answered here at most. Whatever gives units back elsewhere holds on
-/// every instance once this has passed. A denied key costs one script call in this time.
+/// The longest time for which a denial is cached: after that, units returned elsewhere are seen by
+/// every instance. A denied key costs one script call in this time.
 pub const DENIAL_CACHE_MAX: Span = Span::SECOND;
-/// A wait shorter than this is not worth remembering.
+/// Shorter waits are not worth caching.
 const WAIT_MIN: Span = Span::from_millis(1);
 
-/// Keys that Redis denied lately.
+/// The cached denials.
 pub(crate) struct Denials {
-    /// Whether anything is remembered.
+    /// Whether denials are cached.
     is_enabled: bool,
     stats: Arc<Stats>,
     shards: Sharded<KeyMap<Box<Denied>>, SHARDS>,
     count: AtomicUsize,
 }
 
-/// The state by which a script denied a key.
+/// The state on which a script denied a key.
 #[derive(Debug)]
 struct Denied {
-    /// As requests with priority meet the limit: the state says what is denied to each priority.
+    /// The limit for requests with priority: the state determines the denials of each priority.
     fitted: FittedLimit,
     snapshot: Snapshot,
-    /// Redis's time, in microseconds, and ours when its reply was here.
+    /// Redis's time, in microseconds, and the local time when its reply arrived.
     now: u64,
     heard_at: Instant,
     until: Instant,
-    /// Units that had to fit, those included that were left for requests with priority.
+    /// Units that had to fit, including those left for requests with priority.
     judged: u64,
-    /// How many connections there had been.
+    /// The number of connections opened until then.
     connections: u64,
 }
 
@@ -75,14 +74,14 @@ impl Denials {
         }
     }
 
-    /// Denies a charge that Redis would deny for sure, and counts that.
+    /// Denies a charge that Redis would certainly deny, and counts that.
     pub(crate) fn deny(&self, only: &Single<'_>, here: Instant) -> Option<Verdict> {
         let verdict = self.verdict(only.charge, &only.fitted, self.stats.connections(), here)?;
         self.stats.count_local_denial();
         Some(verdict)
     }
 
-    /// Remembers a denial of Redis, so that the next one on the key costs no script call.
+    /// Caches a denial of Redis.
     pub(crate) fn remember(&self, only: &Single<'_>, reply: &ScriptReply, verdict: &Verdict) {
         let Some(Wait::For(wait)) = verdict.denial.map(|denial| denial.wait) else {
             return;
@@ -94,7 +93,7 @@ impl Denials {
         }
     }
 
-    /// The verdict on a charge that is denied for sure; `connections` as it is now.
+    /// The verdict on a charge that is certainly denied; `connections` is the current number.
     fn verdict(
         &self,
         charge: &Charge<'_>,
@@ -102,7 +101,7 @@ impl Denials {
         connections: u64,
         here: Instant,
     ) -> Option<Verdict> {
-        // Relaxed: a reader that misses the newest one asks Redis.
+        // Relaxed: a reader that misses the newest entry goes to Redis.
         if self.count.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -123,7 +122,7 @@ impl Denials {
         Some(verdict)
     }
 
-    /// Keeps the state by which a script denied a charge.
+    /// Stores the state on which a script denied a charge.
     fn insert(
         &self,
         charge: &Charge<'_>,
@@ -152,7 +151,7 @@ impl Denials {
         let before = shard.len();
         if before >= SHARD_MAX && !shard.contains_key(&charge.key) {
             shard.retain(|_, denied| denied.until > heard_at);
-            // All of them still wait: whichever comes first makes room, and asks Redis next time.
+            // No entry has expired: drop any one, whose key then costs one more call.
             let first = shard.keys().next().copied();
             if let (true, Some(first)) = (shard.len() >= SHARD_MAX, first) {
                 shard.remove(&first);
@@ -165,7 +164,7 @@ impl Denials {
         self.count.fetch_sub(before, Ordering::Relaxed);
     }
 
-    /// Units were returned to the key, or it was reset.
+    /// Drops a key that got units back, or was reset.
     pub(crate) fn forget(&self, key: Key) {
         if self.shards.of(key).remove(&key).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
@@ -176,7 +175,7 @@ impl Denials {
 // === impl Denied ===
 
 impl Denied {
-    /// What core says now; nothing if the charge may fit, or if nobody knows.
+    /// Core's decision now; `None` if the charge may fit, or that is unknown.
     fn decision(
         &self,
         charge: &Charge<'_>,
@@ -187,7 +186,7 @@ impl Denied {
         if self.until <= here {
             return None;
         }
-        // Of a log only the wait for the very units is known.
+        // A log's state contains only the wait for this number of units.
         if fitted.limit.algorithm() == Algorithm::SlidingLog && judged != self.judged {
             return None;
         }
@@ -205,7 +204,7 @@ impl Denied {
     }
 }
 
-/// The units that must fit, of a charge whose denial costs nothing and denies the request: under a
+/// The units that must fit, if a denial of the charge costs nothing and denies the request: under a
 /// quota, too.
 fn units_unless_shadow(charge: &Charge<'_>) -> Option<u64> {
     if charge.on_denial == OnDenial::Charge || charge.enforcement == Enforcement::Shadow {

@@ -1,7 +1,7 @@
-//! What a store takes from outside: connections, clocks, and whether real time passes.
+//! The environment of a store: connections, clocks, and whether real time passes.
 //!
-//! A service uses the defaults. Simulations and tests put their own network and clocks in place of
-//! them. Everything else that a store waits for is Tokio's time, which a paused runtime simulates.
+//! A service uses the defaults. Simulations and tests replace the network and the clocks. All other
+//! waiting of a store uses Tokio's time, which a paused runtime simulates.
 
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tollgate_core::Moment;
 
-/// Bytes in and out.
+/// A byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -29,23 +29,23 @@ pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> +
 /// Reads the monotonic clock.
 pub type Monotonic = Arc<dyn Fn() -> Moment + Send + Sync>;
 
-/// A clock that is set from outside, in place of Redis's: microseconds since 1970.
+/// A clock that is set by the caller, in place of Redis's: microseconds since 1970.
 pub type RedisTime = Arc<AtomicU64>;
 
-/// What one store takes from outside.
+/// The environment of one store.
 #[derive(Clone)]
 pub struct Environment {
-    /// Opens connections; over TCP or Unix sockets if there is none.
+    /// Opens connections; TCP or Unix sockets if `None`.
     pub transport: Option<Arc<dyn Transport>>,
-    /// The clock by which leases and local counts end; the processor's if there is none.
+    /// The clock for the expiry of leases and local counts; the processor's if `None`.
     pub clock: Option<Monotonic>,
-    /// The time of the scripts and of local counts; that of the Redis node if there is none.
+    /// The time of the scripts and of local counts; that of the Redis node if `None`.
     pub redis_time: Option<RedisTime>,
-    /// Whether denials are remembered, for as long as Tokio's time says: not where Redis's time
-    /// does not pass with it.
+    /// Whether denials are cached, by Tokio's time: must be false where Redis's time does not pass
+    /// with it.
     pub caches_denials: bool,
-    /// Whether rounds over several slots charge at once wherever they can, also where that costs
-    /// more time than it saves: the rounds of a simulation are small.
+    /// Whether rounds over several slots charge immediately wherever they can, also where that
+    /// costs more time than it saves: the rounds of a simulation are small.
     pub charges_at_once: bool,
 }
 

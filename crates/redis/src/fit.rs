@@ -1,72 +1,72 @@
-//! Which limits Redis can keep, and how they read in whole microseconds.
+//! Which limits Redis can keep, and their values in whole microseconds.
 
 use std::fmt;
 
 use tollgate_core::{Algorithm, Anchor, Charge, InvalidLimit, Limit, Span, StoreError};
 
-/// The most units of a sliding log: 11 bytes each at least, and twice that at worst.
+/// The most units of a sliding log: at least 11 bytes each, and at most twice that.
 pub const LOG_UNITS_MAX: u32 = 1_000_000;
-/// Redis tells the time in microseconds.
+/// The resolution of Redis's clock, a microsecond.
 pub const GRAIN: Span = Span::from_nanos(1_000);
-/// The most that a bucket's interval may grow by rounding, in per cent.
+/// The most that rounding may lengthen a bucket's interval, in per cent.
 const ROUNDING_PERCENT_MAX: u128 = 1;
 
-/// Why Redis cannot keep a limit, in words for the author of the limit.
+/// Why Redis cannot keep a limit; the text is for the author of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidForRedis {
-    /// The window, or a segment of it, is no whole number of microseconds.
+    /// The window, or a segment of it, is not a whole number of microseconds.
     Fraction {
         /// The window or the segment.
         span: Span,
     },
-    /// A bucket would win back more than one unit in a microsecond.
+    /// A bucket would refill more than one unit in a microsecond.
     TooFast {
-        /// Units per window, as asked.
+        /// Units per window, as configured.
         count: u32,
-        /// The window, as asked.
+        /// The window, as configured.
         window: Span,
     },
     /// A bucket's interval, rounded up to whole microseconds, would grow by more than 1 %.
     TooCoarse {
-        /// Units per window, as asked.
+        /// Units per window, as configured.
         count: u32,
-        /// The window, as asked.
+        /// The window, as configured.
         window: Span,
         /// The units per window that Redis would allow instead.
         allows: u64,
     },
     /// A sliding log would hold more than [`LOG_UNITS_MAX`] units.
     LogTooLarge {
-        /// The capacity, as asked.
+        /// The capacity, as configured.
         capacity: u32,
     },
     /// There is no script for the limit's algorithm.
     NoScript(Algorithm),
-    /// With its interval rounded up, the limit is none.
+    /// With its interval rounded up, the limit is invalid.
     Invalid(InvalidLimit),
 }
 
-/// A limit as the scripts read it.
+/// A limit as the scripts use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FittedLimit {
-    /// The same limit, all of whose moments are whole microseconds.
+    /// The same limit, with all times in whole microseconds.
     pub(crate) limit: Limit,
     pub(crate) kind: Kind,
     pub(crate) segments: u8,
-    /// Microseconds: of a bucket the interval, of a sliding window a segment, otherwise the
+    /// Microseconds: the interval of a bucket, a segment of a sliding window, otherwise the
     /// window.
     pub(crate) span: u64,
 }
 
-/// A charge, and its limit as the scripts read it.
+/// A charge, and its limit as the scripts use it.
 #[derive(Clone, Copy)]
 pub(crate) struct Single<'r> {
     pub(crate) charge: &'r Charge<'r>,
     pub(crate) fitted: FittedLimit,
 }
 
-/// The first byte of what Redis remembers.
+/// The first byte of a state in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -78,11 +78,11 @@ pub(crate) enum Kind {
     Leaky = 6,
 }
 
-/// Says whether Redis can keep `limit`.
+/// Checks that Redis can keep `limit`.
 ///
-/// Redis tells the time in microseconds and Lua counts in doubles, so that windows and segments
-/// are whole microseconds, a bucket's interval is at least one and rounds up to whole ones by at
-/// most 1 %, and a sliding log holds at most [`LOG_UNITS_MAX`] units.
+/// Redis's clock has a resolution of one microsecond, and Lua's numbers are doubles. So windows and
+/// segments must be whole microseconds, a bucket's interval must be at least one and is rounded up
+/// to whole ones by at most 1 %, and a sliding log has at most [`LOG_UNITS_MAX`] units.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ pub(crate) fn unfit(invalid: InvalidForRedis) -> StoreError {
 // === impl FittedLimit ===
 
 impl FittedLimit {
-    /// Converts a limit to Redis's resolution of a microsecond, or says why Redis cannot count it.
+    /// Converts a limit to microseconds, or returns why Redis cannot keep it.
     pub(crate) fn new(limit: &Limit) -> Result<FittedLimit, InvalidForRedis> {
         let (kind, segments) = match limit.algorithm() {
             Algorithm::FixedWindow(Anchor::Clock) => (Kind::FixedClock, 0),
@@ -142,7 +142,7 @@ impl FittedLimit {
         })
     }
 
-    /// The same, as a request meets it that can use all of its capacity.
+    /// The limit for a request that can use all of its capacity.
     pub(crate) const fn whole(self) -> FittedLimit {
         FittedLimit {
             limit: self.limit.whole(),

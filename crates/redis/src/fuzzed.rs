@@ -1,4 +1,4 @@
-//! The parsers of what a server sends, for fuzz targets. No part of the crate's interface: it may
+//! The parsers of a server's replies, for fuzz targets. Not part of the crate's interface: it may
 //! change with any version.
 
 use std::fmt::Debug;
@@ -14,17 +14,17 @@ use crate::resp::{self, Malformed};
 use crate::script_reply::ScriptReply;
 use crate::snapshot::moment;
 
-/// Takes the first reply out of `input`; `None` if it is not there yet as a whole.
+/// Takes the first reply out of `input`; `None` if it is incomplete.
 ///
 /// # Errors
 ///
-/// What was read is no reply.
+/// The bytes that were read are not a valid reply.
 pub fn reply(input: &mut BytesMut) -> Result<Option<impl Debug + use<>>, Malformed> {
     resp::take(input)
 }
 
-/// The ranges of slots in a `CLUSTER SLOTS` reply, and which `host:port` serves each; nothing if
-/// the reply is none, or not there as a whole.
+/// The ranges of slots in a `CLUSTER SLOTS` reply, and which `host:port` serves each; empty if the
+/// reply is invalid or incomplete.
 pub fn slot_map(input: &[u8]) -> Vec<(RangeInclusive<usize>, String)> {
     let Ok(Some(reply)) = resp::take(&mut BytesMut::from(input)) else {
         return Vec::new();
@@ -34,8 +34,8 @@ pub fn slot_map(input: &[u8]) -> Vec<(RangeInclusive<usize>, String)> {
     pairs.collect()
 }
 
-/// Reads an error reply to a script call; says whether the request may be asked elsewhere or
-/// again.
+/// Parses an error reply to a script call; returns whether the request is sent again, to this or
+/// another node.
 pub fn is_retried(text: &[u8]) -> bool {
     use crate::failure::Failure::{Ask, Moved, TryAgain};
     match Rejection::read(text) {
@@ -47,8 +47,8 @@ pub fn is_retried(text: &[u8]) -> bool {
     }
 }
 
-/// Reads an answer of the general script to one request about `limit`, and decides on one unit by
-/// it; `None` if it makes no sense, or Redis cannot keep the limit.
+/// Parses a reply of the general script to one request about `limit`, and decides on one unit by
+/// it; `None` if it is malformed, or Redis cannot keep the limit.
 pub fn decision(answer: &[u8], limit: &Limit) -> Option<Decision> {
     let fitted = FittedLimit::new(limit).ok()?;
     let answer = Bytes::copy_from_slice(answer);

@@ -1,7 +1,7 @@
-//! What Redis holds for one key, for people who look.
+//! Inspection: the state of one key in Redis, for operators.
 //!
-//! Names of keys are hashes, so that nobody can find a client's key by looking at Redis: here it
-//! is found from the same values that a request carries.
+//! Names of keys are hashes, so a client's key cannot be found by listing the keys in Redis: it is
+//! found from the same values that a request has.
 
 use bytes::{Buf, Bytes};
 use tokio::time::Instant;
@@ -18,21 +18,21 @@ use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
 use crate::snapshot::moment;
 
-/// What a state begins with if units are held beside it (see `script/general/holds.lua`); then the
-/// number of places follows (1), and in each a name (8), units (5) and an end (7).
+/// The first byte of a state with units held beside it (see `script/general/holds.lua`); then
+/// follows the number of entries (1), and for each a name (8), units (5) and an end (7).
 const HELD: u8 = 128;
 const HOLD_BYTES: usize = 20;
-/// What names of leases begin with; those of reservations begin with less, and what begins with
-/// more is no hold.
+/// The first bytes of names of leases; those of reservations are below, and above are entries
+/// that hold no units.
 const LEASE_NAMES: std::ops::Range<u8> = 128..192;
 
-/// What a key is called in Redis.
+/// The name of a key in Redis.
 pub(crate) fn name_of(router: &Router, key: Key) -> String {
     let name = keys::name(key);
     format!("{}{}", router.prefix(), String::from_utf8_lossy(&name))
 }
 
-/// What Redis holds for the charge's key under its limit.
+/// The state of the charge's key in Redis under its limit.
 pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyState, StoreError> {
     let fitted = FittedLimit::new(charge.limit).map_err(unfit)?;
     let units = charge.cost.units_needed().unwrap_or(1);
@@ -55,7 +55,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
     let reply = reply.map_err(|asked| router.error(asked))?;
     let looked = Inspection::read(&reply, request.states).map_err(bad_reply)?;
     if looked.bytes == 0 {
-        // Nothing is held where nothing could be written, too.
+        // The reply of a server that rejects writes looks the same.
         try_to_decide(router, charge.key).await?;
     }
     let (mut snapshot, now) = looked.reply.snapshot(&fitted).map_err(bad_reply)?;
@@ -71,15 +71,15 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
     })
 }
 
-/// Whether Redis decides on keys in the slot of `key`: has it decide on one of ours, which expires
-/// within a second.
+/// Checks that Redis decides on keys in the slot of `key`, with a decision on a reserved key, which
+/// expires within a second.
 async fn try_to_decide(router: &Router, key: Key) -> Result<(), StoreError> {
     let trial = || ScriptRequest::Plain(Plain::trial(key));
     let reply = router.ask(trial, Instant::now()).await;
     reply.map(drop).map_err(|asked| router.error(asked))
 }
 
-/// Deletes a key from Redis; returns whether it was there.
+/// Deletes a key from Redis; returns whether it existed.
 pub(crate) async fn delete(router: &Router, key: Key) -> Result<bool, StoreError> {
     let name = name_of(router, key);
     let words: [&[u8]; 2] = [b"DEL", name.as_bytes()];
@@ -90,7 +90,7 @@ pub(crate) async fn delete(router: &Router, key: Key) -> Result<bool, StoreError
     }
 }
 
-/// What the script has seen.
+/// The reply of the inspection script.
 struct Inspection {
     reply: ScriptReply,
     bytes: u64,
@@ -102,7 +102,7 @@ struct Inspection {
 // === impl Inspection ===
 
 impl Inspection {
-    /// Reads the reply to a look that returns so many states.
+    /// Parses the reply to an inspection that returns this many states.
     fn read(reply: &Reply, states: usize) -> Result<Inspection, Malformed> {
         let other = Malformed("something else than was looked for");
         let [
@@ -124,7 +124,7 @@ impl Inspection {
         })
     }
 
-    /// What is leased, and what is reserved; neither, once it has ended.
+    /// The units leased and reserved, without those that have expired.
     fn out(&self, now: u64) -> (HeldUnits, HeldUnits) {
         let (mut leased, mut reserved) = (HeldUnits::default(), HeldUnits::default());
         let holds = match &self.begins[..] {

@@ -1,7 +1,7 @@
-//! Maps by key, with a hash that costs one multiplication.
+//! Hash maps by key, with a hash that costs one multiplication.
 //!
-//! A key's bits are a hash already. But that one has no secret, so an attacker could look for
-//! values whose keys meet in one place of a map; a secret of this process keeps them from aiming.
+//! A key's bits are a hash already, but not a keyed one: an attacker could search for values whose
+//! keys collide in a map. A secret of this process prevents that.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -10,10 +10,10 @@ use tollgate_core::Key;
 
 use crate::random::random_word;
 
-/// A map by key.
+/// A hash map by key.
 pub(crate) type KeyMap<V> = HashMap<Key, V, Folding>;
 
-/// Makes hashers of one secret.
+/// Builds hashers with one secret.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folding {
     secret: [u64; 2],
@@ -60,7 +60,7 @@ impl Hasher for Fold {
         self.state ^= u64::try_from(folded).unwrap_or(0);
     }
 
-    /// A key is written at once; whatever else comes is mixed in as well.
+    /// A key is written as one `u128`; any other input is mixed in as well.
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u128(u128::from(self.state) << 64 | u128::from(*byte));

@@ -1,13 +1,13 @@
-//! Fixed windows in which instances that count for themselves may have allowed too much.
+//! Fixed windows in which instances with local counts may have over-admitted.
 //!
-//! What lies beyond the limit is owed: each window that follows begins with what is still owed, and
-//! pays back as much as the limit allows. Of several versions of a limit the largest counts, also
-//! for decisions under a smaller one: what it allows is not owed, and each window pays back as
-//! much.
+//! The units beyond the limit are owed: each window that follows starts with the units still owed,
+//! and pays back as many as the limit allows. If there are several versions of a limit, the largest
+//! counts, also for decisions under a smaller one: units that it allows are not owed, and each
+//! window pays back as many.
 
 use tollgate_core::{FixedWindow, Limit, Moment, Span, Usage};
 
-/// A window, and how much of it is not owed.
+/// A window, and how many of its units are not owed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkedWindow {
     window: FixedWindow,
@@ -22,7 +22,7 @@ impl MarkedWindow {
         MarkedWindow { window, mark }
     }
 
-    /// A window of which nothing is owed: some limit has allowed whatever was used in it.
+    /// A window without debt: some limit has allowed all units used in it.
     pub(crate) const fn without_debt(window: FixedWindow) -> MarkedWindow {
         MarkedWindow::new(window, window.used())
     }
@@ -43,14 +43,14 @@ impl MarkedWindow {
         self.window.used().saturating_sub(self.mark)
     }
 
-    /// How many windows it takes to pay so many units back.
+    /// How many windows it takes to pay this many units back.
     fn windows(&self, units: u32) -> u64 {
         u64::from(units.div_ceil(self.mark.max(1)))
     }
 }
 
 impl Usage for MarkedWindow {
-    /// Begins the window that `now` lies in with what those before it owe.
+    /// Starts the window that contains `now`, with what those before it owe.
     fn settle(&mut self, limit: &Limit, now: Moment) {
         let (owed, end) = (self.owed(), self.window.end());
         if owed > 0 && end <= now {
@@ -66,7 +66,7 @@ impl Usage for MarkedWindow {
         self.window.not_before(limit)
     }
 
-    /// Until the end of the window, and of as many more as it takes to pay what is owed.
+    /// Until the end of the window, and of as many more as it takes to pay the debt.
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
         let wait = self.window.wait(limit, now, units);
         if wait.is_zero() {

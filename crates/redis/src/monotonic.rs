@@ -1,4 +1,4 @@
-//! The monotonic clock of this instance, by which leases and local counts end.
+//! The local monotonic clock, for the expiry of leases and local counts.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use crate::environment::Monotonic;
 
 /// A monotonic clock: the processor's time stamp counter where there is one.
 ///
-/// Its rate may be wrong by less than a lease's margin, which is one in a hundred. It stands still
-/// while the machine is suspended, as every monotonic clock does: an instance that is suspended and
-/// wakes later spends its leases later.
+/// Its rate may be off by less than a lease's margin, which is one per cent. It stands still
+/// while the machine is suspended, like every monotonic clock: an instance that wakes up
+/// later may still spend its expired leases.
 pub(crate) struct MonotonicClock {
     clock: quanta::Clock,
     start: u64,
-    /// In place of the processor's clock.
+    /// Replaces the processor's clock.
     replacement: Option<Monotonic>,
 }
 
@@ -32,7 +32,7 @@ impl MonotonicClock {
         }
     }
 
-    /// The time since some moment before the clock was made.
+    /// The time since a fixed time before the clock was created.
     #[inline]
     pub(crate) fn now(&self) -> Moment {
         if let Some(replacement) = &self.replacement {

@@ -1,4 +1,4 @@
-//! What the scripts answer, and the verdict that core makes of it.
+//! The scripts' replies, and the verdicts that core derives from them.
 
 use bytes::{Buf, Bytes};
 use tollgate_core::{Bill, Charge, Decision, Now, Span, TooManyCharges, Verdict, Wait, step};
@@ -7,31 +7,32 @@ use crate::fit::{FittedLimit, GRAIN};
 use crate::resp::Malformed;
 use crate::snapshot::{Snapshot, moment};
 
-/// Bytes of a moment in an answer.
+/// Bytes of a time in a reply.
 const MOMENT_BYTES: usize = 7;
-/// Bytes of a lease in an answer.
+/// Bytes of a lease in a reply.
 const LEASE_BYTES: usize = 10;
-/// What `plain.lua` says if a key needs the general script.
+/// The value in a reply of `plain.lua` for a key that needs the general script.
 const CHANGED: u64 = (1 << 56) - 1;
 
-/// The answer to one request. All times are Redis's, in microseconds.
+/// The reply to one request. All times are Redis's, in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptReply {
-    /// Before it was charged, when the bucket was full again (the past if it was), or the units
-    /// used in the window.
+    /// The state before the charge: when the bucket is full again (in the past if it was full), or
+    /// the units used in the window.
     Plain {
         now: u64,
         word: u64,
-        /// Units that were leased, and for how many microseconds.
+        /// The units leased, and the lifetime of the lease in microseconds.
         leased: Option<(u64, u64)>,
     },
-    /// Nothing was done: the limit has changed, or units are held, as the general script knows.
+    /// Nothing was done: the key needs the general script, as the limit has changed or units are
+    /// held.
     Changed,
-    /// What was done, and what was remembered, line by line.
+    /// The outcome, and the state of each line.
     General(General),
 }
 
-/// The answer of the general script.
+/// The reply of the general script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct General {
     pub(crate) now: u64,
@@ -39,19 +40,19 @@ pub(crate) struct General {
     pub(crate) states: Vec<Bytes>,
 }
 
-/// What the general script did.
+/// The outcome in the general script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Denied,
     Allowed,
-    /// Nothing but refunds: another request has reserved the units.
+    /// Nothing was done but refunds: another request has reserved the units.
     Blocked,
 }
 
 // === impl ScriptReply ===
 
 impl ScriptReply {
-    /// Reads the answers of `plain.lua` to `count` requests, of which the last `leasing` lease.
+    /// Parses the reply of `plain.lua` to `count` requests, of which the last `leasing` lease.
     pub(crate) fn plain(
         mut answer: Bytes,
         count: usize,
@@ -72,7 +73,7 @@ impl ScriptReply {
         }))
     }
 
-    /// Reads the answers of the general script to requests with so many states each.
+    /// Parses the reply of the general script to requests with this many states each.
     pub(crate) fn general(
         mut answer: Bytes,
         states: impl Iterator<Item = usize>,
@@ -107,7 +108,7 @@ impl ScriptReply {
         reply.collect()
     }
 
-    /// The state without the lease that follows it, and how many units are leased for how many
+    /// Splits the lease from the reply: the rest, the units leased, and the lifetime in
     /// microseconds.
     pub(crate) fn lease(self) -> Result<(ScriptReply, u64, u64), Malformed> {
         let mut reply = match self {
@@ -126,12 +127,12 @@ impl ScriptReply {
         Ok((ScriptReply::General(reply), granted, lasts))
     }
 
-    /// Whether another request's reservation was in the way.
+    /// Whether another request's reservation blocks the request.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(self, ScriptReply::General(reply) if reply.status == Status::Blocked)
     }
 
-    /// What was remembered of the only line, and when.
+    /// The state of the only line, and its time.
     pub(crate) fn snapshot(&self, fitted: &FittedLimit) -> Result<(Snapshot, u64), Malformed> {
         match self {
             ScriptReply::Plain { now, word, .. } => {
@@ -169,7 +170,7 @@ impl ScriptReply {
         Ok(verdict)
     }
 
-    /// The verdict on a bill whose lines' limits read as `fitted`.
+    /// The verdict on a bill; `fitted` are the limits of its lines.
     pub(crate) fn of(&self, bill: &Bill<'_>, fitted: &[FittedLimit]) -> Result<Verdict, Malformed> {
         let ScriptReply::General(reply) = self else {
             return Err(Malformed("an answer to another question"));
@@ -184,7 +185,7 @@ impl ScriptReply {
     }
 }
 
-/// The charges under limits of whole microseconds, which hold in Redis.
+/// The charges with their limits in whole microseconds, as Redis keeps them.
 pub(crate) fn charges_in_micros<'f>(
     charges: &[Charge<'_>],
     fitted: &'f [FittedLimit],
@@ -199,7 +200,7 @@ pub(crate) fn charges_in_micros<'f>(
     charges.collect()
 }
 
-/// The bill of such charges, and how the limits of its lines read.
+/// The bill of such charges, and the limits of its lines.
 pub(crate) fn bill<'f>(
     charges: &[Charge<'f>],
     fitted: &[FittedLimit],
@@ -216,7 +217,7 @@ pub(crate) fn bill<'f>(
     Ok((bill, of_lines))
 }
 
-/// Script and core come to the same end from the same state, or one of them is broken.
+/// Checks that the script and core decide alike on the same state.
 fn agree(status: Option<Status>, verdict: &Verdict) -> Result<(), Malformed> {
     let expected = match verdict.is_allowed() {
         true => Status::Allowed,
@@ -230,7 +231,7 @@ fn agree(status: Option<Status>, verdict: &Verdict) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Rounds waits and resets up to whole microseconds, which is what Redis can tell apart.
+/// Rounds waits and reset times up to whole microseconds, the resolution of Redis's clock.
 pub(crate) fn coarsen(verdict: &mut Verdict) {
     let up = |span: &mut Span| {
         *span = GRAIN.times(span.as_nanos().div_ceil(GRAIN.as_nanos()));

@@ -1,23 +1,22 @@
-//! What is asked of Redis: requests, packed for the scripts.
+//! Requests, packed for the scripts.
 //!
-//! Numbers are unsigned, the highest byte first. To `plain.lua`: the number of limits (1 byte) and
-//! of requests that lease nothing (1), which come first; of each limit its kind (1), its interval
-//! or window (6), and what fits (7): the interval of a bucket's whole capacity, or the units of a
-//! window; then of each request the limit's place from 1 on (1), the units that must fit (4) and
-//! those to be taken (4), and if it leases, what follows the number of lines below.
+//! Numbers are unsigned, the highest byte first. For `plain.lua`: the number of limits (1 byte) and
+//! of requests without a lease (1), which come first; for each limit its kind (1), its interval or
+//! window (6), and its room (7): the time of a bucket's whole capacity, or the units of a window;
+//! then for each request the index of its limit from 1 on (1), the units that must fit (4) and
+//! those to be taken (4), and if it leases, the fields of a lease below.
 //!
-//! To the general script: of each request the step (1) and the number of lines (1); of a step that
-//! reserves, confirms or leases the name (8) and how long it lasts (5); of one that
-//! leases the units spent (5), those wanted (5), the least that is worth it (5) and the name of
-//! what is leased (8); of each line
-//! its kind (1), segments (1), role (1), capacity (4), of which units for requests with priority
-//! that this one leaves (4), span (6), units that must fit (5), those that it leaves included,
-//! units to be taken (5), units to be charged for a denial (5) and units to be given back (5); of a
-//! step that reserves or confirms, for how many requests they are taken (4), and how many of those
-//! that are denied are charged (4).
+//! For the general script: for each request the step (1) and the number of lines (1); for a step
+//! that reserves, confirms or leases the name (8) and its lifetime (5); for one that leases the
+//! units spent (5), those wanted (5), the least that is worth a lease (5) and the name of the next
+//! lease (8); for each line its kind (1), segments (1), role (1), capacity (4), the units of it
+//! that this request leaves for those with priority (4), span (6), the units that must fit,
+//! including those it leaves (5), the units to be taken (5), to be charged for a denial (5) and to
+//! be refunded (5); for a step that reserves or confirms, the number of requests that the units are
+//! taken for (4), and the number of denied requests that are charged (4).
 //!
-//! To `reservation.lua`: see `script_request/reservation.rs`. Of reservations that clients settle:
-//! see `script_request/settlement.rs`.
+//! For `reservation.lua`: see `script_request/reservation.rs`. For reservations that clients
+//! settle: see `script_request/settlement.rs`.
 
 mod reservation;
 mod settlement;
@@ -29,21 +28,21 @@ use crate::fit::{FittedLimit, InvalidForRedis, Kind};
 use crate::keys;
 pub(crate) use settlement::{MEMO_BYTES_MAX, SettledLine};
 
-/// Amounts are capped at this in a request: more than any limit has, and exact in the scripts.
+/// Units are capped at this in a request: more than any limit has, and exact in the scripts.
 const UNITS_MAX: u64 = (1 << 40) - 1;
-/// The role of a line that only gives back.
+/// The role of a line that only refunds.
 const UNJUDGED: u8 = 3;
 
-/// One request, as the scripts read it.
+/// One request for a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptRequest {
     /// One bucket or window aligned to the clock: for `plain.lua`.
     Plain(Plain),
-    /// Anything: for the general script. Also what `reservation.lua` does instead, in less time.
+    /// Any request: for the general script, or packed for `reservation.lua`, which is faster.
     General(General),
 }
 
-/// Which script.
+/// The scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Which {
     Plain,
@@ -61,12 +60,12 @@ pub(crate) struct Plain {
     leasing: Option<Leasing>,
 }
 
-/// What is the same for every request to one limit.
+/// The fields that are the same for every request with one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     kind: Kind,
-    /// Microseconds: of a bucket the time of one unit, otherwise the window; and what fits at
-    /// once, of a bucket as time, of a window in units.
+    /// Microseconds: the time of one unit of a bucket, otherwise the window; and the whole
+    /// capacity, as time for a bucket, in units for a window.
     span: u64,
     room: u64,
 }
@@ -78,16 +77,16 @@ pub(crate) struct General {
     /// One for each line.
     pub(crate) keys: Vec<Key>,
     pub(crate) packed: Vec<u8>,
-    /// How many states the answer tells.
+    /// The number of states in the reply.
     pub(crate) states: usize,
-    /// Whether anything may change in Redis.
+    /// Whether it may write in Redis.
     pub(crate) writes: bool,
-    /// Whether it confirms or releases what was reserved.
+    /// Whether it confirms or releases a reservation.
     pub(crate) is_last_step: bool,
 }
 
-/// Charges what was spent of the lease `name`, gives back the rest, decides, and leases up to
-/// `want` units again, but none if only fewer than `least` can be had.
+/// Charges the spent units of the lease `name`, returns the rest, decides, and leases up to
+/// `want` units again, but none if fewer than `least` can be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leasing {
     pub(crate) name: u64,
@@ -96,42 +95,41 @@ pub(crate) struct Leasing {
     pub(crate) spent: u64,
     pub(crate) want: u64,
     pub(crate) least: u64,
-    /// The name of what is leased again. If something is leased under it already, the
-    /// reply was lost, and it is returned.
+    /// The name of the next lease. If units are leased under it already, the reply was lost, and
+    /// they are returned.
     pub(crate) next: u64,
 }
 
-/// What is done with lines.
+/// The step that is executed on lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// All of the request.
+    /// Decides the whole request.
     Decide,
-    /// Holds the units of lines that allow, for so many microseconds: for as many requests as they
-    /// fit for.
+    /// Reserves the units of lines that allow, for `lasts` microseconds: for as many requests as
+    /// fit.
     Reserve { name: u64, lasts: u64 },
-    /// Charges what was reserved, for as many requests as are allowed, and gives back the rest;
-    /// charges the lines that ask for it for those that are denied. For none of either, it only
-    /// gives back.
+    /// Charges the reserved units for the allowed requests, and releases the rest; charges denied
+    /// requests to the lines that charge for denials. Without any of either, it only releases.
     Confirm { name: u64 },
-    /// Leases.
+    /// Renews or returns a lease.
     Lease(Leasing),
 }
 
-/// One line of a step, and for how many requests it stands.
+/// One line of a step, and the number of requests that share it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StepLine<'l, 'c> {
     pub(crate) line: &'l Line<'c>,
     pub(crate) fitted: &'l FittedLimit,
     /// Requests whose units are reserved, or confirmed.
     pub(crate) times: u32,
-    /// Requests that are denied, and charged for it.
+    /// Denied requests that are charged for it.
     pub(crate) denied: u32,
 }
 
 // === impl ScriptRequest ===
 
 impl ScriptRequest {
-    /// One charge.
+    /// A request for one charge.
     pub(crate) fn of_one(charge: &Charge<'_>, fitted: &FittedLimit) -> ScriptRequest {
         Plain::new(charge, fitted).map_or_else(
             || Plain::general_request(charge, fitted),
@@ -139,13 +137,13 @@ impl ScriptRequest {
         )
     }
 
-    /// All lines of a bill, whose limits read as `fitted`.
+    /// A request for all lines of a bill; `fitted` are their limits.
     pub(crate) fn of(bill: &Bill<'_>, fitted: &[FittedLimit]) -> ScriptRequest {
         let lines: Vec<_> = bill.lines().iter().zip(fitted).collect();
         ScriptRequest::step(Step::Decide, &lines)
     }
 
-    /// One step with lines of one request.
+    /// One step on the lines of one request.
     pub(crate) fn step(step: Step, lines: &[(&Line<'_>, &FittedLimit)]) -> ScriptRequest {
         let counted = lines.iter().map(|(line, fitted)| StepLine {
             line,
@@ -156,7 +154,7 @@ impl ScriptRequest {
         ScriptRequest::of_step(step, &counted.collect::<Vec<_>>())
     }
 
-    /// One step with lines of several requests.
+    /// One step on the lines of several requests.
     pub(crate) fn of_step(step: Step, lines: &[StepLine<'_, '_>]) -> ScriptRequest {
         let mut packed = Vec::with_capacity(15 + 45 * lines.len());
         let (number, name, lasts) = match step {
@@ -184,7 +182,7 @@ impl ScriptRequest {
         let states = match step {
             Step::Decide | Step::Reserve { .. } => lines.len(),
             Step::Confirm { .. } => 0,
-            // And the lease.
+            // The line, and the lease.
             Step::Lease(_) => 2,
         };
         let changes = |one: &StepLine<'_, '_>| one.line.take() > 0 || one.line.refund() > 0;
@@ -198,7 +196,7 @@ impl ScriptRequest {
         })
     }
 
-    /// One charge, and units leased beside it.
+    /// A request for one charge that also leases units.
     pub(crate) fn with_lease(
         charge: &Charge<'_>,
         fitted: &FittedLimit,
@@ -223,7 +221,7 @@ impl ScriptRequest {
         ScriptRequest::step(Step::Lease(leasing), &[(&bill.lines()[0], fitted)])
     }
 
-    /// Whether units are leased by the plain script.
+    /// Whether it leases units in the plain script.
     pub(crate) const fn is_leasing(&self) -> bool {
         match self {
             ScriptRequest::Plain(plain) => plain.is_leasing(),
@@ -231,8 +229,8 @@ impl ScriptRequest {
         }
     }
 
-    /// Whether anything may change in Redis: a server that takes no writes still answers the
-    /// others.
+    /// Whether it may write in Redis: a server that rejects writes still executes the other
+    /// requests.
     pub(crate) const fn writes(&self) -> bool {
         match self {
             ScriptRequest::Plain(plain) => plain.taken > 0 || plain.is_leasing(),
@@ -247,7 +245,7 @@ impl ScriptRequest {
         }
     }
 
-    /// Whether it confirms or releases what another request has reserved.
+    /// Whether it confirms or releases a reservation.
     pub(crate) const fn is_last_step(&self) -> bool {
         match self {
             ScriptRequest::Plain(_) => false,
@@ -263,14 +261,14 @@ impl ScriptRequest {
     }
 }
 
-/// The units that must fit, those included that the request leaves for others with priority;
+/// The units that must fit, including those that the request leaves for others with priority;
 /// `None` if it only refunds.
 pub(crate) fn units_judged(charge: &Charge<'_>) -> Option<u64> {
     let kept = u64::from(charge.limit.unavailable());
     Some(charge.cost.units_needed()?.saturating_add(kept))
 }
 
-/// Packs a line as the general script reads it.
+/// Packs a line for the general script.
 fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &FittedLimit) {
     let charge = &line.charge;
     let role = match (line.units_needed(), charge.enforcement) {
@@ -296,12 +294,12 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &FittedLimit) {
 // === impl Plain ===
 
 impl Plain {
-    /// `None` if the request needs the general script.
+    /// A request for the plain script; `None` if it needs the general one.
     fn new(charge: &Charge<'_>, fitted: &FittedLimit) -> Option<Plain> {
         let (judged, taken) = match charge.cost {
             Cost::Take(units) => (units_judged(charge)?, units),
             Cost::Peek(_) => (units_judged(charge)?, 0),
-            // A lease that goes back.
+            // Returns a lease.
             Cost::Refund(0) => (0, 0),
             Cost::Refund(_) => return None,
         };
@@ -327,8 +325,8 @@ impl Plain {
         })
     }
 
-    /// One unit of a key of ours in the slot of `key`, by a limit that forgets it at once: whether
-    /// a server decides.
+    /// One unit of a reserved key in the slot of `key`, by a limit whose state soon expires: tests
+    /// whether a server decides.
     pub(crate) fn trial(key: Key) -> Plain {
         let limit = Limit::fixed_window(u32::MAX, Span::SECOND).expect("a valid limit");
         let fitted = FittedLimit::new(&limit).expect("a second is whole microseconds");
@@ -380,7 +378,7 @@ impl Rate {
     }
 }
 
-/// How the limits of `charges` read in whole microseconds.
+/// The limits of `charges` in whole microseconds.
 pub(crate) fn fit_all(charges: &[Charge<'_>]) -> Result<Vec<FittedLimit>, InvalidForRedis> {
     charges
         .iter()

@@ -1,13 +1,13 @@
-//! Reservations that clients settle: kept in Redis, beside the counters that they have charged.
+//! Reservations that clients settle, stored in Redis next to the counters that they have charged.
 //!
-//! One script call decides a request and keeps its reservation; another one takes the reservation
-//! away and settles every line. So a reservation is settled at most once, on whichever instance,
+//! One script call decides a request and stores its reservation; another one removes the
+//! reservation and settles every line. So a reservation is settled at most once, on any instance,
 //! and completely. For this, all its keys must be in one slot; the key of the reservation is put
-//! into the slot of the first. It has 112 random bits, so that nobody can guess it.
+//! into the slot of the first. It has 112 random bits, so it cannot be guessed.
 //!
-//! The decision is made by Redis in every mode. An instance's leases are not spent, so it may be
-//! denied while there are unspent units. A limit in mode `write_back` has units that Redis does not
-//! know yet, of which a refund could be one, so that mode has no reservations.
+//! Redis makes the decision in every mode. An instance's leases are not spent, so the request may
+//! be denied while there are unspent units. A limit in mode `write_back` has units that Redis does
+//! not know yet, which a refund could concern, so that mode has no reservations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,19 +29,20 @@ use crate::script_request::{self, ScriptRequest, SettledLine};
 
 /// The bits of a key that choose its slot.
 const TAG_BITS: u32 = 16;
-/// What a reservation begins with, and no state of a counter.
+/// The first byte of a reservation; no state of a counter begins with it.
 const RECORD: u8 = 82;
-/// Bytes of a reservation before its parts, and of each of them.
+/// Bytes of a reservation before its parts, and of each part.
 const HEAD_BYTES: usize = 9;
 const PART_BYTES: usize = 21;
-/// Of a part: the bytes between its place and its units, and those behind them.
+/// The bytes of a part between its index and its units, and those after the units.
 const SHAPE_BYTES: usize = 8;
 const MARK_BYTES: usize = 7;
-/// How often a request waits for another request's two-phase commit, and for how long each time.
+/// How often a request waits for another request's two-phase commit, and the first pause; each
+/// further one is longer by as much.
 const ATTEMPTS_MAX: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Why Redis keeps no reservation of a request. Nothing was charged.
+/// Why Redis cannot store a reservation for a request. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoReservation {
     WriteBack,
@@ -61,7 +62,7 @@ impl Settlements {
         Settlements { router }
     }
 
-    /// Decides, and keeps a reservation if the request is allowed.
+    /// Decides, and stores a reservation if the request is allowed.
     pub(crate) async fn reserve(
         &self,
         charges: &[Charge<'_>],
@@ -92,7 +93,7 @@ impl Settlements {
         })
     }
 
-    /// The reservation, if it is neither settled nor expired.
+    /// The reservation, unless it is settled or has expired.
     pub(crate) async fn find(&self, record: Key) -> Result<Option<KeptReservation>, StoreError> {
         let name = name_of(&self.router, record);
         let words: [&[u8]; 2] = [b"GET", name.as_bytes()];
@@ -104,7 +105,7 @@ impl Settlements {
         }
     }
 
-    /// Settles the reservation, if it still is one.
+    /// Settles the reservation, unless it is settled or has expired.
     pub(crate) async fn settle(
         &self,
         record: Key,
@@ -113,7 +114,7 @@ impl Settlements {
         let charges: Vec<Charge<'_>> = settled.iter().map(|one| one.charge).collect();
         let fitted = script_request::fit_all(&charges).map_err(unfit)?;
         let in_micros = script_reply::charges_in_micros(&charges, &fitted);
-        // One line for each: no two of a reservation have one key.
+        // One line for each charge: no two charges of a reservation have the same key.
         let bill = Bill::new(&in_micros)?;
         let lines = settled.iter().zip(bill.lines()).zip(&fitted);
         let lines: Vec<_> = lines
@@ -129,7 +130,7 @@ impl Settlements {
         read_settlements(&reply).map_err(bad_reply)
     }
 
-    /// Asks again while the units of a two-phase commit are in the way.
+    /// Retries while units reserved by a two-phase commit block the request.
     async fn ask_until_free(
         &self,
         request: impl Fn() -> ScriptRequest,
@@ -162,7 +163,7 @@ fn record_key(charges: &[Charge<'_>], secret: u128) -> Key {
     Key::from_bits(tag | secret << TAG_BITS >> TAG_BITS)
 }
 
-/// Reads what is kept; `None` for a counter, whose name anybody can find.
+/// Parses a stored reservation; `None` for a counter, whose name is no secret.
 fn read_record(mut record: Bytes) -> Result<Option<KeptReservation>, Malformed> {
     let short = Malformed("a reservation is too short");
     if record.first() != Some(&RECORD) {
@@ -190,7 +191,7 @@ fn read_record(mut record: Bytes) -> Result<Option<KeptReservation>, Malformed> 
     }))
 }
 
-/// Reads what each line was settled to; `None` if there was no such reservation.
+/// Parses the units that each line was settled to; `None` if there was no such reservation.
 fn read_settlements(reply: &ScriptReply) -> Result<Settled, Malformed> {
     let other = Malformed("an answer to another question");
     let ScriptReply::General(reply) = reply else {

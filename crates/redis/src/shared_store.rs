@@ -1,4 +1,4 @@
-//! Redis as the engine sees it: a shared store of any backend.
+//! Redis as a shared store of the engine.
 
 use tollgate_core::{
     Charge, KeptReservation, Key, NewReservation, ReserveVerdict, Settled, SettledCharge,
@@ -8,7 +8,7 @@ use tollgate_core::{
 use crate::stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 use crate::store::Redis;
 
-/// A metric: the type of its value, its name, its help, and where the count is.
+/// A metric: the type of its value, its name, its help, and its count.
 type Metric = (Wrap, &'static str, &'static str, fn(&Counts) -> u64);
 type Wrap = fn(u64) -> StoreMetricValue;
 
@@ -67,7 +67,7 @@ impl SharedStore for Redis {
         self.nodes()
     }
 
-    /// Until the first connection is open nothing has failed, so the breakers alone do not tell.
+    /// Before the first connection is open no circuit breaker is, as nothing has failed.
     fn is_up(&self) -> bool {
         Redis::is_up(self) && self.counts().connections > 0
     }

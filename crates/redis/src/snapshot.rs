@@ -1,4 +1,4 @@
-//! What a script says was remembered, as core reads it.
+//! The state of a key in a script's reply, in core's types.
 
 use bytes::{Buf, Bytes};
 use tollgate_core::{
@@ -10,18 +10,18 @@ use crate::fit::{FittedLimit, GRAIN, Kind};
 use crate::marked_window::MarkedWindow;
 use crate::resp::Malformed;
 
-/// What was remembered of one line, before the request was charged.
+/// The state of one line, before the request was charged.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "lives for one decision, never stored"
 )]
 pub(crate) enum Snapshot {
-    /// All of it.
+    /// The whole state.
     Account(Account),
-    /// A window beyond which units were charged.
+    /// A window with debt.
     Marked(MarkedWindow),
-    /// Of a log, what matters to the request.
+    /// The part of a log that matters to the request.
     Log(Log),
 }
 
@@ -30,12 +30,12 @@ pub(crate) enum Snapshot {
 pub(crate) struct Log {
     used: u64,
     newest: Moment,
-    /// When what the request asks fits, before and after it is charged for its denial.
+    /// When the request's units fit, before and after it is charged for its denial.
     fits_at: [Moment; 2],
     is_charged: bool,
 }
 
-/// Microseconds since 1970.
+/// The time that is this many microseconds after 1970.
 pub(crate) fn moment(micros: u64) -> Moment {
     Moment::ZERO + GRAIN.times(micros)
 }
@@ -43,7 +43,7 @@ pub(crate) fn moment(micros: u64) -> Moment {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Reads one line's part of an answer: nothing, if the key was never seen.
+    /// Parses one line's part of a reply; it is empty if the key has no state.
     pub(crate) fn read(state: &Bytes, fitted: &FittedLimit) -> Result<Snapshot, Malformed> {
         let mut rest = state.clone();
         if rest.is_empty() {
@@ -79,7 +79,7 @@ impl Snapshot {
             }
             Kind::Token | Kind::Leaky => {
                 let (full_at, span) = (moment(rest.get_uint(7)), rest.get_uint(6));
-                // At the price of a limit that has charged it, which may be another one.
+                // At the price of the limit that has charged it, which may be another one.
                 Snapshot::Account(Account::Bucket(match span == fitted.span {
                     true => Bucket::full_at(full_at),
                     false => Bucket::with_terms(full_at, GRAIN.times(span), u32::MAX),
@@ -88,8 +88,8 @@ impl Snapshot {
         })
     }
 
-    /// What the plain script tells at `now`: when the bucket is full again, or the units used in
-    /// the window that `now` lies in.
+    /// The state in a reply of the plain script at `now`: when the bucket is full again, or the
+    /// units used in the window that contains `now`.
     pub(crate) fn plain(fitted: &FittedLimit, now: u64, word: u64) -> Snapshot {
         if fitted.kind != Kind::FixedClock {
             return Snapshot::bucket(word);
@@ -99,18 +99,18 @@ impl Snapshot {
         Snapshot::Account(Account::FixedWindow(FixedWindow::new(end, used)))
     }
 
-    /// The bucket that is full again so many microseconds after 1970.
+    /// The bucket that is full again this many microseconds after 1970.
     fn bucket(full_at: u64) -> Snapshot {
         Snapshot::Account(Account::Bucket(Bucket::full_at(moment(full_at))))
     }
 
-    /// Charges what fits.
+    /// Charges the units, if they fit.
     pub(crate) fn charge(&mut self, charge: &Charge<'_>, fitted: &FittedLimit, now: u64) {
         let now = moment(now);
         let _known = step(self, &fitted.limit, now, charge.cost, OnDenial::Keep);
     }
 
-    /// A key never seen.
+    /// The state of a key with nothing consumed.
     pub(crate) fn fresh(fitted: &FittedLimit) -> Snapshot {
         match fitted.kind {
             Kind::Log => Snapshot::Log(Log::default()),
@@ -141,14 +141,14 @@ tollgate_core::impl_usage_for_variants!([] Snapshot { Account, Marked, Log });
 // === impl Log ===
 
 impl Usage for Log {
-    /// The script has done it.
+    /// The script has settled it.
     fn settle(&mut self, _limit: &Limit, _now: Moment) {}
 
     fn not_before(&self, _limit: &Limit) -> Moment {
         self.newest
     }
 
-    /// Known for the units that the request asks, and for no others.
+    /// Known only for the units of the request.
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
         if u64::from(limit.available() - units) >= self.used {
             return Span::ZERO;
@@ -173,7 +173,7 @@ impl Usage for Log {
         self.is_charged = true;
     }
 
-    /// The script has done it before it replied what is left.
+    /// The script has refunded it before it replied.
     fn refund(&mut self, _limit: &Limit, _now: Moment, _units: u64) {}
 
     fn expires_at(&self, limit: &Limit) -> Moment {

@@ -1,4 +1,4 @@
-//! What the stages of a decision hand to each other.
+//! The stages of a decision, and what they pass to each other.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -9,28 +9,28 @@ use crate::denials::Denials;
 use crate::fit::{FittedLimit, Single, unfit};
 use crate::leases::Estimates;
 
-/// What a stage does with a request: it decides it or fails, which ends the request; or it passes
-/// the request on, with what the next stages need of this one.
+/// The result of a stage: a decision or an error, which ends the request, or the values that the
+/// next stages need.
 pub(crate) type Stage<T> = ControlFlow<Result<Verdict, StoreError>, T>;
 
-/// The start of a decision's time budget: one for all that is asked in the course of it. The clock
-/// is read when it is needed first, so a decision that waits for nothing does not read it.
+/// The start of a decision's time budget, which all its calls share. The clock is read when it is
+/// first needed, so a decision that waits for nothing does not read it.
 #[derive(Debug, Default)]
 pub(crate) struct Budget(Option<Instant>);
 
-/// A request that Redis is to decide, if nothing known of its key tells the outcome.
+/// A request that Redis has to decide, unless a cache can.
 pub(crate) struct Request<'r> {
     pub(crate) charges: &'r [Charge<'r>],
-    /// The charge, if it is the only one: most stages decide on no others.
+    /// The charge, if it is the only one: most stages decide no others.
     pub(crate) only: Option<Single<'r>>,
-    /// Another request's reservation is in the way. What was to be refunded is refunded.
+    /// Whether another request's reservation blocks it. Then its refunds are done.
     pub(crate) is_blocked: bool,
     /// When its time budget starts.
     pub(crate) since: Instant,
     pub(crate) caches: Caches<'r>,
 }
 
-/// What stages remember of Redis's replies; a refund of the key ends it.
+/// The caches of Redis's replies; a refund of a key drops its entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Caches<'r> {
     pub(crate) denials: &'r Denials,
@@ -94,7 +94,7 @@ impl<'r> Request<'r> {
 }
 
 impl Drop for Request<'_> {
-    /// A reply that Redis sent before it refunded may have been remembered meanwhile.
+    /// A reply from before the refund may have been cached meanwhile.
     fn drop(&mut self) {
         self.forget_refunded();
     }

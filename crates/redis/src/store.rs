@@ -27,10 +27,11 @@ use crate::stats::Stats;
 use crate::strict::Strict;
 use crate::write_back::WriteBack;
 
-/// The shared store: any number of processes, one budget.
+/// The shared store: any number of instances share one budget.
 ///
-/// Cheap to share behind an [`Arc`]; every task may ask at once, and those that ask together share
-/// calls and round trips. See the crate's documentation for what it promises and what it costs.
+/// Cheap to share behind an [`Arc`]; any number of tasks may use it concurrently, and their
+/// requests share calls and round trips. See the crate's documentation for its guarantees and
+/// costs.
 pub struct Redis {
     router: Arc<Router>,
     stats: Arc<Stats>,
@@ -46,8 +47,8 @@ pub struct Redis {
 // === impl Redis ===
 
 impl Redis {
-    /// A store as `config` says. Connects in the background, again and again until Redis is there;
-    /// until then decisions are errors.
+    /// A store with these settings. Connects in the background, and retries until Redis is
+    /// reachable; until then decisions are errors.
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl Redis {
         Redis::connect_within(config, &Environment::default())
     }
 
-    /// As [`Redis::connect`], with connections and clocks of the caller's. No part of the crate's
+    /// As [`Redis::connect`], with the caller's connections and clocks. Not part of the crate's
     /// interface: it may change with any version.
     ///
     /// # Errors
@@ -93,7 +94,7 @@ impl Redis {
         })
     }
 
-    /// All or nothing over `charges`, at Redis's time.
+    /// Decides `charges`, all or nothing, at Redis's time.
     ///
     /// # Errors
     ///
@@ -112,7 +113,7 @@ impl Redis {
         decided
     }
 
-    /// One limit, one cost: as [`Redis::decide`], without a list.
+    /// Decides a single charge, as [`Redis::decide`], without a list.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl Redis {
         }
     }
 
-    /// The stages in their order, after the leased units that are here, which `decide` and `check`
-    /// spend without a future: each decides, or passes the request on. The last one decides.
+    /// Runs the stages in order: each decides, or passes the request on; the last one decides.
+    /// Leased units were tried before, in `decide` and `check`, without a future.
     async fn pass_through(&self, charges: &[Charge<'_>], spend: Spend) -> Stage<Infallible> {
         let mut budget = Budget::default();
         let passed = end_or_pass(self.write_back.decide(charges, &mut budget).await)?;
@@ -140,7 +141,7 @@ impl Redis {
         Break(self.cross_slot.decide(&request, refunds).await)
     }
 
-    /// Decides, and keeps a reservation if the request is allowed; see
+    /// Decides, and stores a reservation if the request is allowed; see
     /// [`SharedStore::reserve`](tollgate_core::SharedStore::reserve).
     pub(crate) async fn reserve_kept(
         &self,
@@ -157,8 +158,7 @@ impl Redis {
         self.settlements.find(record).await
     }
 
-    /// Settles a reservation. Drops what is remembered of its keys, before and after, as any refund
-    /// does.
+    /// Settles a reservation. Drops its keys from the caches, before and after, as any refund does.
     pub(crate) async fn settle_kept(
         &self,
         record: Key,

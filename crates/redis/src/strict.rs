@@ -20,8 +20,8 @@ pub(crate) struct Strict {
     router: Arc<Router>,
 }
 
-/// A verdict; or what is left to do for a two-phase commit, which is needed over several slots and
-/// where another request's reservation is in the way.
+/// A verdict; or the refunds left for a two-phase commit, which is needed over several slots and
+/// where another request's reservation blocks the request.
 type Outcome = ControlFlow<Verdict, Refunds>;
 
 // === impl Strict ===

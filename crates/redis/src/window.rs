@@ -1,11 +1,11 @@
-//! How many requests may be on their way at once.
+//! A congestion window: how many requests may be in flight.
 //!
-//! A server that gets more than it can answer in time answers nothing in time: every request waits
-//! behind those before it, is decided too late, and its outcome is unknown. What is not sent is
-//! known not to be charged, so requests that are too many had better wait here. This is the
-//! congestion window of TCP Vegas, counted in requests: a reply that takes longer than the shortest
-//! round trip was queued, and the window shrinks where that is half of the time there is.
-//! Until then it doubles with each round trip that uses it up.
+//! A server with more requests than it can answer in time answers none in time: every request waits
+//! behind those before it, is decided too late, and its outcome is unknown. Requests that are not
+//! sent are known not to be charged, so excess requests should wait here. This is the congestion
+//! window of TCP Vegas, counted in requests: a reply that takes longer than the shortest round trip
+//! was queued, and the window shrinks if that took more than half of the time left for it. Until
+//! then it doubles with each round trip that uses it up.
 //!
 //! Source: Brakmo, O'Malley, Peterson: TCP Vegas (SIGCOMM 1994); the pause to measure the shortest
 //! round trip again is BBR's (Cardwell and others, ACM Queue 14/5, 2016).
@@ -14,10 +14,10 @@ use tokio::time::{Duration, Instant};
 
 /// How long a shortest round trip counts, at least; at most twice as long.
 const PERIOD: Duration = Duration::from_secs(10);
-/// What remains of the window where replies are late: this part of 8.
+/// The eighths of the window that remain when replies are late.
 const KEPT_EIGHTHS: usize = 7;
-/// By which part of the requests that were answered soon the window grows: doubling takes eight
-/// round trips.
+/// The window grows by the requests answered early, divided by this: doubling takes eight round
+/// trips.
 const GROWS_BY: usize = 8;
 
 /// A congestion window.
@@ -25,14 +25,14 @@ const GROWS_BY: usize = 8;
 pub(crate) struct Window {
     most: usize,
     bounds: Bounds,
-    /// How long a caller waits.
+    /// How long a caller waits for a reply.
     reply_timeout: Duration,
     /// The shortest round trips of this period and of the one before.
     shortest: [Option<Duration>; 2],
     period_ends_at: Instant,
-    /// Replies to what was sent before say nothing about the window of now.
+    /// Replies to requests sent before this do not shrink the window again.
     shrunk_at: Instant,
-    /// It has never shrunk, and doubles with each round trip.
+    /// Whether it has never shrunk, and doubles with each round trip.
     is_starting: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Window {
 pub(crate) struct Bounds {
     /// However slow the server is.
     pub(crate) least: usize,
-    /// Before anything is known.
+    /// Before anything is measured.
     pub(crate) first: usize,
     pub(crate) most: usize,
 }
@@ -61,23 +61,22 @@ impl Window {
         }
     }
 
-    /// How many more requests may be sent while so many are on their way.
+    /// How many more requests may be sent, with this many in flight.
     pub(crate) const fn room(&self, in_flight: usize) -> usize {
         self.most.saturating_sub(in_flight)
     }
 
-    /// Whether it is as narrow as it gets: what is late now is not late because of others.
+    /// Whether it cannot shrink further: late replies are then not due to other requests.
     pub(crate) const fn is_least(&self) -> bool {
         self.most <= self.bounds.least
     }
 
-    /// The shortest round trip that was measured lately.
+    /// The shortest recent round trip.
     pub(crate) fn shortest(&self) -> Option<Duration> {
         self.shortest.into_iter().flatten().min()
     }
 
-    /// Something that was sent then is answered now, with `answered` of the requests that were on
-    /// their way.
+    /// Notes a reply to `answered` requests that were sent together, of those in flight.
     pub(crate) fn on_reply(
         &mut self,
         sent_at: Instant,
@@ -101,12 +100,12 @@ impl Window {
         }
     }
 
-    /// Something that was sent then is not answered in time.
+    /// Notes that a request sent at `sent_at` missed its deadline.
     pub(crate) fn on_loss(&mut self, sent_at: Instant, now: Instant, in_flight: usize) {
         self.shrink_to(in_flight / 2, sent_at, now);
     }
 
-    /// Once for all that was on its way together.
+    /// Shrinks once for all requests that were in flight together.
     fn shrink_to(&mut self, most: usize, sent_at: Instant, now: Instant) {
         if sent_at >= self.shrunk_at {
             self.most = most.clamp(self.bounds.least, self.most);
@@ -115,8 +114,8 @@ impl Window {
         }
     }
 
-    /// Remembers the shortest round trip. While the window is never empty, all round trips contain
-    /// the wait behind others: so with each period a narrow window lets the server catch up.
+    /// Records the shortest round trip. While the window is always full, every round trip contains
+    /// queueing: so in each period the window is narrowed once for the server to catch up.
     fn measure(&mut self, took: Duration, now: Instant) {
         if now >= self.period_ends_at {
             self.period_ends_at = now + PERIOD;
@@ -136,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Requests that are there at any time.
+    /// Requests waiting at any time.
     const CALLERS: usize = 4_096;
     const BOUNDS: Bounds = Bounds {
         least: 64,
@@ -147,9 +146,8 @@ mod tests {
     const NEAR: Duration = Duration::from_millis(1);
     const FAR: Duration = Duration::from_millis(9);
 
-    /// A server that decides 64 requests in a millisecond, `distance` away, and gets as much as the
-    /// window lets through. The window after that time, and the longest round trip of its last
-    /// second.
+    /// A server that decides 64 requests in a millisecond, `distance` away, and gets as many as the
+    /// window allows. Returns the window at the end, and the longest round trip of the last second.
     fn overload(distance: Duration, lasts: Duration) -> (usize, Duration) {
         let start = Instant::now();
         let mut window = Window::new(BOUNDS, TIMEOUT, start);

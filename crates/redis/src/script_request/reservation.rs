@@ -1,9 +1,9 @@
 //! Parts of requests over several slots, packed for `reservation.lua`.
 //!
-//! Of each request the step (1), which reserves, confirms or charges at once; the kind (1), the
-//! interval or the window (6), the capacity (4), the units that must fit (4) and those that are
-//! taken (4) for each request, for how many of them they are (4), and the name (8); of a step that
-//! does not confirm, whether the limit is enforced (1) and how long the reservation lasts (5).
+//! For each request the step (1), which reserves, confirms or charges immediately; the kind (1),
+//! the interval or the window (6), the capacity (4), the units that must fit (4) and those to be
+//! taken (4) for one request, the number of requests (4), and the name (8); for a step that does
+//! not confirm, whether the limit is enforced (1) and the lifetime of the reservation (5).
 
 use bytes::BufMut;
 use tollgate_core::Enforcement;
@@ -11,13 +11,13 @@ use tollgate_core::Enforcement;
 use super::{General, ScriptRequest, Step, StepLine, UNITS_MAX, Which};
 use crate::fit::Kind;
 
-/// The steps, as the script counts them.
+/// The numbers of the steps in the script.
 const RESERVE: u8 = 1;
 const CONFIRM: u8 = 2;
 const CHARGE: u8 = 3;
 
 impl ScriptRequest {
-    /// One step with one line, for `reservation.lua`; nothing if that is for the general script.
+    /// One step on one line, for `reservation.lua`; `None` if it needs the general script.
     pub(crate) fn reservation(step: Step, lines: &[StepLine<'_, '_>]) -> Option<ScriptRequest> {
         let [one] = lines else { return None };
         match step {
@@ -27,8 +27,8 @@ impl ScriptRequest {
         }
     }
 
-    /// Charges at once what would be reserved and confirmed; nothing if that is not for
-    /// `reservation.lua`.
+    /// Charges immediately what would be reserved and confirmed; `None` if it needs the general
+    /// script.
     pub(crate) fn charge_at_once(one: &StepLine<'_, '_>) -> Option<ScriptRequest> {
         pack(CHARGE, one, 0, 0)
     }
@@ -38,7 +38,7 @@ impl ScriptRequest {
     }
 }
 
-/// Packs one step of one line.
+/// Packs one step on one line.
 fn pack(step: u8, one: &StepLine<'_, '_>, name: u64, lasts: u64) -> Option<ScriptRequest> {
     let [judged, take] = units(one)?;
     let capacity = one.fitted.limit.capacity();
@@ -64,7 +64,7 @@ fn pack(step: u8, one: &StepLine<'_, '_>, name: u64, lasts: u64) -> Option<Scrip
     }))
 }
 
-/// The units that must fit and those that are taken, of a line that is for the script.
+/// The units that must fit and those to be taken; `None` if the line needs the general script.
 fn units(one: &StepLine<'_, '_>) -> Option<[u32; 2]> {
     let judged = u32::try_from(one.line.units_judged()?).ok()?;
     let take = u32::try_from(one.line.take()).ok()?;
@@ -72,7 +72,7 @@ fn units(one: &StepLine<'_, '_>) -> Option<[u32; 2]> {
     is_short.then_some([judged, take])
 }
 
-/// Whether a line charges only what is allowed, of a bucket or of a window aligned to the clock.
+/// Whether a line charges only what is allowed, to a bucket or a window aligned to the clock.
 fn is_simple(one: &StepLine<'_, '_>) -> bool {
     let kind = one.fitted.kind;
     (kind == Kind::FixedClock || kind.is_bucket()) && one.line.refund() == 0 && one.denied == 0

@@ -1,9 +1,9 @@
-//! Reservations, packed for the general script.
+//! Reservations that clients settle, packed for the general script.
 //!
-//! Of a request that is remembered: the step (1), the number of lines (1), how long the reservation
-//! lasts (5), and what its maker wants to know again, after its length (2). Of a settlement: the
-//! step (1) and the number of lines (1), and after each line its place in the request that was
-//! remembered (1). The last key is that of the reservation.
+//! For a request with a reservation: the step (1), the number of lines (1), the lifetime of
+//! the reservation (5), and a memo of the caller after its length (2). For a settlement: the step
+//! (1) and the number of lines (1), and after each line its index in the reserved request (1). The
+//! last key is that of the reservation.
 
 use bytes::BufMut;
 use tollgate_core::{Key, Line};
@@ -11,24 +11,24 @@ use tollgate_core::{Key, Line};
 use super::{General, ScriptRequest, UNITS_MAX, Which, put_line};
 use crate::fit::FittedLimit;
 
-/// The steps, as the script counts them.
+/// The numbers of the steps in the script.
 const REMEMBER: u8 = 6;
 const SETTLE: u8 = 7;
 /// The longest memo.
 pub(crate) const MEMO_BYTES_MAX: usize = 65_535;
 
-/// A line to be settled: its units are those that were really used.
+/// A line to be settled: its units are the actual ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SettledLine<'l, 'c> {
-    /// Its place in the request that was remembered, from 1.
+    /// Its index in the reserved request, from 1.
     pub(crate) place: u8,
     pub(crate) line: &'l Line<'c>,
     pub(crate) fitted: &'l FittedLimit,
 }
 
 impl ScriptRequest {
-    /// Decides lines; if they are allowed, remembers under `record` what they were charged, for so
-    /// many microseconds. The memo is at most [`MEMO_BYTES_MAX`] long.
+    /// Decides lines; if they are allowed, stores their charges under `record` for `lasts`
+    /// microseconds. The memo is at most [`MEMO_BYTES_MAX`] long.
     pub(crate) fn remember(
         lines: &[(&Line<'_>, &FittedLimit)],
         record: Key,
@@ -47,7 +47,7 @@ impl ScriptRequest {
         of_record(packed, keys, record)
     }
 
-    /// Settles what is remembered under `record`.
+    /// Settles the reservation stored under `record`.
     pub(crate) fn settle(lines: &[SettledLine<'_, '_>], record: Key) -> ScriptRequest {
         let mut packed = Vec::with_capacity(2 + 38 * lines.len());
         packed.put_slice(&[SETTLE, count(lines.len())]);

@@ -1,4 +1,4 @@
-//! What a store tells its operators, and what they may change.
+//! Operations: counters, health, inspection and resets.
 
 use tokio::time::{Duration, Instant};
 use tollgate_core::{Charge, InspectStore, Key, KeyState, Span, StoreError, StoreEvent};
@@ -10,7 +10,7 @@ use crate::stats::Counts;
 use crate::trouble::ErrorCount;
 
 impl Redis {
-    /// What the store has done so far.
+    /// The counters of the store.
     pub fn counts(&self) -> Counts {
         let count = |count| u64::try_from(count).unwrap_or(u64::MAX);
         let (write_back_decisions, keys) = self.write_back.counts();
@@ -24,37 +24,36 @@ impl Redis {
         }
     }
 
-    /// Whether Redis answers: all of it that is known.
+    /// Whether every known Redis node that is needed is reachable.
     pub fn is_up(&self) -> bool {
         self.router.is_up()
     }
 
-    /// Why Redis nodes or sentinels cannot be used now, each with its address, in the words of the
-    /// system or of Redis: `10.0.0.1:6379: connection refused`. None if all can; a connection that
+    /// Why Redis nodes or sentinels cannot be used now, each with its address, as the system or
+    /// Redis reports it: `10.0.0.1:6379: connection refused`. `None` if all can; a connection that
     /// is open and silent gives no reason.
     pub fn trouble(&self) -> Option<String> {
         self.stats.trouble.reason()
     }
 
-    /// What belongs into the log since this was called last.
+    /// The events to be logged since the last call.
     pub fn events(&self) -> Vec<StoreEvent> {
         self.stats.trouble.events(Instant::now())
     }
 
-    /// Error replies so far, by Redis node and code; those that only say where to ask instead are
-    /// left out.
+    /// The number of error replies, by Redis node and code; redirects are not counted.
     pub fn error_replies(&self) -> Vec<ErrorCount> {
         self.stats.trouble.error_counts()
     }
 
-    /// Counts among the instances from now on.
+    /// Joins the members.
     pub(crate) fn join_instances(&self) {
         self.membership.join();
     }
 
-    /// How many instances there were when Redis last said so: the stores that have joined and share
-    /// this Redis and its prefix; one, as long as Redis has not said it. They report once a second
-    /// ([`HEARTBEAT`](crate::HEARTBEAT)), and count for three seconds after their last report.
+    /// The number of instances in Redis's last reply: the stores that have joined and share
+    /// this Redis and its prefix; 1 before the first reply. They send a heartbeat once a second
+    /// ([`HEARTBEAT`](crate::HEARTBEAT)), and expire three seconds after the last one.
     pub fn nodes(&self) -> u32 {
         self.membership.count()
     }
@@ -64,9 +63,9 @@ impl Redis {
         inspect::name_of(&self.router, key)
     }
 
-    /// Reports every local count and returns every lease, after which this instance holds nothing
-    /// and leases nothing any more. To be called before the store is dropped; what is not returned
-    /// is charged when its lease ends, [`crate::LEASE_LASTS`] later.
+    /// Reports every local count, leaves the members, returns every lease, and stops leasing. To
+    /// be called before the store is dropped; units that are not returned are charged when their
+    /// lease expires, [`crate::LEASE_LASTS`] later.
     pub async fn close(&self) {
         let deadline = Instant::now() + 2 * Duration::from(self.router.timeout());
         self.write_back.report_all(deadline).await;
@@ -84,7 +83,7 @@ impl InspectStore for Redis {
         inspect::inspect(&self.router, charge).await
     }
 
-    /// A lease of this instance is not spent beside the new budget.
+    /// Drops this instance's lease as well, which would be spent in addition to the new budget.
     async fn reset(&self, key: Key) -> Result<bool, StoreError> {
         self.denial_cache.forget(key);
         self.leased.forget(key);

@@ -1,4 +1,4 @@
-//! A store in a test's own time.
+//! A store at a time that the test sets.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::router::NodeFailure;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 
-/// A store, and the time that it takes for its own and for Redis's.
+/// A store, and its time, which is also Redis's.
 pub(crate) struct TimedRedis {
     store: Redis,
     now: RedisTime,
@@ -24,12 +24,12 @@ pub(crate) struct TimedRedis {
 // === impl TimedRedis ===
 
 impl TimedRedis {
-    /// A store whose time the test sets. It renews and returns leases when the test says so.
+    /// A store whose time the test sets. It renews and returns leases only when the test says so.
     pub(crate) fn connect(config: &Config) -> Result<TimedRedis, InvalidConfig> {
         TimedRedis::connect_within(config, environment)
     }
 
-    /// The same, whose rounds over several slots charge at once wherever they can.
+    /// The same, whose rounds over several slots charge immediately wherever they can.
     pub(crate) fn connect_at_once(config: &Config) -> Result<TimedRedis, InvalidConfig> {
         TimedRedis::connect_within(config, |now| Environment {
             charges_at_once: true,
@@ -58,7 +58,7 @@ impl Redis {
         &self.membership
     }
 
-    /// Looks after the leases as their keeper does, but now.
+    /// Renews and returns leases as the background task does, but now.
     pub(crate) async fn look_after_leases(&self) {
         self.leased.look_after().await;
     }
