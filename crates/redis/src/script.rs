@@ -13,17 +13,17 @@ use crate::resp;
 use crate::script_request::{General, Plain, Rate, Which};
 pub(crate) use text::{ClockOf, Scripts, look};
 
-/// The most limits in one call of the script for plain requests.
+/// The most limits in one call of the plain script.
 pub(crate) const RATES_MAX: usize = 255;
 
-/// Under which names one connection's server knows the scripts, and what keys begin with.
+/// The names of the scripts on one connection's server, and the prefix of keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
     pub(crate) prefix: String,
     pub(crate) plain: Vec<u8>,
     pub(crate) general: Vec<u8>,
     pub(crate) reservation: Vec<u8>,
-    /// What the scripts take for the time, in place of Redis's clock.
+    /// The time for the scripts, in place of Redis's clock.
     pub(crate) redis_time: Option<RedisTime>,
 }
 
@@ -38,9 +38,9 @@ impl Caller {
         }
     }
 
-    /// Writes one call that decides on all these requests.
+    /// Writes one call that decides all these requests.
     ///
-    /// Those that lease come last.
+    /// Those that lease must come last.
     pub(crate) fn call_plain(&self, out: &mut BytesMut, plain: &[Plain]) {
         let mut rates: Vec<Rate> = Vec::new();
         let mut requests = BytesMut::with_capacity(9 * plain.len());
@@ -60,7 +60,7 @@ impl Caller {
         self.call(out, Which::Plain, keys, &[&limits, &requests]);
     }
 
-    /// Writes one call that decides on all these requests, which are for the same script.
+    /// Writes one call that decides all these requests, which are for the same script.
     pub(crate) fn call_general(&self, out: &mut BytesMut, requests: &[&General]) {
         let script = requests.first().map_or(Which::General, |one| one.script);
         let keys: Vec<Key> = requests
@@ -95,7 +95,7 @@ impl Caller {
         self.put_time(out);
     }
 
-    /// How many arguments say what time it is.
+    /// The number of arguments for the time.
     const fn time_arguments(&self) -> usize {
         if self.redis_time.is_some() { 2 } else { 0 }
     }

@@ -1,6 +1,6 @@
--- The moment of the decision, in microseconds since 1970: Redis's own clock, so that no two
--- instances disagree about the time.
+-- The time of the decision, in microseconds since 1970: Redis's own clock, so that all instances
+-- agree on the time.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
--- What is added to the time at which a key expires, in milliseconds.
+-- Added to the expiry of keys, in milliseconds.
 local origin = 0

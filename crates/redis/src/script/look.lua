@@ -1,6 +1,6 @@
--- In place of `calls.lua` for inspections: the script reads from Redis, and what it writes stays
--- in this overlay until the call ends. So a look settles and migrates a state as a decision
--- does, and changes nothing, even if the looker's rules are not those in effect.
+-- Replaces `calls.lua` for inspections: the script reads from Redis, and its writes stay in this
+-- overlay until the call ends. So an inspection settles and migrates a state as a decision does,
+-- and changes nothing, even if its rules are not those in effect.
 
 local overlay = {}
 

@@ -1,5 +1,5 @@
--- In place of `reply.lua` for inspections: also how long the state is, how long it lives,
--- and its beginning, where units stand that are held.
+-- Replaces `reply.lua` for inspections: also the size of the state, its lifetime, and its
+-- beginning, which contains the held units.
 return {
   table.concat(replies),
   redis.call('STRLEN', KEYS[1]),

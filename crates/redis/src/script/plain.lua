@@ -1,24 +1,25 @@
--- Decides requests that meet one limit each, a bucket or a window aligned to the clock, and take or
--- judge units, or lease them. It decides as the general script does, in a fraction of the time: it
--- has no functions, which a script would create in every call.
+-- Decides requests with one limit each, a bucket or a window aligned to the clock, which take, peek
+-- or lease units. It decides as the general script does, in a fraction of the time: it has no
+-- functions, which a script would create in every call.
 --
 -- KEYS     the key of each request
 -- ARGV[1]  the limits, then the requests, packed (see `script_request.rs`)
--- Replies with the time and, for each request, the state before it (7 bytes): of a bucket the moment
--- at which it is full again, of a window the units used in it, leases included; of a request that
--- leases, the units granted as well (5) and for how long (5). All ones ask for the general script:
--- the limit has changed, units are reserved or beyond the limit, or a lease has ended.
+-- Replies with the time and, for each request, the state before it (7 bytes): the time at which a
+-- bucket is full again, or the units used in a window, leases included; for a request that leases,
+-- also the units granted (5) and the lifetime (5). A state of all ones means that the key needs the
+-- general script: the limit has changed, units are reserved or beyond the limit, or a lease
+-- expired.
 
 local call, pack, read, byte, min = redis.call, struct.pack, struct.unpack, string.byte, math.min
 local floor, ceil, max = math.floor, math.ceil, math.max
 
--- As in the general script: the kind of a window, the first byte of a state beside which units are
--- held, the bytes of each hold, how far ahead a lease can end, and how many of them a key has.
+-- As in the general script: the kind of a window, the first byte of a state with holds, the bytes
+-- of a hold, the longest lifetime of a lease, and the most leases of a key.
 local FIXED_CLOCK, HELD, HOLD, LEASE_LASTS, LEASES_MAX = 1, 128, 20, 10000000, 100
 
 local questions = ARGV[1]
 local limits, plain, position = read('>BB', questions)
--- One request alone, on a key of which nothing is held: the same without tables, which are dear.
+-- Fast path for a single request on a key without holds: the same without tables, which are slow.
 if #KEYS == 1 and plain == 1 then
   local key, state = KEYS[1], call('GET', KEYS[1])
   local kind, span, room, _, judged, taken = read('>BI6I7BI4I4', questions, 3)
@@ -28,7 +29,7 @@ if #KEYS == 1 and plain == 1 then
   if state then
     local known, at, was, its
     if #state ~= 18 then
-      -- That is for the general script.
+      -- For the general script.
     elseif ends then
       known, at, was, its = read('>BI7I4I6', state)
       is_plain = known == kind and (at <= now or at == ends and its == span and was <= room)
@@ -53,8 +54,8 @@ if #KEYS == 1 and plain == 1 then
     return answer
   end
 end
--- Of each limit its kind, span and room, what an unused key has, what a unit adds to that, and of a
--- window its end.
+-- For each limit its kind, span and room, the state of an unused key, what a unit adds to it, and
+-- for a window its end.
 local kinds, spans, rooms, fresh, adds, ends = {}, {}, {}, {}, {}, {}
 for i = 1, limits do
   kinds[i], spans[i], rooms[i], position = read('>BI6I7', questions, position)
@@ -66,7 +67,7 @@ for i = 1, limits do
 end
 local states = call('MGET', unpack(KEYS))
 local answers, words, changed = { pack('>I7', now) }, {}, {}
--- Of keys of which units are held, the leases by name, their number and their sum.
+-- For keys with holds: the leases by name, their number and their sum.
 local leases, counts, leased = {}, {}, {}
 for i = 1, #KEYS do
   local key, which, judged, taken = KEYS[i]
@@ -96,16 +97,16 @@ for i = 1, #KEYS do
         state = string.sub(state, last + 1)
       end
       if #state ~= 18 then
-        -- That is for the general script, or nothing.
+        -- For the general script, or empty.
       elseif ends[which] then
         kind, at, was, its = read('>BI7I4I6', state)
       else
         kind, at, its = read('>BI7I6', state)
       end
       if not word then
-        -- That is for the general script.
+        -- For the general script.
       elseif state == '' then
-        -- Nothing beside what is held is nothing; but until now maybe under another limit.
+        -- Only leases are stored, so the rest is empty; they may be of a previous limit.
         words[key], changed[key] = word, which
       elseif kind ~= kinds[which] then
         word = nil
@@ -183,7 +184,7 @@ for key, which in pairs(changed) do
       state = pack('>c8I5I7', id, one[1], one[2]) .. state
       all[#all + 1] = one
     end
-    -- A lease that ends unreported is charged as of then.
+    -- A lease that expires unreported is charged as of its end.
     if not ends[which] then
       if #all > 1 then table.sort(all, ends_first) end
       for _, one in ipairs(all) do at = max(at, one[2]) + one[1] * span end

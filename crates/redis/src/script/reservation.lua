@@ -1,19 +1,19 @@
--- Reserves units of a bucket or of a window aligned to the clock, and confirms or releases what was
--- reserved: the two-phase commit of requests over several slots, of parts with one line. It does
--- what the general script does with them, in a fraction of the time: it has no functions and no
--- tables, which a script would create in every call. Where every other slot has reserved already,
--- it charges at once what it would reserve.
+-- Reserves units of a bucket or of a window aligned to the clock, and confirms or releases them:
+-- the two-phase commit of requests over several slots, for parts with one line. It does what the
+-- general script does, in a fraction of the time: it has no functions and no tables, which a script
+-- would create in every call. If every other slot has reserved already, it charges immediately what
+-- it would reserve.
 --
 -- KEYS     the key of each request
 -- ARGV[1]  the requests, packed (see `script_request.rs`)
--- Replies as the general script does, and with a status of its own for a key that needs that one,
--- and was not changed: the limit has changed, or something else is held than reservations.
+-- Replies as the general script does, with an additional status for a key that needs that script,
+-- and was not changed: its limit has changed, or it has holds other than reservations.
 
 local call, pack, read, byte, min = redis.call, struct.pack, struct.unpack, string.byte, math.min
 local floor, ceil, max, sub = math.floor, math.ceil, math.max, string.sub
 
--- As in the general script: the kind of a window, the steps, the first byte of a state beside which
--- units are held, the bytes of each hold, how many of them a key has, and the statuses.
+-- As in the general script: the kind of a window, the steps, the first byte of a state with holds,
+-- the bytes of a hold, the most holds of a key, and the statuses.
 local FIXED_CLOCK, RESERVE, CONFIRM, HELD, HOLD, HOLDS_MAX = 1, 1, 2, 128, 20, 250
 local DENIED, ALLOWED, BLOCKED, NEEDS_GENERAL = 0, 1, 2, 3
 
@@ -25,8 +25,8 @@ for i = 1, #KEYS do
   if step ~= CONFIRM then is_enforced, lasts, position = read('>BI5', requests, position) end
   local stored = call('GET', key)
   local state = stored or ''
-  -- Of the reservations of others their number, their sum, when the last ends, and all as they are
-  -- stored; and the units of the one that this request has.
+  -- The reservations of other requests: their number, their sum, the end of the last one, and their
+  -- encoding; and the units that are reserved for this request.
   local count, held, last, others, mine, is_short = 0, 0, 0, '', false, true
   if byte(state) == HELD then
     local front = 2 + HOLD * byte(state, 2)
@@ -44,12 +44,12 @@ for i = 1, #KEYS do
     end
     state = sub(state, front + 1)
   end
-  -- The moment at which the bucket is full again, or the units used in the window; and how many
-  -- units are free.
+  -- The time at which the bucket is full again, or the units used in the window; and the number of
+  -- free units.
   local at, used, free, ends = now, 0, cap, 0
   if kind == FIXED_CLOCK then ends = now - now % span + span end
   if not is_short or state == '' then
-    -- Nothing else is to be known.
+    -- Nothing else to read.
   elseif #state ~= 18 or byte(state) ~= kind then
     is_short = false
   elseif kind == FIXED_CLOCK then

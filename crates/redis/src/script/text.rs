@@ -1,11 +1,11 @@
-//! The text of the scripts, put together from the files of this folder.
+//! The text of the scripts, concatenated from the files of this folder.
 
-/// Whose clock a script reads.
+/// The clock that a script reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockOf {
     /// That of the Redis node on which it runs.
     Redis,
-    /// The caller's, as its second and third argument: seconds and microseconds since 1970.
+    /// The caller's, in its second and third argument: seconds and microseconds since 1970.
     Caller,
 }
 
@@ -24,7 +24,7 @@ const RESERVATION: &str = include_str!("reservation.lua");
 /// Redis's commands, and the reply of a decision.
 const CALLS: &str = include_str!("calls.lua");
 const REPLY: &str = include_str!("reply.lua");
-/// The same for a look, which changes nothing.
+/// The same for an inspection, which changes nothing.
 const LOOK: &str = include_str!("look.lua");
 const LOOK_REPLY: &str = include_str!("look_reply.lua");
 /// The general script, between the calls and the reply. Each file uses those before it.
@@ -58,8 +58,8 @@ impl Scripts {
     }
 }
 
-/// The general script of a look: it changes nothing, and replies with the size,
-/// lifetime and beginning of the state as well.
+/// The general script for an inspection: it changes nothing, and replies with the size, lifetime
+/// and beginning of the state as well.
 pub(crate) fn look() -> String {
     general(ClockOf::Redis, LOOK, LOOK_REPLY)
 }

@@ -1,14 +1,14 @@
 
--- The account of a key: its state, what is held beside it, and what is kept of another shape.
+-- The account of a key: its state, its holds, and the state of another shape.
 
--- Reads a state of `line`'s kind or another. The shorter forms are those of earlier versions, which
--- left out what they took to be the same for all who ask.
+-- Decodes a state of `line`'s kind or another. The shorter forms are those of earlier versions,
+-- which left out the values that they took from the limit.
 local function decode(a, state, line)
   a.kind, a.raw = byte(state), state
   ALGORITHMS[a.kind].decode(a, state, line)
 end
 
--- The state for the reply: leases as if they were charged, and of a window that owes its mark.
+-- The state for the reply: leases as if they were charged, and the mark of a window with debt.
 local function encode_for_reply(a)
   local state = a.leased == 0 and a.raw or ALGORITHMS[a.kind].encode(a, a.leased)
   if a.mark and is_fixed(a.kind) and state ~= '' then state = state .. pack('>I4', a.mark) end
@@ -32,10 +32,11 @@ local function take(a, line, units)
   ALGORITHMS[a.kind].take(a, line, units)
 end
 
--- Up to the capacity, less what the request leaves for others with priority, whatever is reserved:
--- that may be released. As if it had been charged before, a reservation then is confirmed for less,
--- by as much as would not have been charged here. Of several that shrink, one that is released takes
--- along what another would have been charged.
+-- Charges up to the capacity, less the units that the request leaves for others with priority,
+-- whether units are reserved or not: the reservations may be released. The result is as if the
+-- reservations had been charged first: they shrink by the units that would then not have been
+-- charged here. If several shrink, one that is released takes along units that another one would
+-- have charged.
 local function charge_denied(a, line, units)
   local charge = ALGORITHMS[a.kind].charge_denied
   if charge then return charge(a, line, units) end
@@ -51,10 +52,10 @@ local function refund(a, line, units)
   ALGORITHMS[a.kind].refund(a, line, units)
 end
 
--- Charges what leases held, at the moments at which they ended.
+-- Charges expired leases, as of when they expired.
 local function take_ended(a)
   local algorithm = ALGORITHMS[a.kind]
-  -- Even if there is nothing else: as of then, not as of now.
+  -- Even if there is no other state: as of then, not as of now.
   if a.is_fresh and (is_bucket(a.kind) or a.kind == SLIDING) then a.at, a.is_fresh = 0, false end
   table.sort(a.ended, ends_first)
   for _, lease in ipairs(a.ended) do
@@ -66,15 +67,15 @@ local function take_ended(a)
   a.ended = nil
 end
 
--- What is kept of an account that is migrated to another shape; nothing if there is nothing.
+-- The summary of an account that is migrated to another shape; nil if it has no units.
 local function summarize(a, units)
   if units == 0 then return nil end
   local kept, at = ALGORITHMS[a.kind].summarize(a, units)
   return { kind = a.kind, segments = a.segments, span = a.span, units = kept, at = at }
 end
 
--- Of units that another shape has counted, charges those that a smaller bucket had no room for, as
--- used now.
+-- Charges, as used now, the units that another shape has counted and a smaller bucket had no room
+-- for.
 local function take_hidden(a, line, units)
   local hidden = min(units, line.cap) - ALGORITHMS[a.kind].used(a)
   if hidden <= 0 then return end
@@ -82,11 +83,11 @@ local function take_hidden(a, line, units)
   a.dirty, a.raw = true, nil
 end
 
--- Migrates an account to the shape that `line` has. The units stay what they are: only what is
--- charged later, or a limit that is at least as large in every way, sets another price to those of
--- a bucket. An account of another shape becomes what was known of this one, or else all that was
--- used counts as used now, up to the new capacity. A smaller bucket knows no more than its own
--- capacity, so what the other shape has counted beyond that counts as used now as well.
+-- Migrates an account to the shape of `line`. The number of units stays the same: only later
+-- charges, or a limit that is at least as large in every way, change the price of a bucket's units.
+-- An account of another shape is restored from what was kept of this shape; otherwise all used
+-- units count as used now, up to the new capacity. A smaller bucket counts no more than its own
+-- capacity, so units that the other shape has counted beyond that count as used now as well.
 local function migrate(a, line)
   local kind, other = line.kind, a.other
   if a.kind == kind and is_bucket(kind) and not a.is_fresh then
@@ -115,7 +116,7 @@ local function migrate(a, line)
   a.dirty, a.is_fresh = a.dirty or units > 0 or is_known, a.is_fresh and not is_known
 end
 
--- What is stored: of a log only what stands in front of its entries.
+-- The stored state; for a log only the part in front of its entries.
 local function read_stored(key, kind)
   if kind ~= LOG then return call('GET', key) end
   local state = call('GETRANGE', key, 0, LOG_HEADER - 1)
@@ -127,7 +128,7 @@ local function read_stored(key, kind)
 end
 
 local function open_account(key, line)
-  -- All fields at once: a table that grows is allocated again and again.
+  -- All fields at once: a table that grows is reallocated.
   local a = {
     key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
     span = 0, cap = 0, at = 0, used = 0, full_at = 0, raw = false, stored = false, other = false,
@@ -155,7 +156,7 @@ end
 
 local accounts = {}
 
--- The account of a line, settled, under the limit that the rule has now.
+-- The settled account of a line, under the current limit of its rule.
 local function account(key, line)
   local a = accounts[key]
   if not a then

@@ -1,11 +1,11 @@
 
--- Token and leaky buckets: the moment at which the bucket is full again (GCRA's theoretical arrival
+-- Token and leaky buckets: the time at which the bucket is full again (GCRA's theoretical arrival
 -- time), the time of one unit, and the capacity under which the units were charged.
 
 LOADERS[TOKEN] = function()
   local function clear(a) a.at = now end
 
-  -- Earlier versions left out the capacity, and had less room for the time of a unit.
+  -- Earlier versions left out the capacity, and had fewer bytes for the time of a unit.
   local function decode(a, state, line)
     local _
     if #state < 18 then
@@ -18,7 +18,7 @@ LOADERS[TOKEN] = function()
 
   local function encode(a, extra)
     local at = a.at + extra * a.span
-    -- What is leased takes the time of the limit that granted it.
+    -- Leased units have the price of the limit that granted them.
     if at <= now and a.leased == 0 then return '' end
     return pack('>BI7I6I4', a.kind, at, a.span, a.cap)
   end
@@ -27,14 +27,15 @@ LOADERS[TOKEN] = function()
 
   local function used(a) return a.at > now and ceil((a.at - now) / a.span) or 0 end
 
-  -- Whether so many units more, that nobody judged under `line`, lie beyond its capacity, on top of
-  -- what a larger limit has counted or granted. Then the terms stay those of the larger one: at
-  -- another time each, all of its units could take longer than either limit remembers.
+  -- Whether this many further units, which were not judged under `line`, exceed its capacity, on
+  -- top of those that a larger limit has counted or granted. Then the terms stay those of the
+  -- larger one: at another price, all of its units could take longer than the memory of either
+  -- limit.
   local function is_beyond(a, line, units)
     return a.cap > line.cap and used(a) + a.leased + units > line.cap
   end
 
-  -- By its own terms: a smaller limit that looks must not lower what a larger one has counted.
+  -- By its own terms: a smaller limit must not lower what a larger one has counted.
   local function settle(a, line)
     local latest = now + (a.mark or a.cap) * a.span
     if a.mark then
@@ -51,8 +52,8 @@ LOADERS[TOKEN] = function()
     end
   end
 
-  -- Sets the price and the capacity of a bucket's debt to those of `line`: the same units, a part
-  -- of one rounded up. A debt that would be too long to be stored stays as it is.
+  -- Sets the price and the capacity of a bucket's debt to those of `line`: the same number of
+  -- units, fractions rounded up. A debt that would be too long to store is left as it is.
   local function set_terms(a, line)
     local debt, span = max(a.at - now, 0), line.span
     if a.span ~= span then
@@ -68,7 +69,7 @@ LOADERS[TOKEN] = function()
 
   local function remaining(a, line) return line.cap - used(a) end
 
-  -- As `set_terms`, for units to be charged.
+  -- As `set_terms`, before units are charged.
   local function set_terms_to_charge(a, line, units)
     if not is_beyond(a, line, units) then set_terms(a, line) end
   end
@@ -76,7 +77,7 @@ LOADERS[TOKEN] = function()
   local function take(a, line, units)
     set_terms_to_charge(a, line, units)
     a.at = a.at + units * a.span
-    -- Units that nobody judged under this limit may be more than it allows.
+    -- Units that were not judged under this limit may be more than it allows.
     if not a.mark and a.at - now > a.cap * a.span then a.cap = min(used(a), USED_MAX) end
   end
 
@@ -84,7 +85,7 @@ LOADERS[TOKEN] = function()
 
   local function refund(a, _, units) a.at = max(a.at - min(units, WORD - 1) * a.span, now) end
 
-  -- To the end of the capacity, a part of a unit included.
+  -- Up to the capacity, including a fraction of a unit.
   local function charge_denied(a, line, units)
     local cap = line.cap - a.leased - line.kept
     if a.at - now >= cap * a.span then return end
@@ -94,7 +95,7 @@ LOADERS[TOKEN] = function()
     a.at = min(at + units * a.span, max(at, now + cap * a.span))
     if a.held == 0 then return end
     local beside = min(a.at, max(at, now + (cap - a.held) * a.span))
-    -- Of a part of a unit, what was judged and reserved is charged, and nothing beyond the capacity.
+    -- A fraction of a judged and reserved unit is charged, and nothing beyond the capacity.
     local round = beside > at and ceil or floor
     shrink_holds(a, round((a.at - beside) / a.span))
   end
@@ -104,7 +105,7 @@ LOADERS[TOKEN] = function()
     if a.full_at > now then a.full_at = a.at end
     local span = a.span
     local full_at, longest = a.full_at, floor(DEBT_MAX / max(span, 1))
-    -- Expired, as full again, and there is more than that to know: when it was.
+    -- An expired account was full again before now: the report says when.
     if a.is_fresh and full_at <= now then full_at = min(base, now) end
     units = min(units, longest)
     at = min(at, now + min(max(units, line.cap), longest) * span)

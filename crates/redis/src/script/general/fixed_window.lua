@@ -1,14 +1,14 @@
 
--- Fixed windows: the end of one window and the units used in it. A window begins with the clock's,
--- or with its first request.
+-- Fixed windows: the end of one window and the units used in it. A window is aligned to the clock,
+-- or starts with its first request.
 
 LOADERS[FIXED_CLOCK] = function()
-  -- The end of a window that begins, or of the clock's that is current, now.
+  -- The end of a window that starts now, or of the current one of the clock.
   local function fresh_end(kind, span)
     return kind == FIXED_CLOCK and now - now % span + span or now + span
   end
 
-  -- The end of the window of the clock in which a lease ends.
+  -- The end of the window of the clock in which a lease expires.
   local function window_end(span, till) return till - 1 - (till - 1) % span + span end
 
   local function clear(a, line) a.at = fresh_end(a.kind, line.span) end
@@ -24,20 +24,20 @@ LOADERS[FIXED_CLOCK] = function()
 
   local function encode(a, extra)
     local used = a.used + extra
-    -- A window that its first request began lasts as long as units of it are leased.
+    -- A window that starts with its first request lasts as long as units of it are leased.
     if used == 0 and (a.kind == FIXED_CLOCK or a.leased == 0) then return '' end
     return pack('>BI7I4I6', a.kind, a.at, used, a.span)
   end
 
   local function expires_at(a)
     if not a.mark then return a.at end
-    -- What is beyond the capacity takes windows of its own, leases included.
+    -- Units beyond the capacity take further windows, leases included.
     local over = max(a.used + a.leased - a.mark, 0)
     return a.at + ceil(over / max(a.mark, 1)) * a.span + LATE
   end
 
-  -- Begins the current window, with what was used beyond the capacity of those before, each of
-  -- which pays its capacity back; remembers what was used in the last one.
+  -- Starts the current window, with the units used beyond the capacity of those before, each of
+  -- which pays its capacity back; keeps the units used in the last one.
   local function roll(a, line, fresh)
     local cap, span = a.mark or line.cap, line.span
     local passed = floor((now - a.at) / span)
@@ -49,8 +49,8 @@ LOADERS[FIXED_CLOCK] = function()
     local over = a.mark and max(a.before - cap, 0) or 0
     a.at = over > 0 and a.marked_at + span or fresh
     a.used, a.raw = over, nil
-    -- What is owed is paid back as before, whichever limit is asked for. Otherwise, who charges in
-    -- this window under a larger limit says so.
+    -- While units are owed, they are paid back at the same rate, whichever limit decides. Otherwise
+    -- the mark starts from the current limit, and a larger one that charges this window raises it.
     if a.mark and over == 0 then a.mark = line.cap end
   end
 
@@ -73,17 +73,17 @@ LOADERS[FIXED_CLOCK] = function()
 
   local function take(a, line, units)
     a.used = a.used + units
-    -- What a larger limit allows is not owed to the windows that follow.
+    -- Units that a larger limit allows are not owed to later windows.
     if a.mark then a.mark = max(a.mark, line.cap) end
   end
 
   local function take_ended(a, units, ended)
     if a.kind == FIXED_FIRST then
-      -- At the end of its window at the latest, and that one is over then.
+      -- It expires at the end of its window at the latest, and that one is over then.
       a.used = a.used + units
       return
     end
-    -- If that window is over, only what was beyond the capacity still counts.
+    -- If that window is over, only its units beyond the capacity still count.
     local ends = window_end(a.span, ended)
     if ends > now and a.at ~= ends then a.at, a.used = ends, 0 end
     if a.at == ends then a.used = a.used + units end
@@ -91,7 +91,7 @@ LOADERS[FIXED_CLOCK] = function()
 
   local function refund(a, line, units)
     a.used = max(a.used - units, 0)
-    -- A window that its first request got back entirely has not begun.
+    -- A window that got all its units back has not started.
     if a.used == 0 and a.leased == 0 then begin(a, line) end
   end
 
@@ -102,7 +102,7 @@ LOADERS[FIXED_CLOCK] = function()
       a.used = min(a.used + units, USED_MAX)
       return
     end
-    -- Of a window that is over only what was beyond its capacity counts.
+    -- In a window that is over, only units beyond its capacity count.
     if not a.before or a.before == 0 then a.before, a.marked_at = 0, ends end
     if ends <= a.marked_at and ends > a.marked_at - line.span then
       local over = max(a.before - line.cap, 0)
@@ -111,7 +111,7 @@ LOADERS[FIXED_CLOCK] = function()
     end
   end
 
-  -- Without a mark, some limit has allowed whatever was counted before.
+  -- Without a mark, some limit has allowed all units counted before.
   local function mark_debt(a, cap, counted)
     local largest = max(cap, a.mark or counted)
     if a.used > 0 or a.before then mark(a, largest, a.before or 0, a.marked_at or 0) end

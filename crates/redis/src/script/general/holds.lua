@@ -1,23 +1,24 @@
 
--- Units that are held beside the account. Reservations belong to requests over several slots,
--- until all of their slots agree: whatever is judged meanwhile must fit beside them, and when they
--- end they are gone. Leases belong to an instance that spends them without a call: they count as
--- consumed, and what is not returned when they end is charged as of then. A lease's name begins
--- above 127, a reservation's with how long it lasts at most: two to the power of so many
--- milliseconds. So if the clock goes back, none stays for longer than it was made for.
+-- Holds: units that are held beside the account. Reservations belong to requests over several
+-- slots, until all of their slots agree: whatever is judged meanwhile must fit in addition to them,
+-- and when they expire they are dropped. Leases belong to an instance that spends them without a
+-- call: they count as consumed, and what is not returned when they expire is charged as of then.
+-- The first byte of a lease's name is above 127; that of a reservation's is its longest lifetime,
+-- as a power of two in milliseconds. So if the clock is set back, none lasts longer than its
+-- lifetime.
 --
--- They stand in front of the state: a byte that no state begins with, the number of places (1), and
--- in each place a name (8), units (5) and an end (7). So `plain.lua` answers for no key of which
--- units are held, and such a key lives until the last of them has ended.
+-- They precede the state: a byte that no state begins with, the number of entries (1), and for each
+-- entry a name (8), units (5) and an end (7). `plain.lua` handles leases, but no other holds. A key
+-- with holds lives until the last of them has expired.
 
 local HELD, HOLD = 128, 20
 
--- Instances that decide on their own count report what they have allowed, beyond the capacity as
--- well. What lies beyond it is paid back: nothing is allowed until it is. Then a mark takes one
--- of the places, so that nobody caps the account: four bytes of 255, with which no name begins,
--- and the capacity (4), of a fixed window that of the largest limit which has charged in it; the
--- units of the window before (5) and its end (7), of a fixed window; of others the end is the
--- moment at which the mark was made.
+-- Instances with local counts report the units that they have allowed, also beyond the capacity.
+-- These are paid back: nothing is allowed until they are. Then a mark takes one of the entries, so
+-- that the account is not capped: four bytes of 255, with which no name begins, and the capacity
+-- (4), for a fixed window that of the largest limit that has charged it; for a fixed window, the
+-- units of the window before (5) and its end (7); for other shapes the end is the time at which the
+-- mark was set.
 
 local MARK = '\255\255\255\255'
 
@@ -43,7 +44,7 @@ local function release(a, id)
   a.holds[id], a.holding, a.dirty = nil, a.holding - 1, true
 end
 
--- Takes units off reservations that are charged without them.
+-- Takes units off reservations that are charged to other requests.
 local function shrink_holds(a, units)
   for id, one in pairs(a.holds) do
     if not is_lease(id) then
@@ -53,7 +54,7 @@ local function shrink_holds(a, units)
   end
 end
 
--- Reads what is held; leases that have ended are charged once the account is known.
+-- Decodes the holds; expired leases are charged once the account is known.
 local function load_holds(a, state)
   for from = 3, 2 + HOLD * byte(state, 2), HOLD do
     local id, units, till = read('>c8I5I7', state, from)
@@ -80,8 +81,8 @@ end
 
 local function ends_first(one, other) return one[2] < other[2] end
 
--- Until when leases matter that nobody returns: until what each is charged with as of its end has
--- expired.
+-- Until when leases that are not returned matter: until the units that are charged when they expire
+-- have expired.
 local function leases_end_at(a)
   local leases, last = {}, 0
   for id, one in pairs(a.holds) do
@@ -92,12 +93,12 @@ local function leases_end_at(a)
   return ALGORITHMS[a.kind].leases_end_at(a, leases, last)
 end
 
--- How many places are needed.
+-- The number of entries needed.
 local function count_places(a)
   return a.holding + (a.mark and 1 or 0) + (a.other and 1 or 0)
 end
 
--- What is held, in so many places, and until when it matters.
+-- The encoded holds, in this many entries, and until when they matter.
 local function encode_holds(a, places)
   if places == 0 then return '', 0 end
   local parts, last = { string.char(HELD, places) }, 0

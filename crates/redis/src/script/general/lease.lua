@@ -1,9 +1,8 @@
 
--- Charges what an instance has spent of its lease, and takes the rest back; also all of what was
+-- Renews a lease: charges its spent units and takes the rest back; also takes back everything
 -- granted under the name of the next lease, by a call whose reply was lost. Then decides the
--- request, and grants a lease beside it: as many units as are wanted, but only up to a quarter of
--- what is left, so that the other instances find three times as much, and none if that is less than
--- `least`.
+-- request, and grants a lease: as many units as are wanted, but at most a quarter of what remains,
+-- so that the other instances find three times as many, and none if that is less than `least`.
 local function lease(line, id, till, spent, want, least, fresh_id)
   local a, mine = line.account, line.account.holds[id]
   if mine then

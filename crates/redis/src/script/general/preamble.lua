@@ -1,16 +1,16 @@
 -- Decides requests of any kind: all algorithms, several limits, refunds, peeks, changed limits.
 --
--- KEYS     the key of each line (one limit that a request meets), request by request
+-- KEYS     the key of each line (one limit of a request), request by request
 -- ARGV[1]  the requests, packed (see `script_request.rs`)
 -- Replies with the time and, for each request, whether it is allowed, denied, or blocked by a
 -- reservation, and the state of each of its lines before it was charged: from that, core's own
--- functions make the verdict.
+-- functions derive the verdict.
 --
--- All times are whole microseconds since 1970. Every number here is a whole number below 2^53,
--- where doubles are exact: moments until the year 2255, and a bucket's whole span of at most 100
--- years. The only products that could be larger are made by `scale`.
+-- All times are whole microseconds since 1970. Every number here is an integer below 2^53, where
+-- doubles are exact: times until the year 2255, and buckets of at most 100 years. The only products
+-- that could be larger are computed by `scale`.
 --
--- This script is put together from the files of this folder, in the order that `script.rs` gives.
+-- This script is concatenated from the files of this folder, in the order in `script/text.rs`.
 
 local pack, read, byte = struct.pack, struct.unpack, string.byte
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
@@ -22,41 +22,42 @@ local DENIED, ALLOWED, BLOCKED = '\0', '\1', '\2'
 local WORD = 4294967296
 -- The bytes of a log's state in front of its entries.
 local LOG_HEADER = 22
--- How far ahead the end of a lease can lie, unless the clock has gone back.
+-- The longest lifetime of a lease: if it is longer, the clock was set back.
 local LEASE_LASTS = 10000000
--- Leases and holds of any kind that one key has at most: the number of holds is one byte.
+-- The most leases, and holds of any kind, of one key: the number of holds is one byte.
 local LEASES_MAX, HOLDS_MAX = 100, 250
--- The longest debt of a bucket, and the most units of any counter that are remembered.
+-- The longest debt of a bucket, and the most units of any counter that are stored.
 local DEBT_MAX, USED_MAX = 3153600000000000, 4294967295
 -- The most units that one line costs.
 local UNITS_MAX = 1099511627775
--- How long a window's count outlives it, for reports that come late.
+-- How long a window's count outlives the window, for late reports.
 local LATE = 900000
 
 -- By kind, the functions of an algorithm:
 --
---   clear(a, line)                   an account of a key never seen
---   decode(a, state, line)           an account of a stored state
+--   clear(a, line)                   an account with nothing consumed
+--   decode(a, state, line)           an account from a stored state
 --   encode(a, extra)                 the state to store, as if `extra` units were charged as well
---   expires_at(a)                    from when on the account equals a key never seen
---   settle(a, line)                  brings it to the present moment
+--   expires_at(a)                    when the account becomes equal to a cleared one
+--   settle(a, line)                  advances it to the current time
 --   used(a)                          units that still count, after settling
---   fits(a, line, units)             whether so many units more are within the limit
---   remaining(a, line)               how many units would fit, those on lease not deducted
+--   fits(a, line, units)             whether this many further units are within the limit
+--   remaining(a, line)               how many units would fit, without deducting leased ones
 --   take(a, line, units)             charges units now
---   take_ended(a, units, ended)      charges units of a lease as of when it ended
---   refund(a, line, units)           gives units back
+--   take_ended(a, units, ended)      charges units of a lease as of when it expired
+--   refund(a, line, units)           refunds units
 --   charge_denied(a, line, units)    charges a denied request; without it, up to what remains
---   report(a, line, units, at, base) charges what an instance has allowed on its own, as of `at`
---   mark_debt(a, cap)                marks what such reports charged beyond the capacity
---   leases_end_at(a, leases, last)   until when leases matter that nobody returns
---   summarize(a, units)              units and moment to keep when another shape takes the place
---   restore(a, kept)                 the account that `summarize` has kept
+--   report(a, line, units, at, base) charges units of a local count as of `at`
+--   mark_debt(a, cap)                marks units that such reports charged beyond the capacity
+--   leases_end_at(a, leases, last)   until when leases that are not returned matter
+--   summarize(a, units)              units and time to keep when another shape takes its place
+--   restore(a, kept)                 the account from what `summarize` has returned
 --   kept_until(kept)                 until when that counts
---   latest(kept)                     the latest moment that it may have, unless the clock went back
+--   latest(kept)                     the latest time that it may have, unless the clock was set
+--   back
 --
--- and beside them `set_terms` of buckets, `save` and `reply` of logs. Functions cost time in a
--- script, which creates them in every call: so each algorithm is loaded when it is first needed.
+-- In addition `set_terms` of buckets, `save` and `reply` of logs. Functions cost time in a script,
+-- which creates them in every call: so each algorithm is loaded when it is first needed.
 local LOADERS = { false, false, false, false, false, false }
 local ALGORITHMS = setmetatable({}, {
   __index = function(algorithms, kind)
@@ -69,12 +70,12 @@ local function is_bucket(kind) return kind >= TOKEN end
 
 local function is_fixed(kind) return kind == FIXED_CLOCK or kind == FIXED_FIRST end
 
--- A key expires at the first whole millisecond at which nothing is remembered any more.
+-- A key expires at the first whole millisecond at which its state no longer matters.
 local function milliseconds(expires_at)
   return string.format('%d', ceil(expires_at / 1000) + origin)
 end
 
--- floor(a * b / c) and what is left over; b <= c < 2^45. Long division by digits of 7 bits.
+-- floor(a * b / c) and the remainder; b <= c < 2^45. Long division by digits of 7 bits.
 local function scale(a, b, c)
   local product = a * b
   if product < 4503599627370496 then
@@ -90,7 +91,7 @@ local function scale(a, b, c)
   return quotient, rest
 end
 
--- A key never seen, under the limit of `line`.
+-- An account with nothing consumed, under the limit of `line`.
 local function begin(a, line)
   a.kind, a.span, a.cap, a.segments, a.used = line.kind, line.span, line.cap, line.segments, 0
   ALGORITHMS[a.kind].clear(a, line)

@@ -1,6 +1,6 @@
 
--- Write-back: charges what an instance has allowed on its own count, whether it fits or not, as of
--- when it did.
+-- Write-back: charges the units that an instance has allowed on a local count, whether they fit or
+-- not, as of when they were allowed.
 local function next_report()
   local line, base, parts = {}
   line.kind, line.segments, line.cap, line.span, base, parts, position =
@@ -19,7 +19,7 @@ local function next_report()
   return a
 end
 
--- Charges the reports, and replies with what each account has now.
+-- Charges the reports, and replies with the new state of each account.
 local function report(count)
   local states = {}
   for i = 1, count do states[i] = encode_for_reply(next_report()) end

@@ -1,5 +1,5 @@
 
--- The lines of requests, and what is decided about them.
+-- The lines of requests, and the decisions on them.
 
 local requests, position, place = ARGV[1], 1, 0
 local replies = { pack('>I7', now) }
@@ -13,8 +13,8 @@ local function next_line()
   return line
 end
 
--- Judges the lines of a request: whether it is denied for sure, whether a reservation of another
--- request is all that is in the way, and whether all of its quotas are over.
+-- Judges the lines of a request: whether it is certainly denied, whether it is blocked only by a
+-- reservation of another request, and whether all of its quotas are exceeded.
 local function judge(lines, states)
   local denied, blocked, quotas, quotas_over = false, false, 0, 0
   for i, line in ipairs(lines) do
@@ -52,7 +52,7 @@ local function reply(status, states)
   end
 end
 
--- All of a request, which has its keys in one slot.
+-- Decides a whole request, which has its keys in one slot.
 local function decide(lines)
   local states = {}
   local denied, blocked, all_over = judge(lines, states)

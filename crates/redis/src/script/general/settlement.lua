@@ -1,10 +1,9 @@
 
--- Reservations: a request is charged an estimate, and settled once, when its cost is known. What was
--- charged, and what the caller wants to know again, are kept under a key of their own: a byte that
--- no state begins with, the moment (7), the number of lines that were charged (1), and of each its
--- place in the request (1), kind (1), segments (1), span (6), units (5), and what says later whether
--- these units still count (7): of a bucket its debt, of a window its end, of a sliding window the
--- number of the segment.
+-- Reservations that clients settle: a request is charged an estimate, and settled once, when its
+-- cost is known. The charges and the caller's memo are stored under a key of their own: a byte that
+-- no state begins with, the time (7), the number of charged lines (1), and for each its index in
+-- the request (1), kind (1), segments (1), span (6), units (5), and a mark by which these units are
+-- recognized later (7): a bucket's debt, a window's end, the number of a sliding window's segment.
 --
 -- Loaded only by requests that need it, because functions cost time in a script.
 
@@ -16,7 +15,7 @@ local function load_settlement()
     return a.kind == LOG and 0 or a.at
   end
 
-  -- Decides a request. If it is allowed, what it was charged is kept for `lasts` microseconds.
+  -- Decides a request. If it is allowed, its charges are stored for `lasts` microseconds.
   local function remember(lines, lasts, memo)
     local status, parts, count = #replies + 1, {}, 0
     decide(lines)
@@ -33,7 +32,7 @@ local function load_settlement()
     call('SET', KEYS[place], record, 'PXAT', milliseconds(now + lasts))
   end
 
-  -- Cuts off the newest entries that have no units: the newest one says how long the log matters.
+  -- Removes the newest entries without units: the newest one determines when the log expires.
   local function cut_log(a, first, read_entry)
     local count = a.n
     while count > a.dead do
@@ -54,8 +53,8 @@ local function load_settlement()
     call('SET', a.key, string.rep('\0', first) .. live)
   end
 
-  -- Takes back up to `units` of those that a log has counted at `at`; returns how many. All newer
-  -- entries change with it, because each has the sum of those before it.
+  -- Refunds up to `units` of those that a log has counted at `at`; returns how many. All newer
+  -- entries change as well, because each has the sum of those before it.
   local function refund_entry(a, at, units)
     local first = a.prefix + LOG_HEADER
     local function read_entry(index)
@@ -86,7 +85,7 @@ local function load_settlement()
   end
 
   -- Refunds up to `units` that were charged as `part` says, as far as they still count; returns how
-  -- many. None, if the limit counts in another way by now: which of its units these are is not known.
+  -- many. None, if the limit has another shape now: which of its units these are is not known.
   local function refund_part(a, line, part, units)
     if a.kind ~= part.kind or a.span ~= part.span or a.segments ~= part.segments then return 0 end
     local back = 0
@@ -120,7 +119,7 @@ local function load_settlement()
     return min(room, units)
   end
 
-  -- Charges each line its actual units in place of those that were reserved, if they still are.
+  -- Charges each line its actual units in place of the reserved ones, if these still are reserved.
   local function settle_reserved(lines)
     local states = {}
     place = place + 1

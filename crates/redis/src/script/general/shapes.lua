@@ -1,17 +1,16 @@
 
--- What an account keeps of another shape: a limit of another algorithm, window or number of
--- segments on the same key. Instances may run different versions of a rule, and whichever asks
--- migrates the account to its own shape. What the other one had counted stays in one of the places
--- of the holds until it has expired, and units are charged to both, so that neither erases what the
--- other one counts. Of each shape this is what `summarize` returns: its kind after the byte 192,
--- segments (1), span (6), units (5) and moment (7). Of three shapes at once the one that was asked
--- last but one is dropped.
+-- Shapes: an account keeps the count of another algorithm, window or number of segments on the same
+-- key. Instances may run different versions of a rule, and each migrates the account to its own
+-- shape. The count of the other shape is kept as one of the holds until it has expired, and
+-- units are charged to both, so that neither erases what the other counts. The entry is what
+-- `summarize` returns: 192 plus the kind (1), segments (1), span (6), units (5) and time (7). If
+-- there are three shapes, the one that was used last but one is dropped.
 
 local OTHER = 192
 
 local function kept_until(kept) return ALGORITHMS[kept.kind].kept_until(kept) end
 
--- Reads what is kept of another shape, dated no later than a clock that went back allows.
+-- Decodes the count of another shape, dated no later than now if the clock was set back.
 local function load_other(a, id, units, at)
   local kind, segments, span = read('>BBI6', id)
   local kept = { kind = kind - OTHER, segments = segments, span = span, units = units }
@@ -28,12 +27,12 @@ local function units_of_other(kept)
   return max(ceil((kept.at - now) / kept.span), 0)
 end
 
--- Charges the other shape, or gives back if there are fewer than no units.
+-- Charges the other shape, or refunds it if `units` is negative.
 local function charge_other(a, units)
   local kept = a.other
   if not kept then return end
   if is_bucket(kept.kind) then
-    -- Of a bucket the units are its capacity, and more than that is not remembered.
+    -- A bucket's units are its capacity, and more than that is not counted.
     kept.at = min(max(kept.at + units * kept.span, now), now + kept.units * kept.span)
     return
   end

@@ -1,7 +1,7 @@
 
--- Sliding logs: a header, then one entry of 11 bytes for each moment at which units were allowed,
--- with the sum of all units up to it (modulo 2^32). Entries are found by bisection, added at the
--- end, and expire by being counted as dead; the dead are cleared away once they are the half.
+-- Sliding logs: a header, then one entry of 11 bytes for each time at which units were allowed,
+-- with the sum of all units up to it (modulo 2^32). Entries are found by binary search, added at
+-- the end, and expire by being counted as dead; dead entries are removed once they are half of all.
 
 LOADERS[LOG] = function()
   local HEADER, ENTRY = LOG_HEADER, 11
@@ -31,13 +31,13 @@ LOADERS[LOG] = function()
     return low
   end
 
-  -- The moment at which the `need` oldest units have left.
+  -- The time at which the `need` oldest units have left.
   local function units_left_at(a, need)
     local function is_enough(_, sum) return (sum - a.base) % WORD >= need end
     return (read_entry(a, find_entry(a, a.dead, a.n, is_enough))) + a.span
   end
 
-  -- What stands in front of the log is written last, by `save`.
+  -- The part in front of the log is written last, by `save`.
   local function write_log(a, entries)
     call('SET', a.key, string.rep('\0', a.prefix) .. encode_header(a) .. entries)
   end
@@ -82,7 +82,7 @@ LOADERS[LOG] = function()
 
   local function remaining(a, line) return line.cap - a.used end
 
-  -- At a moment that is not before the newest entry.
+  -- At a time that is not before the newest entry.
   local function append(a, units, at)
     a.used, a.dirty = a.used + units, true
     if a.n == 0 then
@@ -133,7 +133,7 @@ LOADERS[LOG] = function()
 
   local function leases_end_at(a, _, last) return last + a.span end
 
-  -- All units, at the moment of the newest.
+  -- All units, at the time of the newest.
   local function summarize(a, units) return units, a.last_at end
 
   local function restore(a, kept) append(a, kept.units, kept.at) end
@@ -142,7 +142,7 @@ LOADERS[LOG] = function()
 
   local function latest() return now end
 
-  -- The entries of a log stay where they are as long as what is held has its places.
+  -- The entries of a log are not moved as long as the holds fit in front of them.
   local function save(a)
     local places, needed, live = (a.prefix > 0 and a.prefix - 2 or 0) / HOLD, count_places(a)
     local moves = a.n == 0 or a.dead >= 32 and a.dead * 2 >= a.n
@@ -170,8 +170,8 @@ LOADERS[LOG] = function()
     end
   end
 
-  -- What the reply says of a log in place of its entries: units, the newest, and when enough have
-  -- left for the request to fit, before and after it is charged for its denial.
+  -- The summary of a log in the reply, in place of its entries: units, the newest, and when enough
+  -- have left for the request to fit, before and after it is charged for its denial.
   local function reply(a, line)
     local used, newest = a.used + a.leased, a.leased > 0 and now or a.last_at
     if used == 0 and line.denied_cost == 0 then return '' end

@@ -1,5 +1,5 @@
 
--- Sliding windows: counters from the newest segment back; the last one is leaving.
+-- Sliding windows: counters from the newest segment back; the last one is leaving the window.
 
 LOADERS[SLIDING] = function()
   local function estimate(a)
@@ -14,7 +14,8 @@ LOADERS[SLIDING] = function()
   local function advance(a, at)
     local current, last = floor(at / a.span), a.segments
     if a.at > current then
-      -- Nobody knows how much of its segment had passed: all that is leaving counts again.
+      -- How much of its segment had passed is unknown: all units that are leaving count in full
+      -- again.
       a[last - 1], a[last], a.dirty = a[last - 1] + a[last], 0, true
     end
     local passed = min(max(current - a.at, 0), last + 1)
@@ -25,7 +26,7 @@ LOADERS[SLIDING] = function()
     a.at = current
   end
 
-  -- The newest units are the last to leave, and weigh nothing once less than one of them is inside.
+  -- The newest units leave last, and have no weight once less than one of them is inside.
   local function last_leaves_at(a, segment, units)
     return (segment + a.segments) * a.span + (scale(a.span, units - 1, units)) + 1
   end
@@ -118,7 +119,7 @@ LOADERS[SLIDING] = function()
     return last_leaves_at(a, newest, units)
   end
 
-  -- All units, at the beginning of the newest segment that has some.
+  -- All units, at the start of the newest segment that has some.
   local function summarize(a, units) return units, (a.at - newest_used(a)) * a.span end
 
   local function restore(a, kept) a.at, a[0] = floor(kept.at / a.span), kept.units end

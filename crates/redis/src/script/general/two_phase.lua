@@ -1,7 +1,7 @@
 
--- Two-phase commit: decisions over several slots, in rounds of requests that have the same lines.
+-- Two-phase commit: decisions over several slots, in rounds of requests with the same lines.
 
--- How many requests the units of a line fit for, beside what others hold: at most as many as ask.
+-- How many requests fit in a line, in addition to other reservations: at most those of the round.
 local function count_fitting(a, line, id)
   if line.denied then return 0 end
   if line.role == UNJUDGED then return line.times end
@@ -11,11 +11,11 @@ local function count_fitting(a, line, id)
   return min(line.times, 1 + floor((remaining(a, line) - a.held - line.units) / line.take))
 end
 
--- The part of a round of requests that has its keys here: holds units for as many requests as they
--- fit for, line by line, and says for how many. The caller sees all parts and judges the requests.
+-- Reserves the part of a round in this slot: for each line, units for as many requests as fit.
+-- Replies with these numbers. The caller sees all parts and decides the requests.
 local function reserve(lines, id, till)
   local states, any = {}, false
-  -- What an earlier try of this round holds.
+  -- Releases the reservation of an earlier attempt of this round.
   for _, line in ipairs(lines) do release(line.account, id) end
   local denied = judge(lines, states)
   for i, line in ipairs(lines) do
@@ -34,8 +34,8 @@ local function reserve(lines, id, till)
   reply(denied and DENIED or any and ALLOWED or BLOCKED, states)
 end
 
--- Charges what was reserved for the requests that are allowed, all of it or, if some has expired,
--- nothing; releases the rest, and charges the lines that ask for it for the denied requests.
+-- Charges the reserved units for the allowed requests, all of them or, if some have expired, none;
+-- releases the rest, and charges denied requests to the lines that charge for denials.
 local function confirm(lines, id)
   for _, line in ipairs(lines) do
     if line.times > 0 and line.take > 0 and not line.account.holds[id] then
@@ -49,7 +49,7 @@ local function confirm(lines, id)
     release(a, id)
   end
   for _, line in ipairs(lines) do
-    -- The rest is charged by denied requests that came meanwhile.
+    -- Denied requests that came meanwhile have taken the rest.
     local a, units = line.account, min(line.take * line.times, held[line.account])
     held[a] = held[a] - units
     take(a, line, units)
