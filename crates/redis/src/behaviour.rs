@@ -1,4 +1,4 @@
-//! The suite that every store is held to, on real servers, in virtual time of whole microseconds.
+//! The suite for every store, on real servers, in virtual time of whole microseconds.
 
 mod at_once;
 
@@ -45,9 +45,9 @@ use crate::store::under_test::TimedRedis;
 struct Driven {
     runtime: Runtime,
     store: TimedRedis,
-    /// Each subject has keys of its own.
+    /// Distinguishes the keys of this subject from those of others.
     number: u64,
-    /// Whether its keys lie in slots of their own.
+    /// Whether each of its keys is in a different slot.
     crosses_slots: bool,
 }
 
@@ -93,7 +93,7 @@ impl Driven {
         }
     }
 
-    /// A store in a Cluster, every key in a slot of its own.
+    /// A store in a Cluster, with every key in a different slot.
     fn apart() -> Driven {
         Driven {
             crosses_slots: true,
@@ -101,12 +101,12 @@ impl Driven {
         }
     }
 
-    /// One step with one line, and what became of it.
+    /// Runs one step with one line, and returns its status.
     fn step(&self, now: Now, step: Step, charge: Charge<'_>) -> Status {
         self.run_step(now, step, charge, 1)
     }
 
-    /// Gives back what is reserved of one line.
+    /// Releases the reservation of one line.
     fn release(&self, now: Now, name: u64, charge: Charge<'_>) -> Status {
         self.run_step(now, Step::Confirm { name }, charge, 0)
     }
@@ -122,7 +122,7 @@ impl Driven {
         }
     }
 
-    /// Asks all of it at once, so that it shares calls.
+    /// Decides all requests concurrently, so that they share calls.
     fn decide_together(&self, now: Now, requests: &[Vec<Charge<'_>>]) -> Vec<Verdict> {
         self.store.set_now(now.monotonic.as_nanos() / 1_000);
         let decide = |charges| async move {
@@ -148,7 +148,7 @@ impl Driven {
     }
 }
 
-/// Uses a charge as the one line of a step, for so many requests.
+/// Uses a charge as the only line of a step, for this many requests.
 fn on_one_line<T>(charge: Charge<'_>, times: u32, with: impl FnOnce(StepLine<'_, '_>) -> T) -> T {
     let bill = Bill::new(&[charge]).expect("one charge");
     let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
@@ -205,14 +205,13 @@ store_behaves!(
     Driven::new(&servers::tls())
 );
 
-/// Redis's own clock is a wall clock: set back, it locks no key either.
+/// Redis's own clock is a wall clock: if it is set back, it locks no key either.
 #[test]
 fn a_clock_of_redis_that_steps_locks_nothing() {
     a_wall_clock_that_steps_locks_no_key(&Taste::MICROSECONDS, Driven::apart);
 }
 
-/// What a node that died has reserved comes back by itself, and confirming it later charges
-/// nothing.
+/// The reservation of an instance that crashed expires, and confirming it later charges nothing.
 #[test]
 fn a_reservation_ends_by_itself() {
     let limits = [
@@ -230,7 +229,7 @@ fn a_reservation_ends_by_itself() {
         let reserve = Step::Reserve { name, lasts: 1_000 };
         let confirm = Step::Confirm { name };
         assert_eq!(subject.step(at(0), reserve, charge), Status::Allowed);
-        // Another one neither takes the unit nor is denied for good.
+        // Another request neither takes the unit nor is denied for good.
         let other = Step::Reserve {
             name: rival,
             lasts: 1_000,
@@ -243,8 +242,8 @@ fn a_reservation_ends_by_itself() {
     }
 }
 
-/// A clock that goes back holds up a reservation for no longer than it was made for, to the next
-/// power of two, and makes none invalid.
+/// If the clock is set back, a reservation lasts no longer than its lifetime from then on, rounded
+/// up to a power of two, and stays valid.
 #[test]
 fn a_reservation_of_a_clock_that_went_back_ends_in_its_time() {
     let limit = Limit::fixed_window(2, Span::HOUR).expect("an hour is a window");
@@ -262,7 +261,7 @@ fn a_reservation_of_a_clock_that_went_back_ends_in_its_time() {
         subject.step(at(after), Step::Decide, charge),
         Status::Blocked
     );
-    // An instance that lives confirms in time: no later than it reserved for, by any clock.
+    // A live instance confirms in time: within the lifetime, by any clock.
     assert_eq!(
         subject.step(at(after + 99_999), Step::Confirm { name: alive }, charge),
         Status::Allowed
@@ -282,7 +281,7 @@ fn a_reservation_of_a_clock_that_went_back_ends_in_its_time() {
     );
 }
 
-/// What is confirmed in time is charged once; what is released is not charged.
+/// A reservation that is confirmed in time is charged once; one that is released is not charged.
 #[test]
 fn a_reservation_is_charged_once_or_not_at_all() {
     let limit = Limit::fixed_window(2, Span::HOUR).expect("an hour is a window");
@@ -310,7 +309,7 @@ fn a_reservation_is_charged_once_or_not_at_all() {
     assert!(!subject.decide(now, &[charge]).is_allowed());
 }
 
-/// A clock that went back neither wins time nor locks a key for longer than its limit remembers.
+/// A clock that was set back neither gains time nor locks a key for longer than its limit's memory.
 #[test]
 fn time_that_goes_back_counts_as_none() {
     check("time_that_goes_back_counts_as_none", 200, |random| {
@@ -332,7 +331,7 @@ fn time_that_goes_back_counts_as_none() {
             Some(Wait::For(wait)) => wait,
             Some(Wait::Never) | None => Span::ZERO,
         };
-        // A window's segments: the one that is leaving counts again as a whole.
+        // The segments of a window: the one that is leaving counts in full again.
         let memory = match rule.limit.interval() {
             Some(interval) => interval.times(u64::from(rule.limit.capacity())),
             None => rule.limit.window() + rule.limit.window(),

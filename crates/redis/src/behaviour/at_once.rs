@@ -1,4 +1,4 @@
-//! A store whose rounds over several slots charge at once wherever they can.
+//! A store whose rounds over several slots charge immediately wherever they can.
 
 use tollgate_behaviour::{Taste, store_behaves};
 
@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::store::under_test::TimedRedis;
 
 impl Driven {
-    /// As [`Driven::apart`], with rounds that charge at once wherever they can.
+    /// As [`Driven::apart`], with rounds that charge immediately wherever they can.
     pub(super) fn apart_at_once() -> Driven {
         let config = Config::cluster(CLUSTER.addresses());
         Driven {

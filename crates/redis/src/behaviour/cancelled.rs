@@ -1,6 +1,6 @@
-//! Callers who go away, after each call that their decision sends: every unit is accounted for.
+//! Callers that go away, after each call that their decision sends: every unit is accounted for.
 //!
-//! The scripts' time stands still, so that nothing comes back by expiring.
+//! The scripts' time stands still, so nothing refills or expires.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -16,20 +16,20 @@ use crate::script_request::Step;
 
 /// More calls than any decision here sends.
 const CALLS: u64 = 12;
-/// Looks at the keys until nothing is reserved any more: each is a round trip.
+/// Inspections until nothing may be reserved any more: each is a round trip.
 const LOOKS: usize = 300;
 const UNITS: u64 = 3;
 
 fn limits() -> Vec<Limit> {
     let limit = |algorithm| Limit::new(algorithm, 100, Span::HOUR).expect("an hour is a window");
-    // Leases and own counts are for all but leaky buckets.
+    // Leases and local counts are for all but leaky buckets.
     let algorithms = algorithms().into_iter();
     let suitable = algorithms.filter(|algorithm| *algorithm != Algorithm::LeakyBucket);
     suitable.map(limit).collect()
 }
 
 impl Driven {
-    /// Asks, and goes away as soon as so many calls have been sent; returns whether it got a
+    /// Decides, and cancels as soon as this many calls have been sent; returns whether it got a
     /// verdict.
     fn decide_and_go(&self, charges: &[Charge<'_>], calls: u64) -> bool {
         let before = self.store.counts().calls;
@@ -48,7 +48,7 @@ impl Driven {
         })
     }
 
-    /// What is consumed of a key, and whether something is reserved beside it, or was until now.
+    /// The units consumed of a key, and whether some are reserved, or were until now.
     fn used(&mut self, charge: &Charge<'_>) -> (u32, bool) {
         let peek = |units: u32| Charge {
             cost: Cost::Peek(units.into()),
@@ -56,13 +56,13 @@ impl Driven {
         };
         let now = Taste::MICROSECONDS.start;
         let remaining = self.decide(now, &[peek(1)]).decisions[0].remaining();
-        // All that remains fits, unless units are reserved beside it, or were charged since.
+        // All that remains fits, unless units are reserved, or were charged since.
         let status = self.step(now, Step::Decide, peek(remaining));
         let used = charge.limit.capacity() - remaining;
         (used, status != Status::Allowed)
     }
 
-    /// What is consumed of each key, once nothing is reserved of any.
+    /// The units consumed of each key, once none are reserved.
     fn consumed_units(&mut self, charges: &[Charge<'_>]) -> Vec<u32> {
         for _ in 0..LOOKS {
             let used: Vec<(u32, bool)> = charges.iter().map(|charge| self.used(charge)).collect();
@@ -74,7 +74,7 @@ impl Driven {
     }
 }
 
-/// Goes away after each number of calls, on keys of their own each time.
+/// Cancels after each number of calls, with different keys each time.
 fn goes_away(subject: fn() -> Driven, keys: usize) {
     let mut was_answered = false;
     for limit in limits() {
@@ -88,7 +88,7 @@ fn goes_away(subject: fn() -> Driven, keys: usize) {
                 .map(|key| Charge::new(*key, &limit, Cost::Take(UNITS)))
                 .collect();
             let now = Taste::MICROSECONDS.start;
-            // The connection is there, and the scripts are.
+            // The connection is open, and the scripts are loaded.
             let peeks = charges.iter().map(|charge| Charge {
                 cost: Cost::Peek(1),
                 ..*charge
@@ -104,7 +104,7 @@ fn goes_away(subject: fn() -> Driven, keys: usize) {
                 is_whole || is_none && !is_answered,
                 "{used:?} after {calls} calls"
             );
-            // Nobody is in the way of who comes next.
+            // Nothing blocks the next request.
             assert!(subject.decide(now, &charges).is_allowed());
         }
     }
@@ -131,19 +131,19 @@ fn from_several_slots_of_which_one_is_charged_at_once() {
     goes_away(Driven::apart_at_once, 3);
 }
 
-/// A request that is blocked by another one's reservations goes away too.
+/// A request that is blocked by another one's reservations is cancelled too.
 #[test]
 fn from_several_slots_while_they_are_blocked() {
     goes_away_blocked(Driven::apart, 1);
 }
 
-/// The other one's reservation is of the key that would be charged at once.
+/// The other request has reserved units of the key that would be charged immediately.
 #[test]
 fn from_several_slots_while_the_one_that_is_charged_at_once_is_blocked() {
     goes_away_blocked(Driven::apart_at_once, 2);
 }
 
-/// Goes away after each number of calls, while units of the key at this place are reserved.
+/// Cancels after each number of calls, while units of the key at this index are reserved.
 fn goes_away_blocked(subject: fn() -> Driven, place: usize) {
     let limit = Limit::fixed_window(4, Span::HOUR).expect("an hour is a window");
     for calls in 0..CALLS {
@@ -171,7 +171,7 @@ fn goes_away_blocked(subject: fn() -> Driven, place: usize) {
     }
 }
 
-/// What was decided and what went away is all that is charged in the end, and what was decided is.
+/// In the end only decided and cancelled requests are charged, and all decided ones are.
 fn is_accounted_for(mode: Mode) {
     let limits = limits().into_iter().filter(|limit| mode.suits(limit));
     for limit in limits {

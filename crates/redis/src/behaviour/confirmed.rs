@@ -12,13 +12,13 @@ use crate::config::{Config, InvalidConfig};
 use crate::keys;
 use crate::store::under_test::TimedRedis;
 
-/// How long a decision may take whose confirmation is to be too late.
+/// The timeout of a decision whose confirmation is to be too late.
 const TIMEOUT: Span = Span::from_millis(500);
-/// How long one may take whose confirmation fails: longer than any look at the servers.
+/// The timeout of one whose confirmation fails: longer than any check of the servers.
 const LONG_TIMEOUT: Span = Span::from_secs(30);
-/// Keys to choose from: some lie in the first and in the last third of the slots.
+/// Keys to choose from: some are in the first and in the last third of the slots.
 const NAMES: u32 = 100;
-/// How often to ask until Redis answers, each time for no longer than [`TIMEOUT`].
+/// How often to retry until Redis replies, each time with [`TIMEOUT`].
 const TRIES: usize = 100;
 /// The ends of the first and of the second third.
 const THIRDS: [u16; 2] = [5_000, 11_000];
@@ -38,8 +38,8 @@ fn keys_far_apart(subject: &mut Driven) -> [Key; 2] {
     ]
 }
 
-/// A decision that charged nothing in one slot, and of which nobody knows whether it charged
-/// something in another, may have been charged: its caller gets that error.
+/// If a decision charged nothing in one slot, and its outcome in another is unknown, its outcome is
+/// unknown: its caller gets that error.
 #[test]
 fn one_fails_and_one_is_lost() {
     let (error, remaining) = trouble_at_the_confirmation(TIMEOUT, TimedRedis::connect, |masters| {
@@ -50,7 +50,7 @@ fn one_fails_and_one_is_lost() {
     assert!(matches!(error, StoreError::TimedOut { .. }), "{error}");
 }
 
-/// What was charged in one slot goes back when another one cannot charge: nothing is charged.
+/// Units charged in one slot are refunded when another one cannot charge: nothing is charged.
 #[test]
 fn one_fails_and_the_other_takes_it_back() {
     for connect in [TimedRedis::connect, TimedRedis::connect_at_once] {
@@ -62,8 +62,8 @@ fn one_fails_and_the_other_takes_it_back() {
     }
 }
 
-/// Takes a unit of a key in each of two slots, whose masters get into trouble once both have
-/// reserved, or charged; the error, and what remains of the second key.
+/// Takes a unit of a key in each of two slots, whose primaries fail once both have reserved, or
+/// charged; returns the error, and what remains of the second key.
 fn trouble_at_the_confirmation(
     timeout: Span,
     connect: fn(&Config) -> Result<TimedRedis, InvalidConfig>,
@@ -86,7 +86,7 @@ fn trouble_at_the_confirmation(
     let peeks = keys.map(|key| Charge::new(key, &limit, Cost::Peek(1)));
     let now = Taste::MICROSECONDS.start;
     subject.store.set_now(now.monotonic.as_nanos() / 1_000);
-    // The connections are there, and the scripts are.
+    // The connections are open, and the scripts are loaded.
     let peek = |peeks: &[Charge<'_>]| subject.runtime.block_on(subject.store.decide(peeks)).ok();
     assert!((0..TRIES).any(|_| peek(&peeks).is_some()));
     let masters = keys.map(|key| cluster.master_of(keys::slot(key)));
@@ -96,7 +96,7 @@ fn trouble_at_the_confirmation(
         loop {
             let once = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context)));
             assert!(once.await.is_pending(), "nothing is confirmed yet");
-            // Not a step further until both slots have reserved, and each is in trouble.
+            // No further step until both slots have reserved, and each has failed.
             let is_reserved = |place: usize| masters[place].ask(&["EXISTS", &names[place]]) == "1";
             if is_reserved(0) && is_reserved(1) {
                 break;

@@ -1,5 +1,5 @@
-//! Limits that change, and limits that disagree about one key: two versions of a rule at two
-//! instances, and requests that bring limits of their own.
+//! Limits that change, and limits that disagree about one key: two versions of a rule on two
+//! instances, and requests with different limits.
 
 use tokio::time::Instant;
 use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
@@ -14,7 +14,8 @@ use crate::names::reservation_name;
 use crate::script_reply::Status;
 use crate::script_request::Step;
 
-/// A way to charge units of the smaller limit that were not judged beside those of the larger.
+/// A way to charge units of the smaller limit that were not judged together with those of the
+/// larger.
 type Unjudged = fn(&mut Driven, Now, [Charge<'_>; 2]);
 
 fn limit(algorithm: Algorithm, count: u32, window: Span) -> Limit {
@@ -25,14 +26,14 @@ fn instance() -> Driven {
     Driven::new(&Config::single(SINGLE.address()))
 }
 
-/// What Redis stores for a key.
+/// The state that Redis stores for a key.
 fn stored_state(instance: &Driven, key: Key) -> String {
     let hex = "local s = redis.call('GET', KEYS[1]) \
         return s and (s:gsub('.', function(c) return string.format('%02x', c:byte()) end)) or ''";
     SINGLE.ask(&["EVAL", hex, "1", &instance.store.name_of(key)])
 }
 
-/// An old instance allows 100 a day and a new one 10, or requests bring either.
+/// An old instance allows 100 a day and a new one 10, or requests have either limit.
 #[test]
 fn a_smaller_limit_never_erases_what_a_larger_one_counted() {
     for algorithm in algorithms() {
@@ -67,7 +68,7 @@ fn a_smaller_limit_never_erases_what_a_larger_one_counted() {
     }
 }
 
-/// Three versions of a rule: a bucket that is smaller than what a window has counted does not hide
+/// Three versions of a rule: a bucket that is smaller than the count of a window does not hide
 /// it from a larger bucket.
 #[test]
 fn a_smaller_bucket_hides_no_units_of_another_algorithm() {
@@ -86,7 +87,7 @@ fn a_smaller_bucket_hides_no_units_of_another_algorithm() {
         assert!(ask(&small, Cost::ONE));
         assert!(ask(&window, Cost::Take(11)));
         assert!(!ask(&window, Cost::ONE));
-        // What the small bucket stores is in its own terms.
+        // The small bucket is stored in its own terms.
         assert!(ask(&small, Cost::Refund(1)));
         assert!(ask(&small, Cost::ONE));
         let allowed = (0..20).filter(|_| ask(&large, Cost::ONE)).count();
@@ -94,7 +95,7 @@ fn a_smaller_bucket_hides_no_units_of_another_algorithm() {
     }
 }
 
-/// The wait of the smaller limit's denial is true, although the larger one has counted far more.
+/// The wait of the smaller limit's denial is exact, although the larger one has counted far more.
 #[test]
 fn a_smaller_limit_waits_for_what_a_larger_one_counted() {
     for algorithm in algorithms() {
@@ -116,11 +117,11 @@ fn a_smaller_limit_waits_for_what_a_larger_one_counted() {
 }
 
 /// The larger limit has counted 29 units, at two minutes each, and the smaller one then charges one
-/// that it has not judged beside them. At its own twenty minutes each, they would lock the key for
-/// ten hours, where neither limit remembers more than one.
+/// that it has not judged together with them. At its own twenty minutes each, they would lock the
+/// key for ten hours, where neither limit's memory is longer than one.
 #[test]
 fn units_that_a_smaller_limit_did_not_judge_keep_their_time() {
-    // Nobody counts a leaky bucket by itself.
+    // Leaky buckets have no local counts.
     let cases: [(Algorithm, Unjudged); 3] = [
         (Algorithm::TokenBucket, confirm_beside),
         (Algorithm::LeakyBucket, confirm_beside),
@@ -164,7 +165,8 @@ fn confirm_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 
     assert_eq!(confirmed, Status::Allowed);
 }
 
-/// Reports a unit that another instance has allowed of `small` before it heard of those of `large`.
+/// Reports a unit of `small` that another instance has allowed before it learned of those of
+/// `large`.
 fn report_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 2]) {
     let config = Config {
         sync_interval: SYNC_INTERVAL_MAX,
@@ -189,7 +191,7 @@ fn report_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 2
     assert!(wait <= Span::HOUR + Span::from_secs(300), "{wait:?}");
 }
 
-/// Has the instance report what it has allowed on its own count.
+/// Makes the instance report its local counts.
 fn report(instance: &Driven) {
     let deadline = Instant::now() + Span::from_secs(30).into();
     let reported = instance.store.report_all(deadline);
@@ -248,12 +250,12 @@ fn limits_that_disagree_never_allow_more_than_the_largest() {
     });
 }
 
-/// Two versions of a rule that differ in anything: whatever one of them allows fits what it has
-/// allowed and what the other one has, since both are at work.
+/// Two versions of a rule that differ in anything: whatever one of them allows fits the units that
+/// both have allowed since both are in use.
 #[test]
 fn two_versions_of_a_rule_each_count_what_the_other_allows() {
     check("two_versions_of_a_rule", 60, |random| {
-        // Longer than the trace: no version forgets that it was there.
+        // Longer than the trace: no state of any version expires.
         let any = |random: &mut Random| {
             let window = random.pick(&[Span::HOUR, Span::from_secs(7_200), Span::DAY]);
             let count = random.pick(&[20, 30, 60, 120]);
@@ -261,7 +263,7 @@ fn two_versions_of_a_rule_each_count_what_the_other_allows() {
         };
         let rules = [any(random), any(random)];
         if rules[0].limit.is_bucket() && rules[0].limit.algorithm() == rules[1].limit.algorithm() {
-            // Units of one bucket come back at one rate at a time: that of the limit that charges.
+            // A bucket refills at one rate at a time: that of the limit that charges.
             return;
         }
         let mut instances = [instance(), instance()];
@@ -298,9 +300,9 @@ fn two_versions_of_a_rule_each_count_what_the_other_allows() {
     });
 }
 
-/// Changed limits, except between buckets: a part of a unit is kept there to the microsecond, and
-/// to the nanosecond in core. And except back to an earlier algorithm or window, of which Redis
-/// still knows what it had counted.
+/// Changed limits, except between buckets: the fraction of a unit is kept there to the microsecond,
+/// and to the nanosecond in core. And except back to an earlier algorithm or window, whose count
+/// Redis still has.
 #[test]
 fn changed_limits_keep_what_core_keeps() {
     let taste = Taste {
@@ -336,7 +338,7 @@ fn changed_limits_keep_what_core_keeps() {
     });
 }
 
-/// What a limit's state looks like: buckets of one kind are one shape.
+/// The shape of a limit's state: buckets of one kind have one shape.
 fn shape(limit: &Limit) -> (Algorithm, Span) {
     let window = match limit.is_bucket() {
         true => Span::ZERO,

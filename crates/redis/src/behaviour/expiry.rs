@@ -1,5 +1,5 @@
-//! When Redis forgets a key: no sooner than the key has recovered, and at most a second later,
-//! whatever is leased, owed or changed meanwhile. In virtual time.
+//! The expiry of keys in Redis: no sooner than the key has no effect any more, and at most a second
+//! later, whatever is leased, owed or changed meanwhile. In virtual time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,20 +11,20 @@ use super::{Driven, SINGLE};
 use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::GRAIN;
 
-/// The test's scripts let keys live for so many milliseconds more.
+/// The test's scripts let keys live for this many milliseconds longer.
 pub(super) const ORIGIN: u64 = 3_153_600_000_000;
-/// Copies a key under more names, and says when it ends and what its first byte is.
+/// Copies a key under more names, and returns when it expires and its first byte.
 const COPIES: &str = "local at = redis.call('PEXPIRETIME', KEYS[1]) \
     if at < 0 then return 'none' end \
     for i = 2, #KEYS do redis.call('COPY', KEYS[1], KEYS[i], 'REPLACE') end \
     return string.format('%d %d', at, string.byte(redis.call('GETRANGE', KEYS[1], 0, 0)))";
-/// What a key begins with of which units are leased or owed.
+/// The first byte of a key with leased or owed units.
 const HELD: &str = "128";
-/// Milliseconds that a key may live beyond its recovery.
+/// Milliseconds that a key may live for longer than it matters.
 const LATE: u64 = 1_000;
 const STEPS: usize = 40;
 
-/// Instances that share one key, each in a mode of its own.
+/// Instances that share one key, each in its own mode.
 struct Instances {
     instances: Vec<(Driven, Mode)>,
     now: Now,
@@ -45,7 +45,7 @@ impl Instances {
 
     fn instance() -> Driven {
         Driven::new(&Config {
-            // The test says when it reports.
+            // The test decides when to report.
             sync_interval: SYNC_INTERVAL_MAX,
             ..Config::single(SINGLE.address())
         })
@@ -56,7 +56,7 @@ impl Instances {
         self.now = Now::at(self.now.utc + GRAIN.times(random.between(0, most)));
     }
 
-    /// One of them asks, reports, or dies with what it holds.
+    /// One of them decides, reports, or crashes with the units it holds.
     fn act(&mut self, random: &mut Random, rule: &Rule, key: Key) {
         let last = u64::try_from(self.instances.len() - 1).expect("a few");
         let index = usize::try_from(random.between(0, last)).expect("a few");
@@ -74,9 +74,9 @@ impl Instances {
         }
     }
 
-    /// Holds the key to its time: no sooner than it has recovered under the last of these limits,
-    /// which is in effect, and hardly later than under any of them; whether something was held or
-    /// owed beside what it has used.
+    /// Checks the expiry of the key: no sooner than it has no effect under the last of these
+    /// limits, which is in effect, and hardly later than under any of them; returns whether any
+    /// units were held or owed.
     fn look(&self, watcher: &mut Driven, limits: &[Limit], key: Key) -> bool {
         let names = (0..limits.len()).map(|limit| format!("before {limit}"));
         let before: Vec<Key> = names.map(|name| watcher.key(&name)).collect();
@@ -169,7 +169,7 @@ fn holds(name: &'static str, modes: &[Mode]) {
             }
             instances.act(random, &rule, key);
             if step % 3 == 2 {
-                // As it was before this rule, a key lives for as long as it mattered then.
+                // As under the previous rules, a key lives for as long as it mattered then.
                 let peek = rule.charge(key, Cost::Peek(1));
                 let _settles = watcher.decide(instances.now, &[peek]);
                 let is_held = instances.look(&mut watcher, &limits, key);

@@ -1,4 +1,4 @@
-//! Leased units in virtual time: one instance, several, and some that die.
+//! Leased units in virtual time: one instance, several, and some that crash.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,18 +21,18 @@ const STEPS: usize = 120;
 struct Instances {
     instances: Vec<Driven>,
     now: Now,
-    /// Decisions on leases of instances that are gone.
+    /// Decisions on leases of instances that have crashed.
     decided: u64,
 }
 
-/// How well instances look after their leases.
+/// How often instances renew and return their leases.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Care {
-    /// As often as they should, so that no lease ends unreported.
+    /// As often as they should, so that no lease expires unreported.
     Taken,
-    /// Now and then.
+    /// Sometimes.
     Neglected,
-    /// Now and then, and some die.
+    /// Sometimes, and some crash.
     SomeDie,
 }
 
@@ -51,7 +51,7 @@ impl Instances {
         Driven::new(&Config::single(SINGLE.address()))
     }
 
-    /// Mostly a moment, seldom longer than a lease lasts.
+    /// Mostly a short time, rarely longer than the lifetime of a lease.
     fn pass(&mut self, random: &mut Random, care: Care) {
         let most = random.pick(&[1, 50_000, 50_000, 50_000, 1_000_000, 4_000_000]);
         let most = if random.chance(2) { 12_000_000 } else { most };
@@ -63,7 +63,7 @@ impl Instances {
         self.now = Now::at(then);
     }
 
-    /// An instance looks after its leases, or dies with them.
+    /// An instance renews and returns its leases, or crashes with them.
     fn disturb(&mut self, random: &mut Random, care: Care) {
         let last = u64::try_from(self.instances.len() - 1).expect("a few");
         let index = usize::try_from(random.between(0, last)).expect("a few");
@@ -94,14 +94,14 @@ impl Instances {
         }
     }
 
-    /// What remains of the limit, as Redis has it.
+    /// What remains of the limit in Redis.
     fn remaining(&self, peek: Charge<'_>) -> u32 {
         let verdict = Instances::instance().decide(self.now, &[peek]);
         verdict.decisions[0].remaining()
     }
 }
 
-/// A limit of any algorithm that can be leased, large enough to be.
+/// A limit of any algorithm that can be leased, large enough for it.
 fn limit(random: &mut Random) -> Limit {
     let count = u32::try_from(random.between(16, 300)).expect("at most 300");
     let window = Span::from_millis(random.pick(&[300, 2_000, 9_000, 30_000, 3_600_000]));
@@ -133,8 +133,8 @@ const fn is_fixed(limit: &Limit) -> bool {
     matches!(limit.algorithm(), Algorithm::FixedWindow(_))
 }
 
-/// Of a fixed window it does not matter when in it a unit is charged: what one instance alone
-/// answers is what strict answers, to the last figure.
+/// In a fixed window it does not matter when a unit is charged: a single instance decides exactly
+/// as in mode `strict`.
 #[test]
 fn a_fixed_window_of_one_instance_reads_as_if_it_were_strict() {
     let decided = AtomicU64::new(0);
@@ -161,8 +161,8 @@ fn a_fixed_window_of_one_instance_reads_as_if_it_were_strict() {
     assert!(decided.into_inner() > 1_000, "hardly anything was leased");
 }
 
-/// Whatever several instances allow, strict would have allowed at that moment, after all that was
-/// allowed before; and closing gives back what was not spent.
+/// Whatever several instances allow, `strict` would have allowed at that time, after all that was
+/// allowed before; and closing returns the unspent units.
 #[test]
 fn several_instances_never_allow_what_strict_would_not() {
     let decided = AtomicU64::new(0);
@@ -179,7 +179,7 @@ fn several_instances_never_allow_what_strict_would_not() {
     assert!(decided.into_inner() > 2_000, "hardly anything was leased");
 }
 
-/// Nor if some of them die with what they hold; that is charged, and comes back in its time.
+/// The same if some of them crash with units they hold; these are charged, and expire in time.
 #[test]
 fn instances_that_die_give_nothing_away() {
     check("instances_that_die_give_nothing_away", 80, |random| {
@@ -215,7 +215,7 @@ fn trace(random: &mut Random, instances: &mut Instances, care: Care) {
     if is_fixed(&rule.limit) && care == Care::Taken {
         assert_eq!(got, want, "all that was not spent is back: {rule:#?}");
     }
-    // Everything comes back in the end.
+    // Everything is returned in the end.
     let memory = match rule.limit.interval() {
         Some(interval) => interval.times(u64::from(rule.limit.capacity())),
         None => rule.limit.window() + rule.limit.window(),
@@ -228,7 +228,8 @@ fn trace(random: &mut Random, instances: &mut Instances, care: Care) {
     );
 }
 
-/// A caller who goes away while it leases leaves the lease to others, and it goes back in the end.
+/// A caller that goes away during a renewal leaves the lease to others, and it is returned in the
+/// end.
 #[test]
 fn a_caller_who_goes_away_takes_no_lease_along() {
     let mut instances = Instances::new(1);
@@ -255,7 +256,7 @@ fn a_caller_who_goes_away_takes_no_lease_along() {
     assert_eq!(instances.remaining(charge), 96);
 }
 
-/// However fast an instance asks, of what nobody has spent the others find three quarters.
+/// However many requests an instance has, the others find three quarters of the unspent units.
 #[test]
 fn a_greedy_instance_leaves_three_quarters_to_others() {
     let mut greedy = Instances::instance();
@@ -277,7 +278,7 @@ fn a_greedy_instance_leaves_three_quarters_to_others() {
     assert!(counts.requests < 150, "{} asked", counts.requests);
 }
 
-/// A shadow limit that would deny denies nothing, on lease as well.
+/// A shadow limit that would deny denies nothing, also when leased.
 #[test]
 fn a_shadow_limit_on_lease_denies_nothing() {
     let mut instance = Instances::instance();
@@ -291,23 +292,23 @@ fn a_shadow_limit_on_lease_denies_nothing() {
     }
 }
 
-/// How long a decision may take whose reply is to be lost.
+/// The timeout of a decision whose reply is to be lost.
 const TIMEOUT: Span = Span::from_millis(200);
-/// How long to ask until Redis answers.
+/// How long to retry until Redis replies.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// More than is leased at once.
+/// More units than one lease has.
 const LEASED_MAX: usize = 100;
 
-/// What happens to a renewal.
+/// The fate of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// Redis does it, and the reply is too late.
+    /// Redis executes it, and the reply is too late.
     Reply,
     /// The connection breaks before Redis has read it.
     Call,
 }
 
-/// Asks until Redis answers; says what remains.
+/// Decides until Redis replies; returns what remains.
 fn answer(instance: &Driven, charge: &Charge<'_>) -> u32 {
     let deadline = Instant::now() + ANSWERS_WITHIN;
     loop {
@@ -322,8 +323,8 @@ fn answer(instance: &Driven, charge: &Charge<'_>) -> u32 {
     }
 }
 
-/// Whatever becomes of a renewal whose reply is lost, its units go back: the first of a key, and
-/// one of which units were spent.
+/// Whatever happens to a renewal whose reply is lost, its units are returned: the first one of a
+/// key, and one with spent units.
 #[test]
 fn a_lost_reply_costs_no_more_than_its_request() {
     let redis = testbed::Redis::start();
@@ -368,10 +369,10 @@ fn a_lost_reply_costs_no_more_than_its_request() {
             answer(&instance, &peek);
             let decide = || instance.runtime.block_on(instance.store.decide(&[charge]));
             let mut allowed = (0..before).filter(|_| decide().is_ok()).count();
-            // Of a busy machine as well, whose replies are too late.
+            // On a busy machine other replies may be late as well.
             let lost = before - allowed + usize::from(loss == Loss::Reply);
             redis.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
-            // Until what was leased is spent, and more is asked for.
+            // Until the lease is spent, and renewed.
             allowed += (0..LEASED_MAX).take_while(|_| decide().is_ok()).count();
             if loss == Loss::Call {
                 redis.ask(&["CLIENT", "KILL", "TYPE", "normal"]);

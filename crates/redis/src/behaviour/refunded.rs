@@ -10,7 +10,7 @@ fn instance() -> Driven {
     Driven::new(&Config::single(SINGLE.address()))
 }
 
-/// A refund finds what was spent on a lease, although Redis has not heard of it before.
+/// A refund applies to units spent on a lease, although they were not reported before.
 #[test]
 fn a_refund_returns_what_was_spent_on_a_lease() {
     let limits = [

@@ -24,18 +24,18 @@ const STEPS: usize = 40;
 /// The first bit of a lease's name, and the one that no name has.
 const LEASE: u64 = 1 << 63;
 
-/// One key that is asked with the short script where that can answer, and one that never is.
+/// One key that uses the short script where it can, and one that never does.
 struct Pair {
     subject: Driven,
     keys: [Key; 2],
     now: Now,
     names: [u64; 3],
-    /// How often the short script has answered, and how often it left it to the general one.
+    /// How often the short script has decided, and how often it left it to the general one.
     answered: [u64; 2],
 }
 
-/// What was said about a part: the status, for how many requests it is reserved, and what core says
-/// about one more unit.
+/// The result of a part: the status, for how many requests it is reserved, and core's decision
+/// on one more unit.
 type Said = (Status, Option<(u32, Decision)>);
 
 // === impl Pair ===
@@ -65,7 +65,7 @@ impl Pair {
         }
     }
 
-    /// Asks a step of one line on both keys.
+    /// Runs a step of one line on both keys.
     fn step(&mut self, step: Step, charge: Charge<'_>, times: u32) {
         let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
         let said = [0, 1].map(|place| {
@@ -85,8 +85,8 @@ impl Pair {
         assert_eq!(said[0], said[1], "{step:?} {times} x {charge:?}");
     }
 
-    /// Charges units of both keys at once: with the short script, and by reserving and confirming
-    /// them with the general one.
+    /// Charges units of both keys: immediately with the short script, and by reserving and
+    /// confirming with the general one.
     fn charge_at_once(&mut self, charge: Charge<'_>, times: u32) {
         let said = [0, 1].map(|place| {
             let key = self.keys[place];
@@ -106,7 +106,7 @@ impl Pair {
         assert_eq!(said[0], said[1], "{times} x {charge:?}");
     }
 
-    /// Reserves units and confirms what is reserved, with the general script.
+    /// Reserves units and confirms the reserved ones, with the general script.
     fn reserve_and_confirm(&self, charge: Charge<'_>, times: u32, fitted: &FittedLimit) -> Said {
         let (lasts, name) = (20_000, reservation_name(20_000));
         let ask = |step, times| {
@@ -139,7 +139,7 @@ impl Pair {
         }
     }
 
-    /// A decision about one key, on both.
+    /// The same decision on both keys.
     fn decide(&self, charge: Charge<'_>) {
         let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
         let status = self.keys.map(|key| {
@@ -150,8 +150,8 @@ impl Pair {
         assert_eq!(status[0], status[1], "{charge:?}");
     }
 
-    /// The one key may not expire while the other one matters: what has ended already may stand in
-    /// only one of them.
+    /// Neither key may expire while the other one matters: expired holds may still be stored in one
+    /// of them only.
     fn expires_in_time(&self) {
         let [short, general] = self.keys.map(|key| {
             let name = self.subject.store.name_of(key);

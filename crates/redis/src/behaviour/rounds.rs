@@ -1,7 +1,7 @@
-//! Requests over several slots that come together go through their rounds together: with few
-//! calls, each with its own verdict, and exactly.
+//! Concurrent requests over several slots share rounds: with few calls, each with its own verdict,
+//! and exactly.
 //!
-//! The scripts' time stands still, so that nothing comes back.
+//! The scripts' time stands still, so nothing refills.
 
 use tollgate_behaviour::{Random, Subject, Taste, algorithms, check};
 use tollgate_core::{Charge, Cost, Key, Limit, OnDenial, Span, Verdict};
@@ -9,12 +9,12 @@ use tollgate_core::{Charge, Cost, Key, Limit, OnDenial, Span, Verdict};
 use super::Driven;
 use crate::keys;
 
-/// Requests that come together.
+/// The number of concurrent requests.
 const REQUESTS: usize = 400;
-/// Requests of one round over two slots: each reserves, and each confirms.
+/// Calls of one round over two slots: each reserves, and each confirms.
 const QUESTIONS_OF_A_ROUND: u64 = 4;
-/// The first request is alone in its round, and the others, who come meanwhile, fill two. Two more,
-/// in case some of them come late.
+/// The first request is alone in its round, and the others, which come meanwhile, fill two. Two
+/// more, in case some of them come late.
 const ROUNDS: u64 = 5;
 
 fn limits(count: u32) -> Vec<Limit> {
@@ -28,7 +28,7 @@ fn allowed(verdicts: &[Verdict]) -> u32 {
 }
 
 impl Driven {
-    /// Keys in slots of their own.
+    /// Keys in different slots.
     fn keys_apart<const N: usize>(&mut self) -> [Key; N] {
         let keys = std::array::from_fn(|name| self.key(&format!("{name}")));
         let mut slots = keys.map(keys::slot);
@@ -44,7 +44,7 @@ impl Driven {
     }
 }
 
-/// Stores whose rounds reserve everything, and whose rounds charge at once what they can.
+/// Stores whose rounds reserve everything, and whose rounds charge immediately what they can.
 const STORES: [fn() -> Driven; 2] = [Driven::apart, Driven::apart_at_once];
 
 /// Each limit with each store.
@@ -69,7 +69,7 @@ fn those_who_come_together_share_calls() {
             requests <= ROUNDS * QUESTIONS_OF_A_ROUND,
             "{requests} questions for {REQUESTS} requests: {limit:?}"
         );
-        // Each verdict says what remains for those after it.
+        // Each verdict contains what remains after it.
         let mut remaining: Vec<u32> = verdicts
             .iter()
             .map(|verdict| verdict.decisions[1].remaining())
@@ -94,8 +94,8 @@ fn as_many_are_allowed_as_there_are_units() {
     }
 }
 
-/// Requests of all sorts over keys that they share: what is used of each key is what the allowed
-/// ones took of it, and what the denied ones were to pay.
+/// Requests of all kinds with shared keys: the used units of each key are those that the allowed
+/// requests took, and those that the denied ones were charged.
 #[test]
 fn every_unit_of_mixed_requests_is_accounted_for() {
     check(
@@ -143,7 +143,7 @@ fn units(cost: Cost) -> u64 {
     }
 }
 
-/// One to three of the keys, each with a cost of its own.
+/// One to three of the keys, each with its own cost.
 fn request<'l>(
     random: &mut Random,
     keys: &[Key],

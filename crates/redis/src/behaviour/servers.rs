@@ -1,11 +1,11 @@
-//! How the servers of the suite are reached.
+//! The connections to the servers of the suite.
 
 use tollgate_testbed as testbed;
 
 use super::{ENCRYPTED, SENTINELS};
 use crate::config::{Config, Secret, Servers, Tls};
 
-/// By way of the sentinels.
+/// Through the sentinels.
 pub(super) fn sentinel() -> Config {
     Config::new(Servers::Sentinel {
         addresses: SENTINELS.addresses(),
@@ -13,7 +13,7 @@ pub(super) fn sentinel() -> Config {
     })
 }
 
-/// As a user who may touch keys of one prefix only, over TLS, by the server's name.
+/// As a user with access to keys of one prefix only, over TLS, by the server's name.
 pub(super) fn tls() -> Config {
     let (certificates, redis) = &*ENCRYPTED;
     Config {

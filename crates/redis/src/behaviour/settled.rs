@@ -1,4 +1,4 @@
-//! Reservations that clients settle: Redis charges and refunds what the store in memory does.
+//! Reservations that clients settle: Redis charges and refunds as the store in memory does.
 
 mod twin;
 
@@ -42,7 +42,7 @@ impl Driven {
     }
 }
 
-/// Of a bucket, what has refilled is not refunded, although others have consumed units since.
+/// Refilled units of a bucket are not refunded, although others have consumed units since.
 #[test]
 fn a_bucket_refunds_nothing_that_has_refilled() {
     let mut redis = Driven::new(&Config::single(SINGLE.address()));
@@ -62,8 +62,8 @@ fn a_bucket_refunds_nothing_that_has_refilled() {
     assert_eq!(settled, Some(vec![Settlement::new(6, 4)]));
 }
 
-/// What is settled beyond the estimate exhausts the limit, whether what a request over several
-/// slots has reserved is released or confirmed.
+/// A settlement beyond the estimate exhausts the limit, whether the units that a request over
+/// several slots has reserved are released or confirmed.
 #[test]
 fn a_settlement_exhausts_a_limit_beside_what_others_have_reserved() {
     for (algorithm, is_confirmed) in algorithms()
@@ -129,7 +129,7 @@ fn all_limits_of_a_request_are_settled_at_once() {
         let settled = redis.settle(record.expect("it is allowed"), &settled);
         let expected = vec![Settlement::new(30, 0), Settlement::new(90, 0)];
         assert_eq!(settled, Some(expected));
-        // A request that met no limit has a reservation as well.
+        // A request without limits has a reservation as well.
         let (_, record) = redis.reserve(&[], 9);
         let record = record.expect("it is allowed");
         assert_eq!(redis.settle(record, &[]), Some(vec![]));
@@ -160,8 +160,8 @@ fn what_redis_cannot_keep_is_an_error_and_charges_nothing() {
     assert_eq!(apart.decide(now, &[peek]).decisions[0].remaining(), 100);
 }
 
-/// A Redis without memory denies the first write of a script if it needs memory, and no later one.
-/// The first one of a settlement deletes the reservation, so all of it happens.
+/// A Redis that is out of memory rejects the first write of a script if it needs memory, and no
+/// later one. The first one of a settlement deletes the reservation, so all of it happens.
 #[test]
 fn a_full_redis_settles_all_of_a_reservation() {
     let redis = testbed::Redis::start();
@@ -192,7 +192,7 @@ fn a_full_redis_settles_all_of_a_reservation() {
     }
 }
 
-/// Names of counters are hashes without a secret, so anybody can find them.
+/// Names of counters are hashes without a secret, so they can be found by others.
 #[test]
 fn a_counter_is_no_reservation() {
     let mut redis = Driven::new(&Config::single(SINGLE.address()));
@@ -208,7 +208,7 @@ fn a_counter_is_no_reservation() {
     assert_eq!(redis.decide(now, &[peek]).decisions[0].remaining(), 90);
 }
 
-/// Leased units are charged already; the refund is of the reservation's own.
+/// Leased units are charged already; the refund is that of the reservation.
 #[test]
 fn a_leased_limit_is_reserved_and_settled() {
     let mut redis = Driven::new(&Config::single(SINGLE.address()));

@@ -1,4 +1,4 @@
-//! Denied requests that are charged to a key of which others have reserved units.
+//! Denied requests that are charged to a key with units reserved by others.
 
 use tokio::time::Instant;
 use tollgate_behaviour::{Random, Subject, Taste, algorithms, check, with_grain};
@@ -12,10 +12,10 @@ use crate::names::reservation_name;
 use crate::script_reply::{ScriptReply, Status};
 use crate::script_request::{ScriptRequest, Step};
 
-/// How long the reservation lasts: longer than the test's clock goes.
+/// The lifetime of the reservation: longer than the test's clock runs.
 const LASTS: u64 = 1_000_000;
 
-/// One key, in Redis and as it should be.
+/// One key, in Redis and as expected.
 struct Case {
     subject: Driven,
     expected: Ledger,
@@ -49,7 +49,7 @@ impl Case {
         with_grain(verdict.expect("a few charges"), GRAIN)
     }
 
-    /// One step for so many requests, with the short script where that can answer, or never.
+    /// One step for this many requests, with the short script where it can, or never.
     fn step(&self, step: Step, charge: Charge<'_>, times: u32, is_short: bool) -> Status {
         let micros = self.now.monotonic.as_nanos() / 1_000;
         self.subject.store.set_now(micros);

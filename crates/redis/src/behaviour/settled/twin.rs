@@ -23,7 +23,7 @@ struct Pair {
     memory: Memory<Arc<ManualClock>>,
     clock: Arc<ManualClock>,
     limit: Limit,
-    /// In either store.
+    /// The key in either store.
     keys: (Key, Key),
     open: Vec<Twin>,
 }
@@ -55,7 +55,7 @@ impl Pair {
     }
 
     fn act(&mut self, random: &mut Random) {
-        // Up to half a window: some of what was charged has left, and some has not.
+        // Up to half a window: some of the charged units have left it, and some have not.
         let window = self.limit.window().as_nanos() / GRAIN.as_nanos();
         let most = random.pick(&[0, 8, window / 8, window / 2]);
         let passed = random.between(0, most);
@@ -83,7 +83,7 @@ impl Pair {
         assert_eq!(got, with_grain(want, GRAIN), "{cost:?} of {limit:?}");
     }
 
-    /// Reserves up to all of the limit in both stores, and finds it again in Redis.
+    /// Reserves up to all of the limit in both stores, and finds the reservation again in Redis.
     fn reserve(&mut self, random: &mut Random) {
         let most = u64::from(self.limit.capacity());
         let cost = Cost::Take(random.any_size(most));
