@@ -36,7 +36,7 @@
 //! instances from blocking each other, retries reserve one slot after the other, in ascending
 //! order, after random pauses of growing length.
 
-mod fate;
+mod outcome;
 
 mod form;
 
@@ -102,29 +102,29 @@ impl CrossSlot {
     /// sent.
     pub(crate) async fn decide(
         &self,
-        asked: &stage::Request<'_>,
+        passed: &stage::Request<'_>,
         refunds: Refunds,
     ) -> Result<Verdict, StoreError> {
         let router = &self.router;
-        let slots = asked.charges.iter().map(|charge| keys::slot(charge.key));
+        let slots = passed.charges.iter().map(|charge| keys::slot(charge.key));
         let nodes = router.nodes_of(slots);
         // Before anything is allocated: rejecting requests must be cheap.
         if self.queues.is_full(nodes) {
             return Err(router.busy());
         }
-        let since = asked.since;
-        let request = Request::new(asked.charges, refunds, since)?;
+        let since = passed.since;
+        let request = Request::new(passed.charges, refunds, since)?;
         let (caller, waiting) = request::caller();
         let member = Member { request, caller };
         match self.queues.enter(nodes, member, router.reply_timeout()) {
-            Entry::Waits => {}
-            Entry::First(turn) => {
+            Entry::Joined => {}
+            Entry::New(guard) => {
                 let rounds = Rounds {
                     router: Arc::clone(router),
                     timeout: router.timeout(),
                     charges_at_once: self.charges_at_once,
                 };
-                tokio::spawn(rounds.run(turn));
+                tokio::spawn(rounds.run(guard));
             }
             Entry::Full => return Err(router.busy()),
         }

@@ -31,7 +31,7 @@ pub(super) struct Load {
     pub(super) queues: BTreeSet<u64>,
     pub(super) waiting: usize,
     /// The number of tasks that run rounds.
-    pub(super) turns: usize,
+    pub(super) tasks: usize,
 }
 
 // === impl Load ===
@@ -45,7 +45,7 @@ impl Load {
             waiting_max: usize::MAX,
             queues: BTreeSet::new(),
             waiting: 0,
-            turns: 0,
+            tasks: 0,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::script_reply;
 use crate::snapshot::{Snapshot, moment};
 
 /// A request, with its lines grouped by slot.
-pub(super) struct Apart<'a> {
+pub(super) struct SplitRequest<'a> {
     charges: Vec<Charge<'a>>,
     pub(super) bill: Bill<'a>,
     /// The limits of the lines, as Redis keeps them.
@@ -27,7 +27,7 @@ pub(super) struct Apart<'a> {
 
 /// The state of one line in its slot, and the slot's time in microseconds.
 #[derive(Clone)]
-pub(super) struct Memory {
+pub(super) struct LineState {
     pub(super) now: u64,
     pub(super) snapshot: Snapshot,
 }
@@ -40,8 +40,8 @@ struct PartVerdict {
 
 // === impl Apart ===
 
-impl<'a> Apart<'a> {
-    pub(super) fn new(request: &'a Request) -> Result<Apart<'a>, TooManyCharges> {
+impl<'a> SplitRequest<'a> {
+    pub(super) fn new(request: &'a Request) -> Result<SplitRequest<'a>, TooManyCharges> {
         let charges = request.charges();
         let (bill, fitted) = script_reply::bill(&charges, &request.fitted)?;
         let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
@@ -49,7 +49,7 @@ impl<'a> Apart<'a> {
             let slot = keys::slot(line.charge.key);
             slots.entry(slot).or_default().push(index);
         }
-        Ok(Apart {
+        Ok(SplitRequest {
             charges,
             bill,
             fitted,
@@ -62,10 +62,10 @@ impl<'a> Apart<'a> {
     }
 
     /// The waits of all lines before anything is charged, from the state of each.
-    pub(super) fn waits(&self, memories: &[&Memory]) -> Vec<Option<Wait>> {
-        let pairs = self.bill.lines().iter().zip(memories);
-        let waits = pairs.map(|(line, memory)| {
-            let (mut snapshot, now) = (memory.snapshot.clone(), moment(memory.now));
+    pub(super) fn waits(&self, line_states: &[&LineState]) -> Vec<Option<Wait>> {
+        let pairs = self.bill.lines().iter().zip(line_states);
+        let waits = pairs.map(|(line, line_state)| {
+            let (mut snapshot, now) = (line_state.snapshot.clone(), moment(line_state.now));
             snapshot.settle(line.charge.limit, now);
             snapshot.refund(line.charge.limit, now, line.refund());
             wait(line, &snapshot, now)
@@ -82,13 +82,13 @@ impl<'a> Apart<'a> {
     /// The verdict; updates the states of the lines.
     pub(super) fn verdict(
         &self,
-        memories: &mut [Memory],
+        line_states: &mut [LineState],
         denied: Option<usize>,
     ) -> Result<Verdict, Malformed> {
         let mut decisions: Vec<Option<Decision>> = vec![None; self.charges.len()];
         let mut waits = vec![None; self.bill.lines().len()];
         for part in &self.parts {
-            let settled = self.settle(part, memories, denied.is_some())?;
+            let settled = self.settle(part, line_states, denied.is_some())?;
             for (charge, decision) in settled.decisions {
                 decisions[charge] = Some(decision);
             }
@@ -125,46 +125,47 @@ impl<'a> Apart<'a> {
     fn settle(
         &self,
         lines: &[usize],
-        memories: &mut [Memory],
+        line_states: &mut [LineState],
         is_denied: bool,
     ) -> Result<PartVerdict, Malformed> {
-        const OURS: Key = Key::from_bits(0);
+        const ARTIFICIAL: Key = Key::from_bits(0);
         let limit = Limit::fixed_window(u32::from(!is_denied), Span::SECOND);
         let limit = limit.expect("a second is a window");
-        let ours = Charge {
+        let artificial = Charge {
             enforcement: match is_denied {
                 true => Enforcement::Enforce,
                 false => Enforcement::Quota,
             },
-            ..Charge::new(OURS, &limit, Cost::ONE)
+            ..Charge::new(ARTIFICIAL, &limit, Cost::ONE)
         };
-        let is_here = |charge: &Charge<'_>| {
+        let is_in_part = |charge: &Charge<'_>| {
             lines
                 .iter()
                 .any(|line| self.line(*line).charge.key == charge.key)
         };
-        let here: Vec<usize> = (0..self.charges.len())
-            .filter(|index| is_here(&self.charges[*index]))
+        let in_part: Vec<usize> = (0..self.charges.len())
+            .filter(|index| is_in_part(&self.charges[*index]))
             .collect();
-        let mut charges: Vec<Charge<'_>> = here.iter().map(|index| self.charges[*index]).collect();
-        charges.push(ours);
+        let mut charges: Vec<Charge<'_>> =
+            in_part.iter().map(|index| self.charges[*index]).collect();
+        charges.push(artificial);
         let bill = Bill::new(&charges).map_err(|_| Malformed("too many charges in a part"))?;
-        let of_lines = lines.iter().map(|line| memories[*line].snapshot.clone());
+        let of_lines = lines.iter().map(|line| line_states[*line].snapshot.clone());
         let mut snapshot: Vec<Snapshot> = of_lines.collect();
         snapshot.push(Snapshot::fresh(
             &FittedLimit::new(&limit).map_err(|_| Malformed("no limit"))?,
         ));
         // All lines of a slot are in one reply.
-        let now = moment(memories[lines[0]].now);
+        let now = moment(line_states[lines[0]].now);
         let verdict = bill.settle(&mut snapshot, Now::at(now));
         let mut waits = Vec::with_capacity(lines.len());
         for (line, snapshot) in lines.iter().zip(snapshot) {
             waits.push((*line, wait(self.line(*line), &snapshot, now)));
-            memories[*line].snapshot = snapshot;
+            line_states[*line].snapshot = snapshot;
         }
         Ok(PartVerdict {
             waits,
-            decisions: here.into_iter().zip(verdict.decisions).collect(),
+            decisions: in_part.into_iter().zip(verdict.decisions).collect(),
         })
     }
 }

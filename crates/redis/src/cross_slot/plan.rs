@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use bytes::Buf;
 use tollgate_core::{Bill, Charge, Cost, Key, Line, Span};
 
-use super::fate::{Commitment, Fate};
 use super::form::Form;
-use super::parts::{Apart, Memory};
+use super::outcome::{Commitment, Outcome};
+use super::parts::{LineState, SplitRequest};
 use crate::failure::Failure;
 use crate::fit::FittedLimit;
 use crate::keys;
@@ -59,9 +59,9 @@ pub(super) struct Ledger {
 }
 
 struct ScriptReply {
-    before: Memory,
+    before: LineState,
     /// The state after the allowed requests; kept for the first line of each key.
-    after: Memory,
+    after: LineState,
     /// The number of further requests that the line is reserved for.
     reserved: u32,
 }
@@ -71,7 +71,7 @@ struct ScriptReply {
 impl<'a> Plan<'a> {
     /// Plans one round for all `requests`: equal lines are merged, and lines are grouped by slot,
     /// because each slot is one script call.
-    pub(super) fn new(requests: &[Apart<'a>]) -> Plan<'a> {
+    pub(super) fn new(requests: &[SplitRequest<'a>]) -> Plan<'a> {
         let mut plan = Plan {
             lines: Vec::new(),
             parts: Vec::new(),
@@ -80,12 +80,12 @@ impl<'a> Plan<'a> {
         let mut of_keys: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
         for request in requests {
             let pairs = request.bill.lines().iter().zip(&request.fitted);
-            let places = pairs.map(|(line, fitted)| {
+            let indexes = pairs.map(|(line, fitted)| {
                 let of_key = of_keys.entry(line.charge.key).or_default();
-                plan.place(line, fitted, of_key)
+                plan.index_of(line, fitted, of_key)
             });
-            let places = places.collect();
-            plan.of_requests.push(places);
+            let indexes = indexes.collect();
+            plan.of_requests.push(indexes);
         }
         let mut slots: BTreeMap<u16, Part> = BTreeMap::new();
         for (index, planned) in plan.lines.iter().enumerate() {
@@ -95,20 +95,25 @@ impl<'a> Plan<'a> {
             part.lines.push(index);
         }
         plan.parts = slots.into_values().collect();
-        for (place, part) in plan.parts.iter().enumerate() {
+        for (index, part) in plan.parts.iter().enumerate() {
             for line in &part.lines {
-                plan.lines[*line].part = place;
+                plan.lines[*line].part = index;
             }
         }
         plan
     }
 
     /// The index of a line, which is added unless an equal one is known.
-    fn place(&mut self, line: &Line<'a>, fitted: &FittedLimit, of_key: &mut Vec<usize>) -> usize {
-        let known = of_key.iter().find(|place| self.lines[**place].is(line));
-        let place = known.copied().unwrap_or(self.lines.len());
-        if place == self.lines.len() {
-            of_key.push(place);
+    fn index_of(
+        &mut self,
+        line: &Line<'a>,
+        fitted: &FittedLimit,
+        of_key: &mut Vec<usize>,
+    ) -> usize {
+        let known = of_key.iter().find(|index| self.lines[**index].is(line));
+        let index = known.copied().unwrap_or(self.lines.len());
+        if index == self.lines.len() {
+            of_key.push(index);
             self.lines.push(Planned {
                 line: *line,
                 fitted: *fitted,
@@ -117,8 +122,8 @@ impl<'a> Plan<'a> {
                 times: 0,
             });
         }
-        self.lines[place].times += 1;
-        place
+        self.lines[index].times += 1;
+        index
     }
 
     pub(super) fn no_counts(&self) -> Counts {
@@ -154,9 +159,9 @@ impl<'a> Plan<'a> {
         form: Form,
         counts: impl Fn(usize) -> (u32, u32),
     ) -> ScriptRequest {
-        let counted = self.parts[part].lines.iter().map(|place| {
-            let planned = &self.lines[*place];
-            let (times, denied) = counts(*place);
+        let counted = self.parts[part].lines.iter().map(|index| {
+            let planned = &self.lines[*index];
+            let (times, denied) = counts(*index);
             StepLine {
                 line: &planned.line,
                 fitted: &planned.fitted,
@@ -250,15 +255,15 @@ impl Ledger {
         plan: &Plan<'_>,
         reply: impl Iterator<Item = (usize, Result<General, NodeFailure>)>,
     ) {
-        for (place, reply) in reply {
-            let part = &plan.parts[place];
+        for (index, reply) in reply {
+            let part = &plan.parts[index];
             let read = reply.and_then(|reply| {
                 let read = self.read_part(plan, part, &reply);
                 read.map_err(|_| NodeFailure::bad_reply(part.key))
             });
             // If the key needs the general script, nothing was done: the next round uses that.
             let failure = read.err();
-            self.failures[place] =
+            self.failures[index] =
                 failure.filter(|failed| !matches!(failed.failure, Failure::Changed));
         }
     }
@@ -278,13 +283,13 @@ impl Ledger {
             let mut state = state.clone();
             let short = |_| Malformed("an answer is too short");
             let reserved = state.try_get_u32().map_err(short)?;
-            let memory = Memory {
+            let line_state = LineState {
                 now: reply.now,
                 snapshot: Snapshot::read(&state, &plan.lines[*line].fitted)?,
             };
             self.lines[*line] = Some(ScriptReply {
-                before: memory.clone(),
-                after: memory,
+                before: line_state.clone(),
+                after: line_state,
                 reserved,
             });
         }
@@ -310,10 +315,10 @@ impl Ledger {
     pub(super) fn judge(
         &mut self,
         plan: &Plan<'_>,
-        place: usize,
-        (request, commitment): (&Apart<'_>, Commitment),
-    ) -> Fate {
-        let lines = &plan.of_requests[place];
+        index: usize,
+        (request, commitment): (&SplitRequest<'_>, Commitment),
+    ) -> Outcome {
+        let lines = &plan.of_requests[index];
         let failed = |line: &usize| self.failures[plan.part(*line)].as_ref();
         if let Some(failed) = lines.iter().find_map(failed) {
             let failed = match commitment {
@@ -323,7 +328,7 @@ impl Ledger {
                 // requests.
                 Commitment::Open | Commitment::Excluded => failed.clone().into_unsent(),
             };
-            return Fate::Failed(failed.into_error(self.timeout));
+            return Outcome::Failed(failed.into_error(self.timeout));
         }
         let reply: Option<Vec<&ScriptReply>> = lines
             .iter()
@@ -331,20 +336,20 @@ impl Ledger {
             .collect();
         // These parts were not called because no caller waited, or they need the general script.
         let Some(reply) = reply else {
-            return Fate::Blocked;
+            return Outcome::Blocked;
         };
-        let before: Vec<&Memory> = reply.iter().map(|reply| &reply.before).collect();
+        let before: Vec<&LineState> = reply.iter().map(|reply| &reply.before).collect();
         let waits = request.waits(&before);
         if let Some(denied) = request.bill.denied_by(&waits) {
-            let mut memories: Vec<Memory> = before.into_iter().cloned().collect();
-            let verdict = request.verdict(&mut memories, Some(denied));
-            return verdict.map_or_else(Fate::bad_reply, Fate::Denied);
+            let mut line_states: Vec<LineState> = before.into_iter().cloned().collect();
+            let verdict = request.verdict(&mut line_states, Some(denied));
+            return verdict.map_or_else(Outcome::bad_reply, Outcome::Denied);
         }
         let lacks =
             |(wait, reply): (&_, &&ScriptReply)| Option::is_none(wait) && reply.reserved == 0;
         let is_excluded = commitment == Commitment::Excluded;
         if is_excluded || waits.iter().zip(&reply).any(lacks) {
-            return Fate::Blocked;
+            return Outcome::Blocked;
         }
         let charged: Vec<usize> = request
             .charged_lines(&waits)
@@ -359,24 +364,24 @@ impl Ledger {
         &mut self,
         plan: &Plan<'_>,
         lines: &[usize],
-        request: &Apart<'_>,
+        request: &SplitRequest<'_>,
         charged: Vec<usize>,
-    ) -> Fate {
+    ) -> Outcome {
         let first = |line: &usize| plan.lines[*line].first;
         let after = |line| {
             self.lines[first(line)]
                 .as_ref()
                 .map(|reply| reply.after.clone())
         };
-        let memories: Option<Vec<Memory>> = lines.iter().map(after).collect();
-        let mut memories = memories.expect("one reply has all lines of a part");
-        let verdict = match request.verdict(&mut memories, None) {
+        let line_states: Option<Vec<LineState>> = lines.iter().map(after).collect();
+        let mut line_states = line_states.expect("one reply has all lines of a part");
+        let verdict = match request.verdict(&mut line_states, None) {
             Ok(verdict) => verdict,
-            Err(error) => return Fate::bad_reply(error),
+            Err(error) => return Outcome::bad_reply(error),
         };
-        for (line, memory) in lines.iter().zip(memories) {
+        for (line, line_state) in lines.iter().zip(line_states) {
             if let Some(reply) = &mut self.lines[first(line)] {
-                reply.after = memory;
+                reply.after = line_state;
             }
         }
         for line in &charged {
@@ -384,6 +389,6 @@ impl Ledger {
                 reply.reserved -= 1;
             }
         }
-        Fate::Allowed(verdict, charged)
+        Outcome::Allowed(verdict, charged)
     }
 }

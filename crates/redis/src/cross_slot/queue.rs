@@ -66,15 +66,15 @@ pub(super) struct Member {
 /// The result of adding a request.
 pub(super) enum Entry {
     /// It joined an existing queue.
-    Waits,
+    Joined,
     /// Its queue is new: the caller has to start the task that runs its rounds.
-    First(Turn),
+    New(QueueGuard),
     /// Too many requests wait.
     Full,
 }
 
 /// The right to run the rounds of one queue. When it is dropped, requests that still wait fail.
-pub(super) struct Turn {
+pub(super) struct QueueGuard {
     queues: Arc<Queues>,
     id: u64,
     nodes: Nodes,
@@ -113,7 +113,7 @@ impl Queues {
         let load = load.or_insert_with(|| Load::new(reply_timeout));
         load.waiting += 1;
         if owner.is_none() {
-            load.turns += 1;
+            load.tasks += 1;
             load.queues.insert(id);
             inner.next += 1;
             inner.queues.insert(id, Queue::new(nodes));
@@ -121,13 +121,13 @@ impl Queues {
         inner.waiting += 1;
         inner.claim(id, &member.request);
         let queue = inner.queues.get_mut(&id);
-        let queue = queue.expect("an owner is a queue, until its turn ends");
+        let queue = queue.expect("an owner is a queue, until its guard is dropped");
         member.caller.set_blocked(queue.is_blocked);
         queue.waiting.push_back(member);
         drop(inner);
         match owner {
-            Some(_) => Entry::Waits,
-            None => Entry::First(Turn {
+            Some(_) => Entry::Joined,
+            None => Entry::New(QueueGuard {
                 queues: Arc::clone(self),
                 id,
                 nodes,
@@ -175,7 +175,7 @@ impl Inner {
         }
         let into_id = into;
         let into = self.queues.get_mut(&into);
-        let into = into.expect("an owner is a queue, until its turn ends");
+        let into = into.expect("an owner is a queue, until its guard is dropped");
         for key in from.keys.drain(..) {
             self.owners.insert((from.nodes, key), into_id);
             into.keys.push(key);
@@ -221,7 +221,7 @@ impl Inner {
     /// The load of these nodes, which exists while a task runs rounds for them.
     fn load(&mut self, nodes: Nodes) -> &mut Load {
         let load = self.loads.get_mut(&nodes);
-        load.expect("the load of nodes is there, until the last turn ends")
+        load.expect("the load of nodes is there, until the last guard is dropped")
     }
 }
 
@@ -243,7 +243,7 @@ impl Queue {
         let mut selection = Selection::new(most);
         let (mut selected, mut left) = (Vec::new(), Vec::new());
         let mut waiting: Vec<Member> = std::mem::take(&mut self.waiting).into();
-        waiting.retain(|member| member.caller.is_here());
+        waiting.retain(|member| member.caller.is_waiting());
         if is_overfull {
             waiting.reverse();
         }
@@ -263,7 +263,7 @@ impl Queue {
 
 // === impl Turn ===
 
-impl Turn {
+impl QueueGuard {
     /// The requests of the next round: those of the last one without a verdict, and those that have
     /// arrived since; `is_blocked` says whether another instance blocked them. Empty if no request
     /// waits; then the queue is removed.
@@ -311,13 +311,13 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueueGuard {
     fn drop(&mut self) {
         let mut inner = self.queues.inner();
         inner.remove(self.id);
         let load = inner.load(self.nodes);
-        load.turns -= 1;
-        if load.turns == 0 {
+        load.tasks -= 1;
+        if load.tasks == 0 {
             inner.loads.remove(&self.nodes);
         }
     }

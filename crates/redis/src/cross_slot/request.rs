@@ -64,7 +64,7 @@ const WITHDRAWN: u8 = 2;
 /// The result of waiting.
 #[expect(
     clippy::large_enum_variant,
-    reason = "taken apart as soon as it is made, never stored"
+    reason = "taken split as soon as it is made, never stored"
 )]
 pub(super) enum WaitOutcome {
     ScriptReply(Result<Verdict, StoreError>),
@@ -169,7 +169,7 @@ pub(super) fn caller() -> (Caller, Waiting) {
 
 impl Caller {
     /// Whether the caller still waits.
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.state.phase.load(Ordering::Relaxed) != WITHDRAWN
             && self
                 .verdict
@@ -179,7 +179,7 @@ impl Caller {
 
     /// Allows the request to be charged from now on, unless the caller has given up.
     pub(super) fn commit(&self) -> bool {
-        self.is_here() && self.state.leave_waiting(COMMITS)
+        self.is_waiting() && self.state.leave_waiting(COMMITS)
     }
 
     /// Notes that nothing was charged, and nothing will be until the request commits again.
@@ -194,7 +194,7 @@ impl Caller {
 
     pub(super) fn answer(&mut self, verdict: Result<Verdict, StoreError>) {
         if let Some(caller) = self.verdict.take() {
-            let _nobody_waits_any_more = caller.send(verdict);
+            let _caller_has_gone = caller.send(verdict);
         }
     }
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::{Span, StoreError, Verdict};
 
-use super::fate::{Commitment, Fate};
 use super::form::{Form, ask};
-use super::parts::Apart;
+use super::outcome::{Commitment, Outcome};
+use super::parts::SplitRequest;
 use super::plan::{Counts, Ledger, Plan};
-use super::queue::{Member, Turn};
+use super::queue::{Member, QueueGuard};
 use super::request::{Caller, Request};
 use crate::join::join_all;
 use crate::names::reservation_name;
@@ -41,7 +41,7 @@ pub(super) struct Rounds {
 
 /// How a round proceeds.
 #[derive(Clone, Copy)]
-struct Way {
+struct Strategy {
     /// Reserves in one slot after the other.
     one_by_one: bool,
     /// Charges without a reservation where it can.
@@ -79,35 +79,35 @@ struct Round<'r, 'a> {
 
 /// A decided request, whose caller gets the verdict once the round is settled.
 struct Judgment {
-    place: usize,
+    index: usize,
     verdict: Verdict,
     /// The lines that it is charged to.
     charged: Vec<usize>,
 }
 
 /// The reply to a confirmation of one part; `None` if it had nothing to confirm.
-type Receipt = Option<Result<General, NodeFailure>>;
+type Confirmation = Option<Result<General, NodeFailure>>;
 
 // === impl Rounds ===
 
 impl Rounds {
     /// Runs rounds until no request waits.
-    pub(super) async fn run(self, turn: Turn) {
+    pub(super) async fn run(self, guard: QueueGuard) {
         let (mut blocked, mut pauses) = (Vec::new(), 0);
         loop {
-            let way = Way {
+            let strategy = Strategy {
                 one_by_one: pauses > 0,
-                at_once: blocked.is_empty() && (self.charges_at_once || turn.is_near()),
+                at_once: blocked.is_empty() && (self.charges_at_once || guard.is_near()),
             };
-            let members = turn.next(blocked, pauses > 0);
+            let members = guard.next(blocked, pauses > 0);
             if members.is_empty() {
                 return;
             }
             let (began_at, count) = (Instant::now(), members.len());
-            let ended = self.round(members, way).await;
+            let ended = self.round(members, strategy).await;
             blocked = ended.blocked;
             let is_typical = pauses == 0 && blocked.is_empty() && !ended.settled.has_failed;
-            turn.end(began_at, count, is_typical);
+            guard.end(began_at, count, is_typical);
             // If something was charged, that is what blocked the others: retry without a pause.
             if ended.settled.is_charged || blocked.is_empty() {
                 pauses = 0;
@@ -118,10 +118,10 @@ impl Rounds {
         }
     }
 
-    async fn round(&self, members: Vec<Member>, way: Way) -> RoundEnd {
+    async fn round(&self, members: Vec<Member>, strategy: Strategy) -> RoundEnd {
         let pairs = members.into_iter().map(|one| (one.request, one.caller));
         let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
-        let settled = self.decide(&requests, &mut callers, way).await;
+        let settled = self.decide(&requests, &mut callers, strategy).await;
         requests.iter_mut().for_each(Request::note_refunds);
         let members = requests.into_iter().zip(callers).zip(&settled.is_blocked);
         let blocked = members.filter(|(_, is_blocked)| **is_blocked);
@@ -133,10 +133,15 @@ impl Rounds {
     }
 
     /// Decides the requests that can be decided, and answers their callers.
-    async fn decide(&self, requests: &[Request], callers: &mut [Caller], way: Way) -> SlotReplies {
+    async fn decide(
+        &self,
+        requests: &[Request],
+        callers: &mut [Caller],
+        strategy: Strategy,
+    ) -> SlotReplies {
         let since = requests.iter().map(|request| request.since).max();
-        let apart = |request| Apart::new(request).expect("no request has too many charges");
-        let requests: Vec<Apart<'_>> = requests.iter().map(apart).collect();
+        let split = |request| SplitRequest::new(request).expect("no request has too many charges");
+        let requests: Vec<SplitRequest<'_>> = requests.iter().map(split).collect();
         let plan = Plan::new(&requests);
         let lasts = Span::from_nanos(self.timeout.as_nanos().saturating_mul(LASTS));
         let lasts = lasts.max(LASTS_MIN).as_nanos() / 1_000;
@@ -146,13 +151,13 @@ impl Rounds {
             plan: &plan,
             name,
             since: since.unwrap_or_else(Instant::now),
-            at_once: match way.at_once {
+            at_once: match strategy.at_once {
                 true => plan.parts_at_once(self.charges_at_once),
                 false => vec![false; plan.parts.len()],
             },
         };
         let reserve = Step::Reserve { name, lasts };
-        let reply = match way.one_by_one {
+        let reply = match strategy.one_by_one {
             false => round.reserve(reserve).await,
             true => round.reserve_one_by_one(reserve, callers).await,
         };
@@ -193,7 +198,7 @@ impl Round<'_, '_> {
         for part in 0..self.plan.parts.len() {
             let mut pauses = 0;
             loop {
-                if !callers.iter().any(Caller::is_here) {
+                if !callers.iter().any(Caller::is_waiting) {
                     return all;
                 }
                 let request = |form| self.plan.reserve(reserve, part, form);
@@ -215,7 +220,7 @@ impl Round<'_, '_> {
     /// Decides every request by the slots' replies, and confirms or releases their reservations.
     async fn settle(
         &self,
-        requests: Vec<(Apart<'_>, Commitment)>,
+        requests: Vec<(SplitRequest<'_>, Commitment)>,
         callers: &mut [Caller],
         mut ledger: Ledger,
     ) -> SlotReplies {
@@ -230,40 +235,40 @@ impl Round<'_, '_> {
             ..SlotReplies::default()
         };
         let mut counts = plan.no_counts();
-        for (place, (request, commitment)) in requests.iter().enumerate() {
-            let caller = &mut callers[place];
+        for (index, (request, commitment)) in requests.iter().enumerate() {
+            let caller = &mut callers[index];
             // What it has been charged by now stays charged, as for any request that was sent.
             let is_committed = *commitment == Commitment::Committed;
-            if !is_committed && !caller.is_here() {
+            if !is_committed && !caller.is_waiting() {
                 continue;
             }
-            let (verdict, charged) = match ledger.judge(plan, place, (request, *commitment)) {
-                Fate::Failed(error) => {
+            let (verdict, charged) = match ledger.judge(plan, index, (request, *commitment)) {
+                Outcome::Failed(error) => {
                     settled.has_failed = true;
                     caller.answer(Err(error));
                     continue;
                 }
-                Fate::Blocked => {
+                Outcome::Blocked => {
                     caller.abort();
-                    settled.is_blocked[place] = true;
+                    settled.is_blocked[index] = true;
                     continue;
                 }
-                Fate::Denied(verdict) if !plan.penalises(place) => {
+                Outcome::Denied(verdict) if !plan.penalises(index) => {
                     caller.answer(Ok(verdict));
                     continue;
                 }
-                Fate::Denied(verdict) => (verdict, None),
-                Fate::Allowed(verdict, charged) => (verdict, Some(charged)),
+                Outcome::Denied(verdict) => (verdict, None),
+                Outcome::Allowed(verdict, charged) => (verdict, Some(charged)),
             };
             if !is_committed && !caller.commit() {
                 continue;
             }
             match &charged {
                 Some(lines) => lines.iter().for_each(|line| counts.allowed[*line] += 1),
-                None => plan.penalise(place, &mut counts),
+                None => plan.penalise(index, &mut counts),
             }
             decided.push(Judgment {
-                place,
+                index,
                 verdict,
                 charged: charged.unwrap_or_default(),
             });
@@ -278,7 +283,7 @@ impl Round<'_, '_> {
     }
 
     /// Has every slot charge the reserved units of allowed requests, and release the rest.
-    async fn confirm(&self, counts: &Counts, holds: &[bool]) -> Vec<Receipt> {
+    async fn confirm(&self, counts: &Counts, holds: &[bool]) -> Vec<Confirmation> {
         let confirm = |part: usize| async move {
             if self.at_once[part] {
                 return None;
@@ -303,7 +308,7 @@ impl Round<'_, '_> {
         &self,
         decided: Vec<Judgment>,
         callers: &mut [Caller],
-        confirmed: &[Receipt],
+        confirmed: &[Confirmation],
         counts: &Counts,
     ) {
         let is_confirmed = |line: &usize| {
@@ -315,7 +320,7 @@ impl Round<'_, '_> {
         let mut failed = Vec::new();
         for decided in decided {
             match decided.charged.iter().all(is_confirmed) {
-                true => callers[decided.place].answer(Ok(decided.verdict)),
+                true => callers[decided.index].answer(Ok(decided.verdict)),
                 false => failed.push(decided),
             }
         }
@@ -330,7 +335,7 @@ impl Round<'_, '_> {
         let has_gone_back = self.take_back(&back).await;
         for one in failed {
             let error = self.error(&one, confirmed, has_gone_back);
-            callers[one.place].answer(Err(error));
+            callers[one.index].answer(Err(error));
         }
         let is_denied = |reply: &General| reply.status != Status::Allowed;
         let expired = |part: &usize| {
@@ -348,7 +353,7 @@ impl Round<'_, '_> {
     }
 
     /// The error of a request that was not confirmed in all its slots.
-    fn error(&self, one: &Judgment, confirmed: &[Receipt], has_gone_back: bool) -> StoreError {
+    fn error(&self, one: &Judgment, confirmed: &[Confirmation], has_gone_back: bool) -> StoreError {
         let after = self.rounds.timeout;
         if !has_gone_back {
             return StoreError::TimedOut { after };
@@ -357,9 +362,9 @@ impl Round<'_, '_> {
         // is that of the request.
         let parts = one.charged.iter().map(|line| self.plan.part(*line));
         let errors = parts.filter_map(|part| confirmed[part].as_ref()?.as_ref().err());
-        let error = errors.max_by_key(|asked| asked.failure.is_unknown());
-        error.map_or(StoreError::Contended, |asked| {
-            asked.clone().into_error(after)
+        let error = errors.max_by_key(|failure| failure.failure.is_unknown());
+        error.map_or(StoreError::Contended, |failure| {
+            failure.clone().into_error(after)
         })
     }
 
@@ -387,8 +392,7 @@ impl Round<'_, '_> {
     }
 }
 
-/// A random pause before a retry, so that instances do not retry in step; longer after more
-/// retries.
+/// A random pause, so that instances do not retry in step; it grows with the number of retries.
 fn pause(times: u32) -> Duration {
     let pause = PAUSE * (1 << times.min(DOUBLINGS_MAX));
     let share = u32::try_from(random_word() % 1_024).unwrap_or(0);

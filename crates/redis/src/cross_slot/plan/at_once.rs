@@ -7,7 +7,7 @@
 
 use tollgate_core::Enforcement;
 
-use super::super::fate::Commitment;
+use super::super::outcome::Commitment;
 use super::{Ledger, Plan};
 use crate::script_request::{ScriptRequest, StepLine};
 
@@ -55,7 +55,7 @@ impl<'a> Plan<'a> {
             let parts = || lines.iter().map(|line| self.part(*line)).enumerate();
             let best = |wanted: Choice| {
                 let of_choice = parts().filter(|(_, part)| may[*part] && choices[*part] == wanted);
-                let best = of_choice.max_by_key(|(place, _)| variety[*place]);
+                let best = of_choice.max_by_key(|(index, _)| variety[*index]);
                 best.map(|(_, part)| part)
             };
             let chosen = best(Choice::AtOnce).or_else(|| best(Choice::Open));
@@ -72,9 +72,9 @@ impl<'a> Plan<'a> {
         let longest = self.of_requests.iter().map(Vec::len).max().unwrap_or(0);
         let (mut variety, mut is_seen) = (vec![0; longest], vec![false; self.parts.len()]);
         for lines in &self.of_requests {
-            for (place, line) in lines.iter().enumerate() {
+            for (index, line) in lines.iter().enumerate() {
                 let part = self.part(*line);
-                variety[place] += usize::from(!is_seen[part]);
+                variety[index] += usize::from(!is_seen[part]);
                 is_seen[part] = true;
             }
         }
@@ -131,9 +131,9 @@ impl Ledger {
         let reserved = self.lines.iter();
         let reserved = reserved.map(|reply| reply.as_ref().map_or(0, |reply| reply.reserved));
         let mut left: Vec<u32> = reserved.collect();
-        let commitments = plan.of_requests.iter().enumerate().map(|(place, lines)| {
+        let commitments = plan.of_requests.iter().enumerate().map(|(index, lines)| {
             let others = || lines.iter().filter(|line| !at_once[plan.part(**line)]);
-            if !others().all(|line| left[*line] > 0) || !commit(place) {
+            if !others().all(|line| left[*line] > 0) || !commit(index) {
                 return Commitment::Excluded;
             }
             others().for_each(|line| left[*line] -= 1);

@@ -16,10 +16,10 @@ fn member(keys: &[u64]) -> (Member, Waiting) {
     (Member { request, caller }, waiting)
 }
 
-fn first(queues: &Arc<Queues>, member: Member) -> Turn {
+fn first(queues: &Arc<Queues>, member: Member) -> QueueGuard {
     match queues.enter(NODES, member, TIMEOUT) {
-        Entry::First(turn) => turn,
-        Entry::Waits | Entry::Full => panic!("it has no queue of its own"),
+        Entry::New(guard) => guard,
+        Entry::Joined | Entry::Full => panic!("it has no queue of its own"),
     }
 }
 
@@ -27,60 +27,63 @@ fn first(queues: &Arc<Queues>, member: Member) -> Turn {
 fn a_request_for_keys_of_two_queues_makes_one_of_them() {
     let queues = Arc::new(Queues::default());
     let ((one, _one), (other, _other)) = (member(&[1, 2]), member(&[3, 4]));
-    let (turn, emptied) = (first(&queues, one), first(&queues, other));
+    let (guard, emptied) = (first(&queues, one), first(&queues, other));
     let (both, _both) = member(&[2, 3]);
-    assert!(matches!(queues.enter(NODES, both, TIMEOUT), Entry::Waits));
+    assert!(matches!(queues.enter(NODES, both, TIMEOUT), Entry::Joined));
     assert!(emptied.next(Vec::new(), false).is_empty());
     drop(emptied);
-    assert_eq!(turn.next(Vec::new(), false).len(), 3);
+    assert_eq!(guard.next(Vec::new(), false).len(), 3);
     let (late, _late) = member(&[4, 5]);
-    assert!(matches!(queues.enter(NODES, late, TIMEOUT), Entry::Waits));
+    assert!(matches!(queues.enter(NODES, late, TIMEOUT), Entry::Joined));
 }
 
 /// Requests that share no key have separate queues, until too many are in rounds.
 #[test]
 fn while_too_many_are_in_rounds_others_wait_with_them() {
     let queues = Arc::new(Queues::default());
-    let mut turns = Vec::new();
+    let mut tasks = Vec::new();
     let mut waiting = Vec::new();
     for key in 0..u64::MAX {
         let (member, caller) = member(&[2 * key, 2 * key + 1]);
         waiting.push(caller);
         match queues.enter(NODES, member, TIMEOUT) {
-            Entry::First(turn) => {
-                assert_eq!(turn.next(Vec::new(), false).len(), 1);
-                turns.push(turn);
+            Entry::New(guard) => {
+                assert_eq!(guard.next(Vec::new(), false).len(), 1);
+                tasks.push(guard);
             }
-            Entry::Waits | Entry::Full => break,
+            Entry::Joined | Entry::Full => break,
         }
     }
-    assert_eq!(turns.len(), 16);
+    assert_eq!(tasks.len(), 16);
     let (elsewhere, _waiting) = member(&[1, 2]);
     let elsewhere = queues.enter(NODES + 1, elsewhere, TIMEOUT);
-    assert!(matches!(elsewhere, Entry::First(_)), "other nodes");
+    assert!(matches!(elsewhere, Entry::New(_)), "other nodes");
 }
 
 #[test]
 fn requests_that_would_wait_too_long_are_turned_away() {
     let queues = Arc::new(Queues::default());
     let (member_of_one, _caller) = member(&[1, 2]);
-    let turn = first(&queues, member_of_one);
+    let guard = first(&queues, member_of_one);
     let mut callers = Vec::new();
     let mut enter = |queues: &Arc<Queues>, count: usize| {
         for _ in 0..count {
             let (member, caller) = member(&[1, 2]);
             callers.push(caller);
-            assert!(matches!(queues.enter(NODES, member, TIMEOUT), Entry::Waits));
+            assert!(matches!(
+                queues.enter(NODES, member, TIMEOUT),
+                Entry::Joined
+            ));
         }
     };
     enter(&queues, 99);
     assert!(!queues.is_full(NODES), "nothing is known yet");
     // A round of 16 takes a third of the reply timeout, so 16 * 3 * 3/4 = 36 may wait.
     let now = Instant::now();
-    let round = turn.next(Vec::new(), false);
+    let round = guard.next(Vec::new(), false);
     assert_eq!(round.len(), 16);
-    turn.end(now.checked_sub(TIMEOUT / 3).expect("long ago"), 16, true);
-    let _next = turn.next(Vec::new(), false);
+    guard.end(now.checked_sub(TIMEOUT / 3).expect("long ago"), 16, true);
+    let _next = guard.next(Vec::new(), false);
     assert!(
         queues.is_full(NODES),
         "68 wait, 36 is all there is time for"

@@ -1,6 +1,6 @@
 //! Charges the parts of a round that need no reservation.
 
-use super::super::fate::Commitment;
+use super::super::outcome::Commitment;
 use super::super::plan::Ledger;
 use super::super::request::Caller;
 use super::Round;
@@ -20,7 +20,7 @@ impl Round<'_, '_> {
         if parts.is_empty() {
             return vec![Commitment::Open; callers.len()];
         }
-        let commit = |place: usize| callers[place].commit();
+        let commit = |index: usize| callers[index].commit();
         let commitments = ledger.commit(self.plan, &self.at_once, commit);
         let times = self.plan.count_committed(&commitments);
         let charge = |part: usize| self.charge_part(part, times[part]);
@@ -31,7 +31,7 @@ impl Round<'_, '_> {
 
     async fn charge_part(&self, part: usize, times: u32) -> Result<General, NodeFailure> {
         let request = || self.plan.charge_at_once(part, times);
-        let asked = self.rounds.router.ask(request, self.since).await;
-        self.general(part, asked?)
+        let reply = self.rounds.router.ask(request, self.since).await;
+        self.general(part, reply?)
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum Commitment {
 }
 
 /// The outcome of one request of a round.
-pub(super) enum Fate {
+pub(super) enum Outcome {
     Failed(StoreError),
     Denied(Verdict),
     /// Its units are reserved by others, or taken by another request of the round.
@@ -27,8 +27,8 @@ pub(super) enum Fate {
 
 // === impl Fate ===
 
-impl Fate {
-    pub(super) fn bad_reply(error: Malformed) -> Fate {
-        Fate::Failed(bad_reply(error))
+impl Outcome {
+    pub(super) fn bad_reply(error: Malformed) -> Outcome {
+        Outcome::Failed(bad_reply(error))
     }
 }
