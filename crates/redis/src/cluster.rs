@@ -21,7 +21,7 @@ const REFRESH_EVERY: Duration = Duration::from_secs(30);
 /// The shortest interval between two refreshes.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 /// How often the task checks that every primary is reachable.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Stands for the whole Cluster in reasons and errors.
 const NAME: &str = "cluster";
 /// How long one node may take to reply to `CLUSTER SLOTS`.
@@ -153,8 +153,8 @@ impl Cluster {
     /// causes one such reply for each request in flight; a refresh follows.
     pub(crate) fn move_slot(&self, slot: u16, address: &str) {
         let node = self.node(address);
-        if let Some(place) = self.slots.get(usize::from(slot)) {
-            place.store(node);
+        if let Some(current) = self.slots.get(usize::from(slot)) {
+            current.store(node);
         }
         self.stale.notify_one();
     }
@@ -165,7 +165,7 @@ impl Cluster {
     }
 
     /// Waits until the topology was read once.
-    pub(crate) async fn wait_for_map(&self) {
+    pub(crate) async fn wait_for_topology(&self) {
         self.is_known.wait_for(|known| known.then_some(())).await;
     }
 
@@ -174,10 +174,10 @@ impl Cluster {
         loop {
             self.refresh().await;
             sleep(REFRESH_PAUSE).await;
-            let looked_at = Instant::now();
-            while looked_at.elapsed() < REFRESH_EVERY {
+            let refreshed_at = Instant::now();
+            while refreshed_at.elapsed() < REFRESH_EVERY {
                 let rest = match self.slots.iter().all(|slot| slot.load().is_some()) {
-                    true => LOOK_EVERY,
+                    true => CHECK_EVERY,
                     false => REFRESH_PAUSE,
                 };
                 let is_stale = timeout(rest, self.stale.notified()).await.is_ok();
@@ -196,10 +196,10 @@ impl Cluster {
         nodes.sort_by_key(|node| !node.is_up());
         for node in nodes {
             let words: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
-            let asked = node.queues[0].command(&words);
-            match timeout(REPLY_WITHIN, asked).await {
-                Ok(Ok(Reply::Error(said))) => {
-                    self.stats.trouble.record_failure(NAME, &printable(&said));
+            let reply = node.queues[0].command(&words);
+            match timeout(REPLY_WITHIN, reply).await {
+                Ok(Ok(Reply::Error(text))) => {
+                    self.stats.trouble.record_failure(NAME, &printable(&text));
                 }
                 Ok(Ok(reply)) if reply.elements().is_empty() => {
                     self.stats
@@ -207,7 +207,7 @@ impl Cluster {
                         .record_failure(NAME, &"no slot of the Cluster is served");
                 }
                 Ok(Ok(reply)) => {
-                    self.stats.trouble.over(NAME);
+                    self.stats.trouble.clear_failure(NAME);
                     self.read(&node, &reply);
                     self.is_known
                         .modify(|known| !std::mem::replace(known, true));
@@ -219,20 +219,20 @@ impl Cluster {
     }
 
     /// Replaces the topology by that in a node's reply.
-    fn read(&self, teller: &Node, reply: &Reply) {
+    fn read(&self, source: &Node, reply: &Reply) {
         let _one_at_a_time = lock(&self.changing);
         let mut masters: Vec<Arc<Node>> = Vec::new();
         let mut slots: Vec<Option<Arc<Node>>> = vec![None; SLOTS];
-        for range in ranges(reply, teller.host()) {
+        for range in ranges(reply, source.host()) {
             let node = self.find_or_add(&range.address);
             let is_new = |node: &&Arc<Node>| !masters.iter().any(|one| Arc::ptr_eq(one, node));
             masters.extend(node.as_ref().filter(is_new).cloned());
             slots[range.slots].fill(node);
         }
-        for (place, node) in self.slots.iter().zip(slots) {
+        for (current, node) in self.slots.iter().zip(slots) {
             let address = |node: &Option<Arc<Node>>| node.as_ref().map(Arc::as_ptr);
-            if address(&place.load()) != address(&node) {
-                place.store(node);
+            if address(&current.load()) != address(&node) {
+                current.store(node);
             }
         }
         // A node that no longer serves slots is dropped, unless it is a seed.

@@ -97,7 +97,7 @@ impl Opener {
         };
         let loaded = timeout_at(deadline, load).await;
         let [plain, general, reservation] =
-            loaded.unwrap_or_else(|_| late("SCRIPT LOAD was not answered"))?;
+            loaded.unwrap_or_else(|_| timed_out("SCRIPT LOAD was not answered"))?;
         Ok(Connection {
             stream: link.stream,
             input: link.input,
@@ -116,16 +116,17 @@ impl Opener {
             input: BytesMut::with_capacity(INPUT_BYTES),
             hello: Hello::default(),
         };
-        let introduced = timeout_at(deadline, self.introduce(&mut link)).await;
-        let introduced = introduced.unwrap_or_else(|_| late("AUTH or HELLO was not answered"));
-        introduced.map_err(|error| hung_up(error, self.tls.is_some()))?;
+        let authenticated = timeout_at(deadline, self.authenticate(&mut link)).await;
+        let authenticated =
+            authenticated.unwrap_or_else(|_| timed_out("AUTH or HELLO was not answered"));
+        authenticated.map_err(|error| explain_end(error, self.tls.is_some()))?;
         Ok(link)
     }
 
     /// Authenticates, and reads the server's role.
-    async fn introduce(&self, link: &mut Link) -> io::Result<()> {
+    async fn authenticate(&self, link: &mut Link) -> io::Result<()> {
         let mut out = BytesMut::new();
-        self.sign_in(&mut out);
+        self.write_auth(&mut out);
         hello::write(&mut out);
         link.send(&out).await?;
         if self.password.is_some() {
@@ -151,7 +152,7 @@ impl Opener {
     }
 
     /// Writes `AUTH`, if there is a password.
-    fn sign_in(&self, out: &mut BytesMut) {
+    fn write_auth(&self, out: &mut BytesMut) {
         let Some(password) = &self.password else {
             return;
         };
@@ -165,14 +166,14 @@ impl Opener {
 
     /// Opens a stream to `address`, with TLS if it is configured, all by `deadline`.
     async fn connect(&self, address: &str, deadline: Instant) -> io::Result<Box<dyn Stream>> {
-        let dialed = async {
+        let opening = async {
             match &self.transport {
                 Some(transport) => transport.connect(address).await,
                 None => dial(address).await,
             }
         };
-        let stream = timeout_at(deadline, dialed).await;
-        let stream = stream.unwrap_or_else(|_| late("no connection came about"))?;
+        let stream = timeout_at(deadline, opening).await;
+        let stream = stream.unwrap_or_else(|_| timed_out("no connection came about"))?;
         let Some((connector, name)) = &self.tls else {
             return Ok(stream);
         };
@@ -184,8 +185,10 @@ impl Opener {
         };
         match timeout_at(deadline, connector.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
-            Ok(Err(error)) => Err(io::Error::other(no_tls(&error))),
-            Err(_) => late("no TLS handshake came about; does the server speak TLS on this port?"),
+            Ok(Err(error)) => Err(io::Error::other(explain_tls(&error))),
+            Err(_) => {
+                timed_out("no TLS handshake came about; does the server speak TLS on this port?")
+            }
         }
     }
 }
@@ -210,13 +213,13 @@ async fn dial_path(_path: &str) -> io::Result<Box<dyn Stream>> {
     Err(io::Error::other("this system has no Unix sockets"))
 }
 
-fn late<T>(what: &str) -> io::Result<T> {
+fn timed_out<T>(what: &str) -> io::Result<T> {
     let text = format!("{what} in time");
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
 /// Why a connection ended during authentication, with the most likely reason.
-fn hung_up(error: io::Error, is_encrypted: bool) -> io::Error {
+fn explain_end(error: io::Error, is_encrypted: bool) -> io::Error {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     let kind = error.kind();
     let ended = [
@@ -236,7 +239,7 @@ fn hung_up(error: io::Error, is_encrypted: bool) -> io::Error {
 }
 
 /// Why a TLS handshake failed, with the most likely reason.
-fn no_tls(error: &io::Error) -> String {
+fn explain_tls(error: &io::Error) -> String {
     let source = error.get_ref().and_then(|source| source.downcast_ref());
     match source {
         Some(rustls::Error::InvalidMessage(_)) => {

@@ -20,7 +20,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The server that a request queue connects to.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Target {
     /// The only server, at `host:port`.
     Fixed(Arc<str>),
     /// A node of a Cluster, at `host:port`.
@@ -35,7 +35,7 @@ pub(crate) enum Place {
 /// The task of one request queue.
 pub(crate) struct ConnectionTask {
     pub(crate) opener: Opener,
-    pub(crate) place: Place,
+    pub(crate) target: Target,
     pub(crate) caller: Caller,
     /// The most decisions in one script call.
     pub(crate) batch: usize,
@@ -55,14 +55,14 @@ impl ConnectionTask {
                 Ok(opened) => opened,
                 Err((address, error)) => {
                     shared.stats.trouble.record_failure(&address, &error);
-                    self.place.unusable();
+                    self.target.unusable();
                     shared.set_broken(true);
                     pause = longer(pause);
                     continue;
                 }
             };
             shared.stats.count_connection();
-            shared.stats.trouble.over(&address);
+            shared.stats.trouble.clear_failure(&address);
             shared.set_broken(false);
             self.caller.plain.clone_from(&connection.plain);
             self.caller.general.clone_from(&connection.general);
@@ -107,9 +107,9 @@ impl ConnectionTask {
     /// waits until they name the primary.
     async fn attempt(&self) -> Result<(Arc<str>, Connection), NotOpened> {
         let deadline = Instant::now() + OPEN_WITHIN;
-        let address = match &self.place {
-            Place::Fixed(address) | Place::Member(address) => Arc::clone(address),
-            Place::Watched { named, master } => {
+        let address = match &self.target {
+            Target::Fixed(address) | Target::Member(address) => Arc::clone(address),
+            Target::Watched { named, master } => {
                 let named = timeout_at(deadline, named.address()).await;
                 named.map_err(|_| {
                     let text = "no sentinel names this primary";
@@ -119,7 +119,7 @@ impl ConnectionTask {
         };
         let opened = self.opener.open(&address, deadline).await;
         let opened = opened.and_then(|connection| {
-            self.place.check(&connection.hello)?;
+            self.target.check(&connection.hello)?;
             Ok(connection)
         });
         match opened {
@@ -143,20 +143,20 @@ async fn wait_until(deadline: Option<Instant>) {
 
 // === impl Place ===
 
-impl Place {
+impl Target {
     /// The name in errors and logs.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Place::Fixed(address) | Place::Member(address) => address,
-            Place::Watched { master, .. } => master,
+            Target::Fixed(address) | Target::Member(address) => address,
+            Target::Watched { master, .. } => master,
         }
     }
 
     /// Waits until the sentinels name another server than `address`; for ever without sentinels.
     pub(crate) async fn wait_until_superseded(&self, address: &str) {
         match self {
-            Place::Fixed(_) | Place::Member(_) => pending().await,
-            Place::Watched { named, .. } => named.wait_for_another(address).await,
+            Target::Fixed(_) | Target::Member(_) => pending().await,
+            Target::Watched { named, .. } => named.wait_for_another(address).await,
         }
     }
 
@@ -169,15 +169,15 @@ impl Place {
         let reply = |what: &str| Err(io::Error::other(what));
         match (self, hello.kind, hello.role) {
             (_, Some(Kind::Sentinel), _) => reply("it is a sentinel: name it in `sentinel`"),
-            (Place::Member(_), Some(Kind::Standalone), _) => {
+            (Target::Member(_), Some(Kind::Standalone), _) => {
                 reply("it is no node of a Cluster: name it in `url`")
             }
             // Replicas of a Cluster know the topology as well as primaries do.
-            (Place::Member(_), ..) => Ok(()),
-            (Place::Fixed(_), _, Some(Role::Replica)) => {
+            (Target::Member(_), ..) => Ok(()),
+            (Target::Fixed(_), _, Some(Role::Replica)) => {
                 reply("it is a replica, which takes no writes: name its primary, or use `sentinel`")
             }
-            (Place::Watched { .. }, _, Some(Role::Replica)) => {
+            (Target::Watched { .. }, _, Some(Role::Replica)) => {
                 reply("the sentinels name it the primary, but it is a replica")
             }
             _ => Ok(()),
@@ -186,8 +186,8 @@ impl Place {
 
     /// Notes that connecting failed.
     fn unusable(&self) {
-        if let Place::Watched { named, .. } = self {
-            named.forget_epoch();
+        if let Target::Watched { named, .. } = self {
+            named.reset_epoch();
         }
     }
 }

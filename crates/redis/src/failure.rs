@@ -85,7 +85,7 @@ pub(crate) struct Busy;
 
 /// The text of a failure, as the source of an error.
 #[derive(Debug)]
-struct Said(Arc<str>);
+struct FailureText(Arc<str>);
 
 // === impl Rejection ===
 
@@ -156,7 +156,7 @@ impl Failure {
 
     /// The error of a store at `address` with this timeout.
     pub(crate) fn into_error(self, address: &str, timeout: Span) -> StoreError {
-        let said = |text: Arc<str>| Box::new(Said(text));
+        let with_text = |text: Arc<str>| Box::new(FailureText(text));
         match self {
             Failure::Lost => StoreError::TimedOut { after: timeout },
             Failure::Malformed(malformed) => StoreError::BadReply {
@@ -164,12 +164,12 @@ impl Failure {
             },
             Failure::Unreachable(why) => StoreError::Unreachable {
                 address: address.into(),
-                source: said(why),
+                source: with_text(why),
             },
             Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain | Failure::Changed => {
                 StoreError::Unreachable {
                     address: address.into(),
-                    source: said(Arc::from("the slot moves, and did not settle in time")),
+                    source: with_text(Arc::from("the slot moves, and did not settle in time")),
                 }
             }
         }
@@ -178,9 +178,9 @@ impl Failure {
 
 // === impl Said ===
 
-impl std::error::Error for Said {}
+impl std::error::Error for FailureText {}
 
-impl fmt::Display for Said {
+impl fmt::Display for FailureText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -52,7 +52,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
         &request.packed,
     ];
     let reply = router.command(charge.key, &words, Instant::now()).await;
-    let reply = reply.map_err(|asked| router.error(asked))?;
+    let reply = reply.map_err(|failure| router.error(failure))?;
     let looked = Inspection::read(&reply, request.states).map_err(bad_reply)?;
     if looked.bytes == 0 {
         // The reply of a server that rejects writes looks the same.
@@ -76,7 +76,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
 async fn try_to_decide(router: &Router, key: Key) -> Result<(), StoreError> {
     let trial = || ScriptRequest::Plain(Plain::trial(key));
     let reply = router.ask(trial, Instant::now()).await;
-    reply.map(drop).map_err(|asked| router.error(asked))
+    reply.map(drop).map_err(|failure| router.error(failure))
 }
 
 /// Deletes a key from Redis; returns whether it existed.
@@ -84,7 +84,7 @@ pub(crate) async fn delete(router: &Router, key: Key) -> Result<bool, StoreError
     let name = name_of(router, key);
     let words: [&[u8]; 2] = [b"DEL", name.as_bytes()];
     let reply = router.command(key, &words, Instant::now()).await;
-    match reply.map_err(|asked| router.error(asked))? {
+    match reply.map_err(|failure| router.error(failure))? {
         Reply::Integer(deleted) => Ok(deleted > 0),
         _ => Err(bad_reply(Malformed("DEL tells no number"))),
     }

@@ -60,7 +60,7 @@ pub(crate) fn name(key: Key) -> Name {
 }
 
 /// A key in the same slot that is of no rule.
-pub(crate) fn beside(key: Key) -> Key {
+pub(crate) fn trial_key(key: Key) -> Key {
     let own = self::key(std::iter::once(&b"tollgate: trial"[..]));
     let rest = own.bits() << TAG_BITS >> TAG_BITS;
     let tag = key.bits() >> (128 - TAG_BITS) << (128 - TAG_BITS);

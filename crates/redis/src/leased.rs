@@ -176,7 +176,7 @@ impl Leased {
         let reply = reply
             .await
             .map_err(|_stopped| self.router.timeout_error())?;
-        let reply = reply.map_err(|asked| self.router.error(asked))?;
+        let reply = reply.map_err(|failure| self.router.error(failure))?;
         if reply.is_blocked() {
             return Ok(None);
         }
@@ -200,13 +200,13 @@ async fn look_after(due: Vec<Renewal>, router: &Router, stats: &Stats) {
     let mut due = due.into_iter();
     loop {
         let some = due.by_ref().take(AT_ONCE);
-        let asked: Vec<_> = some
+        let renewals: Vec<_> = some
             .map(|renewal| renew_alone(renewal, router, stats))
             .collect();
-        if asked.is_empty() {
+        if renewals.is_empty() {
             return;
         }
-        join_all(asked).await;
+        join_all(renewals).await;
     }
 }
 
@@ -236,11 +236,11 @@ async fn renew(
     let charge = caller.charge(renewal.key, &fitted);
     let reply = match ask(router, &renewal, &charge, since).await {
         Ok(reply) => reply,
-        Err(asked) => {
-            if !asked.failure.is_unknown() {
+        Err(failure) => {
+            if !failure.failure.is_unknown() {
                 renewal.abort();
             }
-            return Err(asked);
+            return Err(failure);
         }
     };
     let (reply, units, lasts) = reply
@@ -277,7 +277,7 @@ async fn ask(
     let (fitted, leasing) = (renewal.fitted_limit(), renewal.terms());
     let request = || ScriptRequest::with_lease(charge, fitted, leasing);
     let reply = router.ask(request, since).await;
-    let is_changed = |asked: &NodeFailure| matches!(asked.failure, Failure::Changed);
+    let is_changed = |failure: &NodeFailure| matches!(failure.failure, Failure::Changed);
     if !reply.as_ref().is_err_and(is_changed) {
         return reply;
     }

@@ -5,8 +5,8 @@
 //! once.
 //!
 //! Names and heartbeat times are kept in one key of Redis (`PREFIX{nodes}`, a sorted set), by
-//! Redis's own clock. An instance without a heartbeat for [`HEARD_FOR`] expires, and the key with
-//! the last of them.
+//! Redis's own clock. An instance without a heartbeat for [`EXPIRES_AFTER`] expires, and the key
+//! with the last of them.
 //!
 //! The count is needed while Redis is unavailable, so the last known one stays in effect. Instances
 //! that have lost Redis but still serve traffic are not counted by those that have not: the local
@@ -27,15 +27,15 @@ use crate::router::{NodeFailure, Router};
 /// The interval between heartbeats.
 pub const HEARTBEAT: Span = Span::SECOND;
 /// How long an instance counts after a heartbeat.
-pub(crate) const HEARD_FOR: Span = Span::from_secs(3);
+pub(crate) const EXPIRES_AFTER: Span = Span::from_secs(3);
 /// The interval after which a failed heartbeat is repeated.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// The key of the members, after the prefix. The hash tag in braces chooses the slot.
 const KEY: &str = "{nodes}";
 const TAG: &[u8] = b"nodes";
 /// Adds a name, or removes it if its lifetime is zero. Removes expired names, and those with a time
 /// in the future, left from before the clock was set back. Returns the number of members.
-const BEAT: &[u8] = b"local clock, lasts = redis.call('TIME'), tonumber(ARGV[2]) \
+const SCRIPT: &[u8] = b"local clock, lasts = redis.call('TIME'), tonumber(ARGV[2]) \
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000) \
 if lasts > 0 then redis.call('ZADD', KEYS[1], now, ARGV[1]) \
 else redis.call('ZREM', KEYS[1], ARGV[1]) return redis.call('ZCARD', KEYS[1]) end \
@@ -58,7 +58,7 @@ struct Member {
     /// Zero until Redis has replied.
     count: AtomicU32,
     /// Whether this instance has left.
-    is_gone: AtomicBool,
+    has_left: AtomicBool,
 }
 
 // === impl Membership ===
@@ -76,7 +76,10 @@ impl Membership {
     pub(crate) fn join(&self) {
         self.heartbeat.get_or_init(|| {
             let mut task = JoinSet::new();
-            task.spawn(keep(Arc::clone(&self.member), Arc::clone(&self.router)));
+            task.spawn(send_heartbeats(
+                Arc::clone(&self.member),
+                Arc::clone(&self.router),
+            ));
             task
         });
     }
@@ -88,8 +91,8 @@ impl Membership {
 
     /// Leaves the members.
     pub(crate) async fn leave(&self) {
-        let was_gone = self.member.is_gone.swap(true, Ordering::Relaxed);
-        if was_gone || self.heartbeat.get().is_none() {
+        let had_left = self.member.has_left.swap(true, Ordering::Relaxed);
+        if had_left || self.heartbeat.get().is_none() {
             return;
         }
         // If this fails, the heartbeat expires soon.
@@ -105,7 +108,7 @@ impl Member {
             name: format!("{:016x}", unique_name()),
             key: format!("{prefix}{KEY}"),
             count: AtomicU32::new(0),
-            is_gone: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         })
     }
 
@@ -114,7 +117,7 @@ impl Member {
         let lasts = (lasts.as_nanos() / 1_000_000).to_string();
         let words: [&[u8]; 6] = [
             b"EVAL",
-            BEAT,
+            SCRIPT,
             b"1",
             self.key.as_bytes(),
             self.name.as_bytes(),
@@ -132,11 +135,11 @@ impl Member {
 }
 
 /// Sends heartbeats until the instance leaves.
-async fn keep(nodes: Arc<Member>, router: Arc<Router>) {
-    while !nodes.is_gone.load(Ordering::Relaxed) {
-        match nodes.beat(&router, HEARD_FOR).await {
+async fn send_heartbeats(nodes: Arc<Member>, router: Arc<Router>) {
+    while !nodes.has_left.load(Ordering::Relaxed) {
+        match nodes.beat(&router, EXPIRES_AFTER).await {
             Ok(()) => sleep(HEARTBEAT.into()).await,
-            Err(_) => sleep(AGAIN).await,
+            Err(_) => sleep(RETRY_AFTER).await,
         }
     }
 }
@@ -177,14 +180,14 @@ mod tests {
     async fn counted(config: &Config) {
         let stores = stores(3, config);
         for store in &stores {
-            beat(store, HEARD_FOR).await;
+            beat(store, EXPIRES_AFTER).await;
         }
         for store in &stores {
-            assert_eq!(beat(store, HEARD_FOR).await, 3);
+            assert_eq!(beat(store, EXPIRES_AFTER).await, 3);
         }
         stores[1].close().await;
-        assert_eq!(beat(&stores[0], HEARD_FOR).await, 2);
-        assert_eq!(beat(&stores[2], HEARD_FOR).await, 2);
+        assert_eq!(beat(&stores[0], EXPIRES_AFTER).await, 2);
+        assert_eq!(beat(&stores[2], EXPIRES_AFTER).await, 2);
         // Another prefix has its own members.
         let elsewhere = Config {
             prefix: "elsewhere:".to_owned(),
@@ -192,7 +195,7 @@ mod tests {
             ..config.clone()
         };
         let alone = Redis::connect(&elsewhere).unwrap();
-        assert_eq!(beat(&alone, HEARD_FOR).await, 1);
+        assert_eq!(beat(&alone, EXPIRES_AFTER).await, 1);
     }
 
     #[tokio::test]
@@ -218,18 +221,18 @@ mod tests {
             store
                 .membership()
                 .member
-                .is_gone
+                .has_left
                 .store(true, Ordering::Relaxed);
-            beat(store, HEARD_FOR).await;
+            beat(store, EXPIRES_AFTER).await;
         }
-        assert_eq!(beat(&stores[0], HEARD_FOR).await, 2);
+        assert_eq!(beat(&stores[0], EXPIRES_AFTER).await, 2);
         let heard = redis.ask(&["TIME"]);
         while redis.ask(&["TIME"]) == heard {}
         sleep(Duration::from_millis(3)).await;
         assert_eq!(beat(&stores[0], Span::from_millis(1)).await, 1);
         // As does one of the future, from before the clock was set back.
         redis.ask(&["ZADD", "tg:{nodes}", "9999999999999", "somebody"]);
-        assert_eq!(beat(&stores[0], HEARD_FOR).await, 1);
+        assert_eq!(beat(&stores[0], EXPIRES_AFTER).await, 1);
     }
 
     #[tokio::test]
@@ -240,11 +243,11 @@ mod tests {
         let unconnected = Redis::connect(&Config::single("127.0.0.1:1")).unwrap();
         assert_eq!(unconnected.nodes(), 1);
         for store in &nodes {
-            beat(store, HEARD_FOR).await;
+            beat(store, EXPIRES_AFTER).await;
         }
-        assert_eq!(beat(&nodes[0], HEARD_FOR).await, 3);
+        assert_eq!(beat(&nodes[0], EXPIRES_AFTER).await, 3);
         redis.kill();
-        assert!(try_to_beat(&nodes[0], HEARD_FOR).await.is_err());
+        assert!(try_to_beat(&nodes[0], EXPIRES_AFTER).await.is_err());
         assert_eq!(nodes[0].nodes(), 3);
     }
 }

@@ -330,7 +330,7 @@ impl Pending {
 
     pub(crate) fn answer(&mut self, reply: Result<ScriptReply, Failure>) {
         if let Some(caller) = self.reply.take() {
-            let _nobody_waits_any_more = caller.send(reply);
+            let _caller_has_gone = caller.send(reply);
         }
     }
 

@@ -19,7 +19,7 @@ use redirections::Redirections;
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
 use crate::connection::Opener;
-use crate::connection_task::{ConnectionTask, Place};
+use crate::connection_task::{ConnectionTask, Target};
 use crate::environment::Environment;
 use crate::failure::{Busy, Failure, Rejection};
 use crate::keys;
@@ -76,19 +76,19 @@ impl Router {
             reply_timeout,
             stats: Arc::clone(stats),
         };
-        let one = |place| Nodes::One(Alone::new(queues.to(place), stats));
+        let one = |target| Nodes::One(Alone::new(queues.to(target), stats));
         let mut sentinels = JoinSet::new();
         let nodes = match &config.servers {
-            Servers::Single(address) => one(Place::Fixed(address.as_str().into())),
+            Servers::Single(address) => one(Target::Fixed(address.as_str().into())),
             Servers::Sentinel { addresses, master } => {
                 let opener = opener.for_sentinels(config);
                 let master: Arc<str> = master.as_str().into();
                 let (named, tasks) = sentinel::watch(&opener, addresses, &master, stats);
                 sentinels = tasks;
-                one(Place::Watched { named, master })
+                one(Target::Watched { named, master })
             }
             Servers::Cluster(seeds) => {
-                let open = move |address: &str| queues.to(Place::Member(address.into()));
+                let open = move |address: &str| queues.to(Target::Member(address.into()));
                 let cluster = Arc::new(Cluster::new(seeds.clone(), Arc::clone(stats), open));
                 let kept = Arc::clone(&cluster);
                 Nodes::Cluster {
@@ -228,7 +228,7 @@ impl Router {
             Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
         };
         // Before the topology is known, the command could go to any node, even an unreachable one.
-        let _known = timeout_at(deadline, cluster.wait_for_map()).await;
+        let _known = timeout_at(deadline, cluster.wait_for_topology()).await;
         let redirections = Redirections {
             cluster,
             stats,
@@ -313,11 +313,11 @@ struct QueueOpener {
 }
 
 impl QueueOpener {
-    fn to(&self, place: Place) -> Node {
+    fn to(&self, target: Target) -> Node {
         let queues = (0..self.count).map(|_| {
             let task = ConnectionTask {
                 opener: self.opener.clone(),
-                place: place.clone(),
+                target: target.clone(),
                 caller: self.caller.clone(),
                 batch: self.batch,
             };
@@ -325,7 +325,7 @@ impl QueueOpener {
             RequestQueue::new(self.reply_timeout, stats, |shared| task.drive(shared))
         });
         Node {
-            address: place.name().to_owned(),
+            address: target.name().to_owned(),
             queues: queues.collect(),
             stats: Arc::clone(&self.stats),
         }

@@ -10,7 +10,7 @@ use tollgate_core::Key;
 use crate::environment::{Environment, RedisTime};
 use crate::keys;
 use crate::resp;
-use crate::script_request::{General, Plain, Rate, Which};
+use crate::script_request::{General, Plain, Rate, ScriptKind};
 pub(crate) use text::{ClockOf, Scripts, look};
 
 /// The most limits in one call of the plain script.
@@ -46,23 +46,25 @@ impl Caller {
         let mut requests = BytesMut::with_capacity(9 * plain.len());
         for one in plain {
             let known = rates.iter().position(|rate| *rate == one.rate);
-            let place = known.unwrap_or_else(|| {
+            let index = known.unwrap_or_else(|| {
                 rates.push(one.rate);
                 rates.len() - 1
             });
-            one.put(&mut requests, count(place + 1));
+            one.put(&mut requests, count(index + 1));
         }
         let mut limits = BytesMut::with_capacity(2 + 14 * rates.len());
         let leasing = plain.iter().filter(|one| one.is_leasing()).count();
         limits.extend_from_slice(&[count(rates.len()), count(plain.len() - leasing)]);
         rates.iter().for_each(|rate| rate.put(&mut limits));
         let keys = plain.iter().map(|one| one.key);
-        self.call(out, Which::Plain, keys, &[&limits, &requests]);
+        self.call(out, ScriptKind::Plain, keys, &[&limits, &requests]);
     }
 
     /// Writes one call that decides all these requests, which are for the same script.
     pub(crate) fn call_general(&self, out: &mut BytesMut, requests: &[&General]) {
-        let script = requests.first().map_or(Which::General, |one| one.script);
+        let script = requests
+            .first()
+            .map_or(ScriptKind::General, |one| one.script);
         let keys: Vec<Key> = requests
             .iter()
             .flat_map(|one| one.keys.iter().copied())
@@ -75,14 +77,14 @@ impl Caller {
     fn call(
         &self,
         out: &mut BytesMut,
-        which: Which,
+        which: ScriptKind,
         keys: impl ExactSizeIterator<Item = Key>,
         requests: &[&[u8]],
     ) {
         let name = match which {
-            Which::Plain => &self.plain,
-            Which::General => &self.general,
-            Which::Reservation => &self.reservation,
+            ScriptKind::Plain => &self.plain,
+            ScriptKind::General => &self.general,
+            ScriptKind::Reservation => &self.reservation,
         };
         resp::command(out, 4 + keys.len() + self.time_arguments());
         resp::word(out, b"EVALSHA");

@@ -44,7 +44,7 @@ pub(crate) enum ScriptRequest {
 
 /// The scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Which {
+pub(crate) enum ScriptKind {
     Plain,
     General,
     Reservation,
@@ -73,7 +73,7 @@ pub(crate) struct Rate {
 /// A request's lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct General {
-    pub(crate) script: Which,
+    pub(crate) script: ScriptKind,
     /// One for each line.
     pub(crate) keys: Vec<Key>,
     pub(crate) packed: Vec<u8>,
@@ -187,7 +187,7 @@ impl ScriptRequest {
         };
         let changes = |one: &StepLine<'_, '_>| one.line.take() > 0 || one.line.refund() > 0;
         ScriptRequest::General(General {
-            script: Which::General,
+            script: ScriptKind::General,
             keys: lines.iter().map(|one| one.line.charge.key).collect(),
             packed,
             states,
@@ -238,9 +238,9 @@ impl ScriptRequest {
         }
     }
 
-    pub(crate) const fn script(&self) -> Which {
+    pub(crate) const fn script(&self) -> ScriptKind {
         match self {
-            ScriptRequest::Plain(_) => Which::Plain,
+            ScriptRequest::Plain(_) => ScriptKind::Plain,
             ScriptRequest::General(general) => general.script,
         }
     }
@@ -330,7 +330,7 @@ impl Plain {
     pub(crate) fn trial(key: Key) -> Plain {
         let limit = Limit::fixed_window(u32::MAX, Span::SECOND).expect("a valid limit");
         let fitted = FittedLimit::new(&limit).expect("a second is whole microseconds");
-        let charge = Charge::new(keys::beside(key), &limit, Cost::ONE);
+        let charge = Charge::new(keys::trial_key(key), &limit, Cost::ONE);
         Plain::new(&charge, &fitted).expect("a window aligned to the clock is plain")
     }
 
@@ -340,9 +340,9 @@ impl Plain {
         ScriptRequest::of(&bill, &[*fitted])
     }
 
-    /// Writes the request; its limit is the one at `place`, counted from 1.
-    pub(crate) fn put(&self, packed: &mut BytesMut, place: u8) {
-        packed.put_u8(place);
+    /// Writes the request; its limit is the one at `index`, counted from 1.
+    pub(crate) fn put(&self, packed: &mut BytesMut, index: u8) {
+        packed.put_u8(index);
         packed.put_u32(self.judged);
         packed.put_u32(self.taken);
         if let Some(leasing) = &self.leasing {

@@ -22,9 +22,9 @@ use crate::watched::Watched;
 /// The most sentinels that are queried: the first ones configured.
 pub(crate) const SENTINELS_MAX: usize = 16;
 /// The interval between queries of a sentinel that announces nothing.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+const QUERY_EVERY: Duration = Duration::from_secs(1);
 /// How long connecting to a sentinel, and each of its replies, may take.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+const REPLY_WITHIN: Duration = Duration::from_millis(500);
 /// The backoff before reconnecting to a sentinel.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl NamedPrimary {
     }
 
     /// Accepts any sentinel's answer from now on, since the primary cannot be used.
-    pub(crate) fn forget_epoch(&self) {
+    pub(crate) fn reset_epoch(&self) {
         self.0.modify(|view| {
             view.epoch = 0;
             false
@@ -132,7 +132,7 @@ impl Sentinel {
             let since = Instant::now();
             let Err(error) = self.follow().await;
             self.stats.trouble.record_failure(&self.address, &error);
-            pause = match since.elapsed() > ASK_EVERY {
+            pause = match since.elapsed() > QUERY_EVERY {
                 true => PAUSE_MIN,
                 false => (pause * 2).min(PAUSE_MAX),
             };
@@ -142,28 +142,28 @@ impl Sentinel {
 
     /// Queries the sentinel repeatedly, until that fails.
     async fn follow(&self) -> io::Result<Infallible> {
-        let deadline = Instant::now() + ANSWER_WITHIN;
-        let mut asked = self.opener.link(&self.address, deadline).await?;
+        let deadline = Instant::now() + REPLY_WITHIN;
+        let mut queries = self.opener.link(&self.address, deadline).await?;
         // After SUBSCRIBE, a connection accepts no other commands.
-        let mut announced = self.opener.link(&self.address, deadline).await?;
+        let mut announcements = self.opener.link(&self.address, deadline).await?;
         let mut subscribe = BytesMut::new();
         resp::command(&mut subscribe, 1 + EVENTS.len());
         resp::word(&mut subscribe, b"SUBSCRIBE");
         EVENTS
             .iter()
             .for_each(|event| resp::word(&mut subscribe, event));
-        timeout(ANSWER_WITHIN, announced.send(&subscribe)).await??;
+        timeout(REPLY_WITHIN, announcements.send(&subscribe)).await??;
         loop {
-            timeout(ANSWER_WITHIN, self.ask(&mut asked)).await??;
-            self.stats.trouble.over(&self.address);
-            if let Ok(event) = timeout(ASK_EVERY, announced.next()).await {
+            timeout(REPLY_WITHIN, self.query(&mut queries)).await??;
+            self.stats.trouble.clear_failure(&self.address);
+            if let Ok(event) = timeout(QUERY_EVERY, announcements.next()).await {
                 event?;
             }
         }
     }
 
     /// Queries the primary's address and its epoch.
-    async fn ask(&self, link: &mut Link) -> io::Result<()> {
+    async fn query(&self, link: &mut Link) -> io::Result<()> {
         let mut out = BytesMut::new();
         for command in [&b"GET-MASTER-ADDR-BY-NAME"[..], b"MASTER"] {
             resp::command(&mut out, 3);
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(named.offer("b:1", 4).as_deref(), Some("a:1"));
         assert_eq!(named.offer("a:1", 3), None);
         assert_eq!(&*named.address().await, "b:1");
-        named.forget_epoch();
+        named.reset_epoch();
         assert_eq!(named.offer("a:1", 3).as_deref(), Some("b:1"));
         assert_eq!(&*named.address().await, "a:1");
     }

@@ -77,7 +77,7 @@ pub(crate) struct Session<'d> {
     taken: Vec<QueueEntry>,
     timer: Pin<Box<Sleep>>,
     /// When the timer fires: no later than the first deadline.
-    rings_at: Option<Instant>,
+    fires_at: Option<Instant>,
     /// Replies in a row that missed their deadlines.
     lost: u32,
     is_broken: bool,
@@ -155,7 +155,7 @@ impl<'d> Session<'d> {
             window: Window::new(IN_FLIGHT, shared.reply_timeout, now),
             taken: Vec::new(),
             timer: Box::pin(sleep_until(now)),
-            rings_at: None,
+            fires_at: None,
             lost: 0,
             is_broken: false,
             is_suspect: false,
@@ -224,14 +224,14 @@ impl<'d> Session<'d> {
                         Push::Flushed => self.needs_flush = false,
                     }
                 }
-                () = self.task.place.wait_until_superseded(&self.address) => return Ok(()),
+                () = self.task.target.wait_until_superseded(&self.address) => return Ok(()),
                 () = self.shared.filled.notified() => {
                     // Lets other tasks that are about to queue a request do so, to join the batch.
                     tokio::task::yield_now().await;
                 }
-                () = self.timer.as_mut(), if self.rings_at.is_some() => {
-                    self.rings_at = None;
-                    self.look_at_the_clock()?;
+                () = self.timer.as_mut(), if self.fires_at.is_some() => {
+                    self.fires_at = None;
+                    self.on_timer()?;
                     // Before anything is sent: a new call would otherwise set the timer for its own
                     // deadline only.
                     self.arm();

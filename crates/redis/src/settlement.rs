@@ -98,7 +98,7 @@ impl Settlements {
         let name = name_of(&self.router, record);
         let words: [&[u8]; 2] = [b"GET", name.as_bytes()];
         let reply = self.router.command(record, &words, Instant::now()).await;
-        match reply.map_err(|asked| self.router.error(asked))? {
+        match reply.map_err(|failure| self.router.error(failure))? {
             Reply::Nil => Ok(None),
             Reply::Bulk(record) => read_record(record).map_err(bad_reply),
             _ => Err(bad_reply(Malformed("GET tells no text"))),
@@ -119,14 +119,14 @@ impl Settlements {
         let lines = settled.iter().zip(bill.lines()).zip(&fitted);
         let lines: Vec<_> = lines
             .map(|((one, line), fitted)| SettledLine {
-                place: u8::try_from(one.line + 1).unwrap_or(0),
+                index: u8::try_from(one.line + 1).unwrap_or(0),
                 line,
                 fitted,
             })
             .collect();
         let request = || ScriptRequest::settle(&lines, record);
         let reply = self.router.ask(request, Instant::now()).await;
-        let reply = reply.map_err(|asked| self.router.error(asked))?;
+        let reply = reply.map_err(|failure| self.router.error(failure))?;
         read_settlements(&reply).map_err(bad_reply)
     }
 
@@ -138,7 +138,7 @@ impl Settlements {
         let since = Instant::now();
         for attempt in 1..=ATTEMPTS_MAX {
             let reply = self.router.ask(&request, since).await;
-            let reply = reply.map_err(|asked| self.router.error(asked))?;
+            let reply = reply.map_err(|failure| self.router.error(failure))?;
             if !reply.is_blocked() {
                 return Ok(reply);
             }

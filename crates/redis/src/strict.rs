@@ -76,7 +76,7 @@ impl Strict {
             return Ok(ControlFlow::Continue(Refunds::ToDo));
         }
         let reply = self.router.ask(|| ScriptRequest::of(&bill, &fitted), since);
-        let reply = reply.await.map_err(|asked| self.router.error(asked))?;
+        let reply = reply.await.map_err(|failure| self.router.error(failure))?;
         if reply.is_blocked() {
             return Ok(ControlFlow::Continue(Refunds::Done));
         }

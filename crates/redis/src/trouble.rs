@@ -68,7 +68,7 @@ impl Trouble {
     }
 
     /// Notes that a node can be used.
-    pub(crate) fn over(&self, node: &str) {
+    pub(crate) fn clear_failure(&self, node: &str) {
         lock(&self.0).reasons.remove(node);
     }
 

@@ -278,7 +278,7 @@ impl WriteBack {
         match timeout_at(deadline, sent).await {
             Ok(Ok(sent)) => match sent.failure {
                 None => Ok(()),
-                Some(asked) => Err(self.router.error(asked)),
+                Some(failure) => Err(self.router.error(failure)),
             },
             Ok(Err(_stopped_with_the_runtime)) => Err(StoreError::Contended),
             Err(_late) => Err(self.router.timeout_error()),

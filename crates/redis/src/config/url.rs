@@ -85,7 +85,7 @@ impl Url {
         let (username, password, host) = match authority.rsplit_once('@') {
             None => (None, None, authority),
             Some((user, host)) => {
-                let (username, password) = signs_in(user)?;
+                let (username, password) = parse_credentials(user)?;
                 (username, Some(password), host)
             }
         };
@@ -152,7 +152,7 @@ pub fn is_address(text: &str) -> bool {
     is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-fn signs_in(user: &str) -> Result<(Option<String>, Secret), InvalidUrl> {
+fn parse_credentials(user: &str) -> Result<(Option<String>, Secret), InvalidUrl> {
     let Some((username, password)) = user.split_once(':') else {
         let help = "write `user:password@` or `:password@`, or use `username` and `password`";
         return Err(invalid("the URL has a user but no password", help));

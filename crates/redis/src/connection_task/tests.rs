@@ -43,7 +43,7 @@ async fn a_report_in_the_queue_makes_no_question_wait_for_longer() {
                 },
             )
             .unwrap(),
-            place: Place::Fixed("h:1".into()),
+            target: Target::Fixed("h:1".into()),
             caller: Caller::default(),
             batch: 64,
         };

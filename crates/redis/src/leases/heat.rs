@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tollgate_core::{Key, Moment, Span};
 
 /// Slots that count requests, 2 MiB of them. A slot counts one key, and another key replaces it.
-const PLACES: usize = 1 << 18;
+const SLOTS: usize = 1 << 18;
 /// The resolution of the time of a slot's last request.
 const TICK: Span = Span::from_millis(250);
 /// The number of ticks in which a weight decays by half.
@@ -24,7 +24,7 @@ const REST: u64 = 2;
 /// requests (16 bits).
 #[derive(Debug)]
 pub(crate) struct Heat {
-    places: Box<[AtomicU64]>,
+    slots: Box<[AtomicU64]>,
 }
 
 // === impl Heat ===
@@ -32,17 +32,17 @@ pub(crate) struct Heat {
 impl Heat {
     pub(crate) fn new() -> Heat {
         Heat {
-            places: (0..PLACES).map(|_| AtomicU64::new(0)).collect(),
+            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
     /// Counts a request; if the key is warm, returns about how many it has in 16 seconds.
     pub(crate) fn ask(&self, key: Key, here: Moment) -> Option<u64> {
-        let (place, print) = self.place(key);
+        let (slot, print) = self.slot(key);
         let now = tick(here);
         // Relaxed: a request that is counted twice or not at all warms a key slightly sooner or
         // later.
-        let snapshot = place.load(Ordering::Relaxed);
+        let snapshot = slot.load(Ordering::Relaxed);
         let (last, weight) = (snapshot >> 16 & 0xFF_FFFF, snapshot & 0xFFFF);
         let passed = now.wrapping_sub(last) & 0xFF_FFFF;
         let weight = match snapshot >> 40 == print {
@@ -52,21 +52,21 @@ impl Heat {
             _ => 0,
         };
         let weight = (weight + ASK).min(0xFFFF);
-        place.store(print << 40 | now << 16 | weight, Ordering::Relaxed);
+        slot.store(print << 40 | now << 16 | weight, Ordering::Relaxed);
         (weight >= WARM).then_some(weight * 16 / ONCE_A_SECOND)
     }
 
     /// Notes that there was nothing to lease: the key rests.
     pub(crate) fn rest(&self, key: Key, here: Moment) {
-        let (place, print) = self.place(key);
+        let (slot, print) = self.slot(key);
         let until = (tick(here) + REST) & 0xFF_FFFF;
-        place.store(print << 40 | until << 16, Ordering::Relaxed);
+        slot.store(print << 40 | until << 16, Ordering::Relaxed);
     }
 
-    fn place(&self, key: Key) -> (&AtomicU64, u64) {
+    fn slot(&self, key: Key) -> (&AtomicU64, u64) {
         let bits = |shift: u32, mask: u128| u64::try_from(key.bits() >> shift & mask).unwrap_or(0);
         let index = usize::try_from(bits(8, 0x3_FFFF)).unwrap_or(0);
-        (&self.places[index], bits(40, 0xFF_FFFF))
+        (&self.slots[index], bits(40, 0xFF_FFFF))
     }
 }
 
@@ -80,7 +80,7 @@ const fn decay(weight: u64, ticks: u64) -> u64 {
     weight - weight * (ticks % HALF_LIFE) / (2 * HALF_LIFE)
 }
 
-const _: () = assert!(PLACES == 0x3_FFFF + 1, "a place is chosen by 18 bits");
+const _: () = assert!(SLOTS == 0x3_FFFF + 1, "a slot is chosen by 18 bits");
 
 #[cfg(test)]
 mod tests {

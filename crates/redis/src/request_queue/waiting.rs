@@ -31,11 +31,11 @@ impl Waiting {
         self.first.len() + self.requests.len()
     }
 
-    pub(super) fn push(&mut self, asked: QueueEntry) {
-        self.oldest = [self.oldest, asked.since()].into_iter().flatten().min();
-        match asked.is_urgent() {
-            true => self.first.push_back(asked),
-            false => self.requests.push_back(asked),
+    pub(super) fn push(&mut self, entry: QueueEntry) {
+        self.oldest = [self.oldest, entry.since()].into_iter().flatten().min();
+        match entry.is_urgent() {
+            true => self.first.push_back(entry),
+            false => self.requests.push_back(entry),
         }
     }
 
@@ -56,11 +56,11 @@ impl Waiting {
 
     /// Fails all entries.
     pub(super) fn fail_all(&mut self, failure: &Failure) {
-        for asked in self.first.drain(..).chain(self.requests.drain(..)) {
-            match asked {
+        for entry in self.first.drain(..).chain(self.requests.drain(..)) {
+            match entry {
                 QueueEntry::ScriptRequest(mut pending) => pending.fail(failure),
                 QueueEntry::Command { reply, .. } => {
-                    let _nobody_waits_any_more = reply.send(Err(failure.clone()));
+                    let _caller_has_gone = reply.send(Err(failure.clone()));
                 }
             }
         }
@@ -82,7 +82,7 @@ impl Waiting {
     /// Fails the requests past their deadline.
     pub(super) fn expire(&mut self, now: Instant, reply_timeout: Duration, failure: &Failure) {
         for queue in [&mut self.first, &mut self.requests] {
-            queue.retain_mut(|asked| match asked {
+            queue.retain_mut(|entry| match entry {
                 QueueEntry::ScriptRequest(pending) if pending.since + reply_timeout <= now => {
                     pending.fail(failure);
                     false
@@ -124,7 +124,7 @@ mod tests {
     fn take(waiting: &mut Waiting, most: usize) -> Vec<Key> {
         let mut taken = Vec::new();
         waiting.take(most, &mut taken);
-        let keys = taken.iter().map(|asked| match asked {
+        let keys = taken.iter().map(|entry| match entry {
             QueueEntry::ScriptRequest(pending) => pending.request.keys()[0],
             QueueEntry::Command { .. } => Key::from_bits(0),
         });

@@ -35,11 +35,11 @@ impl Router {
         let replies = parts.into_iter().map(|part| ask_part(part, since));
         let replies = join_all(replies.collect()).await.into_iter().flatten();
         let mut replies: Vec<(usize, Result<ScriptReply, NodeFailure>)> = replies.collect();
-        replies.sort_by_key(|(place, _)| *place);
+        replies.sort_by_key(|(index, _)| *index);
         let request = &request;
         let settled = replies
             .into_iter()
-            .map(|(place, reply)| self.follow_redirection(reply, move || request(place), since));
+            .map(|(index, reply)| self.follow_redirection(reply, move || request(index), since));
         (join_all(settled.collect()).await, messages)
     }
 
@@ -64,12 +64,12 @@ impl Router {
 fn by_node(requests: impl Iterator<Item = ScriptRequest>, cluster: &Cluster) -> Vec<Part> {
     let address = |node: &Option<Arc<Node>>| node.as_ref().map(Arc::as_ptr);
     let mut parts: Vec<Part> = Vec::new();
-    for (place, request) in requests.enumerate() {
+    for (index, request) in requests.enumerate() {
         let node = cluster.node_of_slot(keys::slot(request.keys()[0]));
         let mut known = parts.iter_mut();
         match known.find(|(other, _)| address(other) == address(&node)) {
-            Some((_, part)) => part.push((place, request)),
-            None => parts.push((node, vec![(place, request)])),
+            Some((_, part)) => part.push((index, request)),
+            None => parts.push((node, vec![(index, request)])),
         }
     }
     parts
@@ -80,16 +80,16 @@ async fn ask_part(
     (node, part): Part,
     since: Instant,
 ) -> Vec<(usize, Result<ScriptReply, NodeFailure>)> {
-    let places: Vec<usize> = part.iter().map(|(place, _)| *place).collect();
+    let indexes: Vec<usize> = part.iter().map(|(index, _)| *index).collect();
     let requests = part.into_iter().map(|(_, request)| {
         let slot = keys::slot(request.keys()[0]);
         (request, slot)
     });
     let replies = match node {
         Some(node) => node.ask_all(requests, since).await,
-        None => requests.map(|_| Err(NodeFailure::nowhere(None))).collect(),
+        None => requests.map(|_| Err(NodeFailure::no_node(None))).collect(),
     };
-    places.into_iter().zip(replies).collect()
+    indexes.into_iter().zip(replies).collect()
 }
 
 impl Node {

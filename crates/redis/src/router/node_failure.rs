@@ -26,7 +26,7 @@ impl NodeFailure {
     }
 
     /// No node serves the slot; `node` was the last one tried.
-    pub(super) fn nowhere(node: Option<&Node>) -> NodeFailure {
+    pub(super) fn no_node(node: Option<&Node>) -> NodeFailure {
         let address = node.map_or("the cluster", |node| &node.address);
         NodeFailure {
             failure: Failure::unreachable("no node serves the slot"),

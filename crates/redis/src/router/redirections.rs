@@ -12,7 +12,7 @@ use crate::stats::Stats;
 /// The most redirects that one request follows.
 const REDIRECTIONS_MAX: usize = 8;
 /// The pause before a retry while a slot migrates and its keys are on two nodes.
-const SETTLING: Duration = Duration::from_millis(1);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A request's slot, and how long its redirects may be followed.
 pub(super) struct Redirections<'r> {
@@ -54,10 +54,10 @@ impl Redirections<'_> {
                 Failure::TryAgain => {
                     self.cluster.stale.notify_one();
                     // A timer fires up to a millisecond late, and the reply takes time as well.
-                    if Instant::now() + 2 * SETTLING >= self.deadline {
+                    if Instant::now() + 2 * RETRY_PAUSE >= self.deadline {
                         break;
                     }
-                    sleep(SETTLING).await;
+                    sleep(RETRY_PAUSE).await;
                     self.cluster.node_of_slot(self.slot)
                 }
                 Failure::Unreachable(_) => {
@@ -71,6 +71,6 @@ impl Redirections<'_> {
                 break;
             }
         }
-        Err(NodeFailure::nowhere(node.as_deref()))
+        Err(NodeFailure::no_node(node.as_deref()))
     }
 }

@@ -8,7 +8,7 @@
 use bytes::BufMut;
 use tollgate_core::Enforcement;
 
-use super::{General, ScriptRequest, Step, StepLine, UNITS_MAX, Which};
+use super::{General, ScriptKind, ScriptRequest, Step, StepLine, UNITS_MAX};
 use crate::fit::Kind;
 
 /// The numbers of the steps in the script.
@@ -55,7 +55,7 @@ fn pack(step: u8, one: &StepLine<'_, '_>, name: u64, lasts: u64) -> Option<Scrip
         packed.put_uint(lasts.min(UNITS_MAX), 5);
     }
     Some(ScriptRequest::General(General {
-        script: Which::Reservation,
+        script: ScriptKind::Reservation,
         keys: vec![one.line.charge.key],
         packed,
         states: usize::from(step != CONFIRM),

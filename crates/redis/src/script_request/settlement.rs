@@ -8,7 +8,7 @@
 use bytes::BufMut;
 use tollgate_core::{Key, Line};
 
-use super::{General, ScriptRequest, UNITS_MAX, Which, put_line};
+use super::{General, ScriptKind, ScriptRequest, UNITS_MAX, put_line};
 use crate::fit::FittedLimit;
 
 /// The numbers of the steps in the script.
@@ -21,7 +21,7 @@ pub(crate) const MEMO_BYTES_MAX: usize = 65_535;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SettledLine<'l, 'c> {
     /// Its index in the reserved request, from 1.
-    pub(crate) place: u8,
+    pub(crate) index: u8,
     pub(crate) line: &'l Line<'c>,
     pub(crate) fitted: &'l FittedLimit,
 }
@@ -53,7 +53,7 @@ impl ScriptRequest {
         packed.put_slice(&[SETTLE, count(lines.len())]);
         for one in lines {
             put_line(&mut packed, one.line, one.fitted);
-            packed.put_u8(one.place);
+            packed.put_u8(one.index);
         }
         let keys = lines.iter().map(|one| one.line.charge.key);
         of_record(packed, keys, record)
@@ -63,7 +63,7 @@ impl ScriptRequest {
 fn of_record(packed: Vec<u8>, keys: impl Iterator<Item = Key>, record: Key) -> ScriptRequest {
     let keys: Vec<Key> = keys.chain([record]).collect();
     ScriptRequest::General(General {
-        script: Which::General,
+        script: ScriptKind::General,
         states: keys.len() - 1,
         keys,
         packed,

@@ -25,19 +25,19 @@ impl Session<'_> {
         }
         // Read-only requests do not share a call with writes: if Redis is out of memory, one failed
         // write fails the whole call.
-        let place = |pending: &Pending| {
+        let call_group = |pending: &Pending| {
             let writes = pending.request.writes();
             let script = pending.request.script();
             (pending.is_asking, pending.slot, writes, script)
         };
-        requests.sort_by_key(place);
+        requests.sort_by_key(call_group);
         let mut group: Vec<Pending> = Vec::new();
         let mut keys = 0;
         for pending in requests {
             let count = pending.request.keys().len();
             let shares = group
                 .first()
-                .is_none_or(|first| place(first) == place(&pending));
+                .is_none_or(|first| call_group(first) == call_group(&pending));
             let is_full = group.len() >= self.task.batch || keys + count > KEYS_MAX;
             if !shares || is_full && !group.is_empty() {
                 send(self, std::mem::take(&mut group));

@@ -37,7 +37,7 @@ pub(super) struct Trial {
 
 impl Session<'_> {
     /// Sends the role check and the trial, if they are due.
-    pub(super) fn check_up(&mut self, now: Instant) {
+    pub(super) fn check_health(&mut self, now: Instant) {
         let is_asked = self
             .sent
             .iter()
@@ -70,7 +70,7 @@ impl Session<'_> {
     /// Handles the reply to the role check.
     pub(super) fn check_identity(&self, reply: &Reply) -> io::Result<()> {
         match Hello::read(reply) {
-            Ok(hello) => self.task.place.check(&hello),
+            Ok(hello) => self.task.target.check(&hello),
             // An authenticated connection stays authenticated.
             Err(_) => Ok(()),
         }
@@ -102,7 +102,7 @@ impl Session<'_> {
                 pause: TRIAL_MIN,
             });
             // The timer may be set for later.
-            self.rings_at = None;
+            self.fires_at = None;
         }
     }
 

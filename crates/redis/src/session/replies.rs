@@ -43,7 +43,7 @@ impl Session<'_> {
                 self.read_script_reply(call.at, requests, reply, answer_general)?;
             }
             Sent::Command(caller) => {
-                let _nobody_waits_any_more = caller.send(Ok(reply));
+                let _caller_has_gone = caller.send(Ok(reply));
             }
             Sent::Load | Sent::Asking => {
                 if let Reply::Error(text) = reply {

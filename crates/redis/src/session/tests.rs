@@ -10,7 +10,7 @@ use tollgate_core::{Charge, Cost, Key, Limit, Span};
 use super::*;
 use crate::config::Config;
 use crate::connection::{Hello, Opener};
-use crate::connection_task::Place;
+use crate::connection_task::Target;
 use crate::environment::Environment;
 use crate::fit::FittedLimit;
 use crate::request_queue::RequestQueue;
@@ -115,7 +115,7 @@ fn session_on(stream: impl Stream + 'static) -> (RequestQueue, Arc<Stats>, onesh
     let queue = RequestQueue::new(REPLY_TIMEOUT, Arc::clone(&stats), |shared| async move {
         let task = ConnectionTask {
             opener: Opener::new(&Config::single("h:1"), &Environment::default()).unwrap(),
-            place: Place::Fixed("h:1".into()),
+            target: Target::Fixed("h:1".into()),
             caller: Caller::default(),
             batch: 64,
         };

@@ -12,7 +12,7 @@ use crate::resp;
 impl Session<'_> {
     /// Sets the timer, if it is not set.
     pub(super) fn arm(&mut self) {
-        if self.rings_at.is_some() {
+        if self.fires_at.is_some() {
             return;
         }
         let first = self.oldest().map(|since| since + self.shared.reply_timeout);
@@ -26,7 +26,7 @@ impl Session<'_> {
         let probe = is_doubtful.then(|| now + PROBE_EVERY);
         let due = first.or(probe).unwrap_or(self.check_at);
         let trial = self.trial.as_ref().map_or(due, |trial| trial.at);
-        self.ring_at(due.min(trial).min(self.check_at));
+        self.set_timer(due.min(trial).min(self.check_at));
     }
 
     /// The start time of the oldest request in flight with a waiting caller.
@@ -43,29 +43,29 @@ impl Session<'_> {
     pub(super) fn watch(&mut self, requests: &[Pending]) {
         let oldest = requests.iter().map(|pending| pending.since).min();
         if let Some(deadline) = oldest.map(|since| since + self.shared.reply_timeout)
-            && self.rings_at.is_none_or(|at| deadline < at)
+            && self.fires_at.is_none_or(|at| deadline < at)
         {
-            self.ring_at(deadline);
+            self.set_timer(deadline);
         }
     }
 
     /// Makes the timer fire no later than the first deadline in the queue.
     pub(super) fn watch_queue(&mut self) {
         if let Some(deadline) = self.shared.first_deadline()
-            && self.rings_at.is_none_or(|at| deadline < at)
+            && self.fires_at.is_none_or(|at| deadline < at)
         {
-            self.ring_at(deadline);
+            self.set_timer(deadline);
         }
     }
 
-    fn ring_at(&mut self, at: Instant) {
+    fn set_timer(&mut self, at: Instant) {
         self.timer.as_mut().reset(at);
-        self.rings_at = Some(at);
+        self.fires_at = Some(at);
     }
 
     /// Fails requests past their deadlines; opens the circuit breaker, probes, or closes the
     /// connection.
-    pub(super) fn look_at_the_clock(&mut self) -> io::Result<()> {
+    pub(super) fn on_timer(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let reply_timeout = self.shared.reply_timeout;
         for call in &mut self.sent {
@@ -90,7 +90,7 @@ impl Session<'_> {
             self.is_broken = true;
             self.shared.set_broken(true);
         }
-        self.doubt_silence(now)?;
+        self.check_silence(now)?;
         let is_probing = self
             .sent
             .iter()
@@ -101,13 +101,13 @@ impl Session<'_> {
             resp::word(&mut self.out, b"PING");
             self.push_call(Sent::Probe);
         }
-        self.check_up(now);
+        self.check_health(now);
         Ok(())
     }
 
     /// Closes the connection if the server has been silent for too long twice in a row: the first
     /// time, a reply may have arrived and not been read yet.
-    fn doubt_silence(&mut self, now: Instant) -> io::Result<()> {
+    fn check_silence(&mut self, now: Instant) -> io::Result<()> {
         let silent_since = self
             .sent
             .front()
@@ -120,7 +120,7 @@ impl Session<'_> {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.is_suspect = true;
-        self.ring_at(now + LAST_CHANCE);
+        self.set_timer(now + LAST_CHANCE);
         Ok(())
     }
 }

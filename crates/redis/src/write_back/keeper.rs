@@ -102,11 +102,11 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
     };
     for (lines, answer) in groups.into_iter().zip(answers) {
         let heard = answer.and_then(|reply| apply_replies(&reply, &lines, table));
-        let Err(asked) = heard else {
+        let Err(failure) = heard else {
             sent.heard += lines.len();
             continue;
         };
-        match &asked.failure {
+        match &failure.failure {
             // The connection broke, or is as good as broken: it may have been charged.
             Failure::Lost | Failure::Malformed(_) => {
                 stats.count_lost_report();
@@ -114,7 +114,7 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
             }
             _ => lines.into_iter().for_each(|line| table.unsent(line)),
         }
-        sent.failure.get_or_insert(asked);
+        sent.failure.get_or_insert(failure);
     }
     sent
 }

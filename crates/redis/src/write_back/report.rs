@@ -11,7 +11,7 @@ use tollgate_core::{Key, Moment};
 use super::tally::Part;
 use crate::fit::FittedLimit;
 use crate::keys;
-use crate::script_request::{General, ScriptRequest, Which};
+use crate::script_request::{General, ScriptKind, ScriptRequest};
 
 /// The most keys of one request; several requests share a script call.
 pub(crate) const LINES_MAX: usize = 64;
@@ -80,7 +80,7 @@ pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
         }
     }
     ScriptRequest::General(General {
-        script: Which::General,
+        script: ScriptKind::General,
         keys: lines.iter().map(|line| line.key).collect(),
         packed,
         states: lines.len(),
