@@ -27,7 +27,7 @@ impl DenialCache {
     /// Denies a request that Redis would certainly deny.
     pub(crate) fn decide(&self, request: &Request<'_>, spend: &Spend) -> Stage<()> {
         // A denial must not drop a renewal that holds leased units.
-        let only = request.only.as_ref().filter(|_| !spend.holds_some());
+        let only = request.only.as_ref().filter(|_| !spend.holds_units());
         match only.and_then(|only| self.denials.deny(only, request.since)) {
             Some(verdict) => Break(Ok(verdict)),
             None => Continue(()),

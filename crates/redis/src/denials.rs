@@ -54,7 +54,7 @@ struct Denied {
     snapshot: Snapshot,
     /// Redis's time, in microseconds, and the local time when its reply arrived.
     now: u64,
-    heard_at: Instant,
+    received_at: Instant,
     until: Instant,
     /// Units that had to fit, including those left for requests with priority.
     judged: u64,
@@ -75,8 +75,13 @@ impl Denials {
     }
 
     /// Denies a charge that Redis would certainly deny, and counts that.
-    pub(crate) fn deny(&self, only: &Single<'_>, here: Instant) -> Option<Verdict> {
-        let verdict = self.verdict(only.charge, &only.fitted, self.stats.connections(), here)?;
+    pub(crate) fn deny(&self, only: &Single<'_>, local_now: Instant) -> Option<Verdict> {
+        let verdict = self.verdict(
+            only.charge,
+            &only.fitted,
+            self.stats.connections(),
+            local_now,
+        )?;
         self.stats.count_local_denial();
         Some(verdict)
     }
@@ -99,7 +104,7 @@ impl Denials {
         charge: &Charge<'_>,
         fitted: &FittedLimit,
         connections: u64,
-        here: Instant,
+        local_now: Instant,
     ) -> Option<Verdict> {
         // Relaxed: a reader that misses the newest entry goes to Redis.
         if self.count.load(Ordering::Relaxed) == 0 {
@@ -110,9 +115,9 @@ impl Denials {
         let denied = shard.get(&charge.key)?;
         let holds = denied.connections == connections && denied.fitted == fitted.whole();
         let decision = holds
-            .then(|| denied.decision(charge, fitted, judged, here))
+            .then(|| denied.decision(charge, fitted, judged, local_now))
             .flatten();
-        if decision.is_none() && (!holds || denied.until <= here) {
+        if decision.is_none() && (!holds || denied.until <= local_now) {
             shard.remove(&charge.key);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -130,7 +135,7 @@ impl Denials {
         (snapshot, now): (Snapshot, u64),
         wait: Span,
         connections: u64,
-        heard_at: Instant,
+        received_at: Instant,
     ) {
         let Some(judged) = units_unless_shadow(charge) else {
             return;
@@ -142,15 +147,15 @@ impl Denials {
             fitted: fitted.whole(),
             snapshot,
             now,
-            heard_at,
-            until: heard_at + wait.min(DENIAL_CACHE_MAX).into(),
+            received_at,
+            until: received_at + wait.min(DENIAL_CACHE_MAX).into(),
             judged,
             connections,
         };
         let mut shard = self.shards.of(charge.key);
         let before = shard.len();
         if before >= SHARD_MAX && !shard.contains_key(&charge.key) {
-            shard.retain(|_, denied| denied.until > heard_at);
+            shard.retain(|_, denied| denied.until > received_at);
             // No entry has expired: drop any one, whose key then costs one more call.
             let first = shard.keys().next().copied();
             if let (true, Some(first)) = (shard.len() >= SHARD_MAX, first) {
@@ -181,16 +186,16 @@ impl Denied {
         charge: &Charge<'_>,
         fitted: &FittedLimit,
         judged: u64,
-        here: Instant,
+        local_now: Instant,
     ) -> Option<Decision> {
-        if self.until <= here {
+        if self.until <= local_now {
             return None;
         }
         // A log's state contains only the wait for this number of units.
         if fitted.limit.algorithm() == Algorithm::SlidingLog && judged != self.judged {
             return None;
         }
-        let passed = Span::from(here.saturating_duration_since(self.heard_at));
+        let passed = Span::from(local_now.saturating_duration_since(self.received_at));
         let now = moment(self.now + passed.as_nanos() / 1_000);
         let mut snapshot = self.snapshot.clone();
         let decision = step(
@@ -225,14 +230,14 @@ mod tests {
         let limit = Limit::token_bucket(1, Span::DAY).expect("a day is a window");
         let fitted = FittedLimit::new(&limit).expect("a day is whole");
         let charge = Charge::new(Key::from_bits(7), &fitted.limit, Cost::ONE);
-        let (heard_at, now) = (Instant::now(), 1_000_000);
+        let (received_at, now) = (Instant::now(), 1_000_000);
         let full_at = moment(now) + Span::DAY;
         let snapshot = Snapshot::Account(Account::Bucket(Bucket::full_at(full_at)));
         let denials = Denials::new(true, Arc::default());
-        denials.insert(&charge, &fitted, (snapshot, now), Span::DAY, 1, heard_at);
+        denials.insert(&charge, &fitted, (snapshot, now), Span::DAY, 1, received_at);
         let after = |millis| {
-            let here = heard_at + Span::from_millis(millis).into();
-            denials.verdict(&charge, &fitted, 1, here)
+            let local_now = received_at + Span::from_millis(millis).into();
+            denials.verdict(&charge, &fitted, 1, local_now)
         };
         let denial = after(999).and_then(|verdict| verdict.denial);
         let wait = Span::DAY.minus(Span::from_millis(999));
@@ -247,7 +252,7 @@ mod tests {
             Limit::token_bucket(10, Span::DAY).and_then(|limit| limit.with_priority_share(20));
         let fitted = FittedLimit::new(&limit.expect("a day is a window")).expect("a day is whole");
         let for_priority = fitted.whole();
-        let (heard_at, now) = (Instant::now(), 1_000_000);
+        let (received_at, now) = (Instant::now(), 1_000_000);
         let used = |units| {
             let interval = fitted.limit.interval().expect("a bucket has one");
             let bucket = Bucket::full_at(moment(now) + interval.times(units));
@@ -255,7 +260,7 @@ mod tests {
         };
         let is_denied = |denials: &Denials, fitted: &FittedLimit| {
             let charge = Charge::new(Key::from_bits(7), &fitted.limit, Cost::ONE);
-            denials.verdict(&charge, fitted, 1, heard_at).is_some()
+            denials.verdict(&charge, fitted, 1, received_at).is_some()
         };
         for (units, denied_by, denies_priority) in [
             (8, &fitted, false),
@@ -265,7 +270,7 @@ mod tests {
             let denials = Denials::new(true, Arc::default());
             let charge = Charge::new(Key::from_bits(7), &denied_by.limit, Cost::ONE);
             let state = (used(units), now);
-            denials.insert(&charge, denied_by, state, Span::SECOND, 1, heard_at);
+            denials.insert(&charge, denied_by, state, Span::SECOND, 1, received_at);
             assert!(is_denied(&denials, &fitted), "{units}");
             assert_eq!(
                 is_denied(&denials, &for_priority),

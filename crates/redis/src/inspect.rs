@@ -13,7 +13,7 @@ use crate::fit::{FittedLimit, GRAIN, unfit};
 use crate::keys;
 use crate::resp::{Malformed, Reply, bad_reply};
 use crate::router::Router;
-use crate::script::look;
+use crate::script::inspection_script;
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
 use crate::snapshot::moment;
@@ -43,7 +43,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
             "a bill is a question to the general script",
         )));
     };
-    let (script, name) = (look(), name_of(router, charge.key));
+    let (script, name) = (inspection_script(), name_of(router, charge.key));
     let words: [&[u8]; 5] = [
         b"EVAL",
         script.as_bytes(),
@@ -53,18 +53,18 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
     ];
     let reply = router.command(charge.key, &words, Instant::now()).await;
     let reply = reply.map_err(|failure| router.error(failure))?;
-    let looked = Inspection::read(&reply, request.states).map_err(bad_reply)?;
-    if looked.bytes == 0 {
+    let inspection = Inspection::read(&reply, request.states).map_err(bad_reply)?;
+    if inspection.bytes == 0 {
         // The reply of a server that rejects writes looks the same.
         try_to_decide(router, charge.key).await?;
     }
-    let (mut snapshot, now) = looked.reply.snapshot(&fitted).map_err(bad_reply)?;
+    let (mut snapshot, now) = inspection.reply.snapshot(&fitted).map_err(bad_reply)?;
     let limit = &fitted.limit;
     let decision = step(&mut snapshot, limit, moment(now), peek.cost, OnDenial::Keep);
-    let (leased, reserved) = looked.out(now);
+    let (leased, reserved) = inspection.out(now);
     Ok(KeyState {
-        bytes: looked.bytes,
-        expires: looked.expires,
+        bytes: inspection.bytes,
+        expires: inspection.expires,
         decision,
         leased,
         reserved,
@@ -104,7 +104,7 @@ struct Inspection {
 impl Inspection {
     /// Parses the reply to an inspection that returns this many states.
     fn read(reply: &Reply, states: usize) -> Result<Inspection, Malformed> {
-        let other = Malformed("something else than was looked for");
+        let other = Malformed("something else than was inspection for");
         let [
             Reply::Bulk(answer),
             Reply::Integer(bytes),
@@ -160,7 +160,7 @@ impl Inspection {
 mod tests {
     use super::*;
 
-    fn looked(begins: Vec<u8>) -> Inspection {
+    fn inspection(begins: Vec<u8>) -> Inspection {
         Inspection {
             reply: ScriptReply::Changed,
             bytes: 0,
@@ -185,7 +185,7 @@ mod tests {
             vec![0; HOLD_BYTES],
         ];
         let begins = [vec![HELD, 6], holds.concat(), ended.concat(), vec![6; 11]].concat();
-        let (leased, reserved) = looked(begins).out(1_000);
+        let (leased, reserved) = inspection(begins).out(1_000);
         let micros = |count| GRAIN.times(count);
         assert_eq!(
             (leased.units, leased.holders, leased.ends),
@@ -201,7 +201,7 @@ mod tests {
     fn a_state_without_holds_or_cut_short_has_none() {
         for begins in [vec![], vec![5; 12], vec![HELD], vec![HELD, 250, 1, 2]] {
             assert_eq!(
-                looked(begins).out(1_000),
+                inspection(begins).out(1_000),
                 (HeldUnits::default(), HeldUnits::default())
             );
         }

@@ -11,7 +11,9 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::fit::{FittedLimit, Single};
 use crate::join::join_all;
-use crate::leases::{Ask, Estimates, GrantedLease, LASTS, LOOK_EVERY, Leases, Renewal, Spend};
+use crate::leases::{
+    CHECK_EVERY, Estimates, GrantedLease, InFlight, LASTS, Leases, Renewal, Spend,
+};
 use crate::monotonic::MonotonicClock;
 use crate::resp::bad_reply;
 use crate::router::{NodeFailure, Router};
@@ -43,7 +45,7 @@ pub(crate) struct Leased {
 }
 
 /// A verdict; or, for a request in this mode, the estimate that learns from Redis's reply.
-type Outcome<'l> = ControlFlow<Verdict, Option<Ask<'l>>>;
+type Outcome<'l> = ControlFlow<Verdict, Option<InFlight<'l>>>;
 
 // === impl Leased ===
 
@@ -124,7 +126,7 @@ impl Leased {
     /// Stops leasing and returns every lease; gives up at the deadline.
     pub(crate) async fn close(&self, deadline: Instant) {
         loop {
-            look_after(self.leases.close(), &self.router, &self.stats).await;
+            renew_due(self.leases.close(), &self.router, &self.stats).await;
             if self.leases.count() == 0 || Instant::now() >= deadline {
                 return;
             }
@@ -146,7 +148,7 @@ impl Leased {
             match spend {
                 Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),
                 Spend::Cold => return Ok(None),
-                Spend::Ask(renewal) => return self.ask(renewal, request, only).await,
+                Spend::Renew(renewal) => return self.ask(renewal, request, only).await,
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
                         // The renewal has no reply yet, and nothing was charged for this request.
@@ -191,12 +193,12 @@ impl Leased {
 /// Renews leases before they expire, and returns unused ones; never returns.
 async fn keep(leases: Arc<Leases>, router: Arc<Router>, stats: Arc<Stats>) {
     loop {
-        sleep(LOOK_EVERY.into()).await;
-        look_after(leases.due(), &router, &stats).await;
+        sleep(CHECK_EVERY.into()).await;
+        renew_due(leases.due(), &router, &stats).await;
     }
 }
 
-async fn look_after(due: Vec<Renewal>, router: &Router, stats: &Stats) {
+async fn renew_due(due: Vec<Renewal>, router: &Router, stats: &Stats) {
     let mut due = due.into_iter();
     loop {
         let some = due.by_ref().take(AT_ONCE);

@@ -83,7 +83,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::futures::OwnedNotified;
 use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, Span};
 
-pub(crate) use estimates::{Ask, Estimates};
+pub(crate) use estimates::{Estimates, InFlight};
 use heat::Heat;
 pub(crate) use lease::GrantedLease;
 pub use lease::{CAPACITY_MIN, LASTS};
@@ -99,12 +99,12 @@ use crate::sharded::{Sharded, lock};
 const IDLE: Span = Span::from_secs(2);
 const IDLE_UNITS: u32 = 16;
 /// How often leases are checked, and how long before its end a lease is renewed.
-pub(crate) const LOOK_EVERY: Span = Span::from_millis(250);
-const ENDING: Span = Span::from_millis(750);
+pub(crate) const CHECK_EVERY: Span = Span::from_millis(250);
+const RENEW_BEFORE_END: Span = Span::from_millis(750);
 /// Decisions that a lease must have made to be renewed at its end; and if the table of leases is
 /// nearly full.
-const WORTH: u32 = 2;
-const WORTH_WHEN_FULL: u32 = 8;
+const DECISIONS_MIN: u32 = 2;
+const DECISIONS_MIN_WHEN_FULL: u32 = 8;
 /// The most keys with leases in one instance.
 pub const KEYS_MAX: usize = SHARDS * SHARD_MAX;
 const SHARDS: usize = 64;
@@ -139,7 +139,7 @@ pub(crate) enum Spend {
     /// Another request is renewing the lease: try again afterwards.
     Wait(OwnedNotified),
     /// Renew the lease, and complete the renewal.
-    Ask(Renewal),
+    Renew(Renewal),
     /// Redis makes this decision, without a lease.
     Cold,
 }
@@ -169,24 +169,24 @@ impl Leases {
         let Some(units) = leasable(charge) else {
             return self.report_before_refund(charge);
         };
-        let here = self.clock.now();
+        let local_now = self.clock.now();
         let mut shard = self.shards.of(charge.key);
         let Some(lease) = shard.leases.get_mut(&charge.key) else {
             drop(shard);
-            return self.first(charge, units, here);
+            return self.first(charge, units, local_now);
         };
-        if let Some(decision) = lease.take(charge, units, here) {
+        if let Some(decision) = lease.take(charge, units, local_now) {
             shard.decided += 1;
             return Spend::Granted(decision);
         }
-        self.more(lease, charge, units, here)
+        self.more(lease, charge, units, local_now)
     }
 
     /// The same for a caller that has waited: if nothing was leased, it does not try to lease
     /// again.
     pub(crate) fn spend_after_wait(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
-        let is_here = self.shards.of(charge.key).leases.contains_key(&charge.key);
-        if is_here {
+        let has_lease = self.shards.of(charge.key).leases.contains_key(&charge.key);
+        if has_lease {
             self.spend(charge)
         } else {
             Spend::Cold
@@ -195,13 +195,13 @@ impl Leases {
 
     /// Begins a lease of a key without one, if the key is warm.
     #[cold]
-    fn first(self: &Arc<Leases>, charge: &Charge<'_>, units: u32, here: Moment) -> Spend {
+    fn first(self: &Arc<Leases>, charge: &Charge<'_>, units: u32, local_now: Moment) -> Spend {
         let limit = charge.limit;
         let suits = Mode::Leased.suits(limit) && limit.capacity() >= CAPACITY_MIN;
         if !suits || self.is_closed.load(Ordering::Relaxed) {
             return Spend::Cold;
         }
-        let Some(rate) = self.heat.ask(charge.key, here) else {
+        let Some(rate) = self.heat.record(charge.key, local_now) else {
             return Spend::Cold;
         };
         let Some(shape) = self.shape(limit) else {
@@ -211,11 +211,11 @@ impl Leases {
         if shard.leases.len() >= SHARD_MAX || shard.leases.contains_key(&charge.key) {
             return Spend::Cold;
         }
-        let lease = Lease::new(shape, here, LEAST.saturating_mul(units));
+        let lease = Lease::new(shape, local_now, LEAST.saturating_mul(units));
         let want = first_want(rate, units);
-        let renewal = Renewal::new(self, charge.key, &lease, want, here);
+        let renewal = Renewal::new(self, charge.key, &lease, want, local_now);
         shard.leases.insert(charge.key, lease);
-        Spend::Ask(renewal)
+        Spend::Renew(renewal)
     }
 
     /// Renews a lease that has not enough units.
@@ -225,7 +225,7 @@ impl Leases {
         lease: &mut Lease,
         charge: &Charge<'_>,
         units: u32,
-        here: Moment,
+        local_now: Moment,
     ) -> Spend {
         if lease.is_lost {
             return Spend::Cold;
@@ -242,10 +242,10 @@ impl Leases {
         lease.least = LEAST.saturating_mul(units);
         // After a reload, the limit may be of a kind that is not leased.
         let want = match Mode::Leased.suits(charge.limit) {
-            true => lease.want(here).max(lease.least.into()),
+            true => lease.want(local_now).max(lease.least.into()),
             false => 0,
         };
-        Spend::Ask(self.ask(charge.key, lease, want, here))
+        Spend::Renew(self.begin_renewal(charge.key, lease, want, local_now))
     }
 
     /// A refund returns only units that Redis has counted as consumed, and leased units are not
@@ -256,7 +256,7 @@ impl Leases {
         if !matches!(charge.cost, Cost::Refund(1..)) {
             return Spend::Cold;
         }
-        let here = self.clock.now();
+        let local_now = self.clock.now();
         let mut shard = self.shards.of(charge.key);
         let Some(lease) = shard.leases.get_mut(&charge.key) else {
             return Spend::Cold;
@@ -273,22 +273,26 @@ impl Leases {
             };
             lease.shape = shape;
         }
-        Spend::Ask(self.ask(charge.key, lease, 0, here))
+        Spend::Renew(self.begin_renewal(charge.key, lease, 0, local_now))
     }
 
     /// The leases to be renewed or returned now.
     pub(crate) fn due(self: &Arc<Leases>) -> Vec<Renewal> {
-        let here = self.clock.now();
-        self.renewals(here, |lease, is_full| {
+        let local_now = self.clock.now();
+        self.renewals(local_now, |lease, is_full| {
             if lease.is_lost {
                 return Some(0);
             }
-            let idle = here.since(lease.used_at) >= IDLE && lease.left > IDLE_UNITS;
-            let ends = lease.until <= here + ENDING && !lease.ends_with_window;
-            let over = lease.until <= here;
-            let worth = if is_full { WORTH_WHEN_FULL } else { WORTH };
+            let idle = local_now.since(lease.used_at) >= IDLE && lease.left > IDLE_UNITS;
+            let ends = lease.until <= local_now + RENEW_BEFORE_END && !lease.ends_with_window;
+            let over = lease.until <= local_now;
+            let worth = if is_full {
+                DECISIONS_MIN_WHEN_FULL
+            } else {
+                DECISIONS_MIN
+            };
             match lease.spent >= worth && !over {
-                true if ends => Some(lease.want(here)),
+                true if ends => Some(lease.want(local_now)),
                 _ => (idle || ends || over).then_some(0),
             }
         })
@@ -320,7 +324,7 @@ impl Leases {
     /// Renewals of the leases for which `want` returns an amount; zero returns the lease.
     fn renewals(
         self: &Arc<Leases>,
-        here: Moment,
+        local_now: Moment,
         want: impl Fn(&Lease, bool) -> Option<u64>,
     ) -> Vec<Renewal> {
         let mut renewals = Vec::new();
@@ -330,7 +334,7 @@ impl Leases {
                 if lease.renewed.is_none()
                     && let Some(want) = want(lease, is_full)
                 {
-                    renewals.push(self.ask(*key, lease, want, here));
+                    renewals.push(self.begin_renewal(*key, lease, want, local_now));
                 }
             }
         }
@@ -338,8 +342,14 @@ impl Leases {
     }
 
     /// Begins a renewal: until it is complete nothing of the lease is spent.
-    fn ask(self: &Arc<Leases>, key: Key, lease: &mut Lease, want: u64, here: Moment) -> Renewal {
-        let renewal = Renewal::new(self, key, lease, want, here);
+    fn begin_renewal(
+        self: &Arc<Leases>,
+        key: Key,
+        lease: &mut Lease,
+        want: u64,
+        local_now: Moment,
+    ) -> Renewal {
+        let renewal = Renewal::new(self, key, lease, want, local_now);
         lease.left = 0;
         lease.renewed = Some(Arc::default());
         renewal
@@ -377,7 +387,7 @@ fn leasable(charge: &Charge<'_>) -> Option<u32> {
 
 impl Spend {
     /// Whether dropping it would lose leased units.
-    pub(crate) const fn holds_some(&self) -> bool {
-        matches!(self, Spend::Ask(renewal) if renewal.spent + renewal.left > 0)
+    pub(crate) const fn holds_units(&self) -> bool {
+        matches!(self, Spend::Renew(renewal) if renewal.spent + renewal.left > 0)
     }
 }

@@ -11,7 +11,7 @@ use crate::environment::{Environment, RedisTime};
 use crate::keys;
 use crate::resp;
 use crate::script_request::{General, Plain, Rate, ScriptKind};
-pub(crate) use text::{ClockOf, Scripts, look};
+pub(crate) use text::{ClockOf, Scripts, inspection_script};
 
 /// The most limits in one call of the plain script.
 pub(crate) const RATES_MAX: usize = 255;

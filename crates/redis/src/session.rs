@@ -83,7 +83,7 @@ pub(crate) struct Session<'d> {
     is_broken: bool,
     /// The server had been silent for too long when the timer last fired.
     is_suspect: bool,
-    heard_at: Instant,
+    received_at: Instant,
     probed_at: Instant,
     /// Whether there is written output to flush.
     needs_flush: bool,
@@ -159,7 +159,7 @@ impl<'d> Session<'d> {
             lost: 0,
             is_broken: false,
             is_suspect: false,
-            heard_at: now,
+            received_at: now,
             probed_at: now,
             needs_flush: false,
             address: Arc::clone(address),

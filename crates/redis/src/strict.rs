@@ -8,7 +8,7 @@ use tollgate_core::{Charge, StoreError, Verdict};
 
 use crate::cross_slot::{Refunds, crosses_slots};
 use crate::fit::{Single, unfit};
-use crate::leases::Ask;
+use crate::leases::InFlight;
 use crate::resp::bad_reply;
 use crate::router::Router;
 use crate::script_reply;
@@ -35,7 +35,7 @@ impl Strict {
     pub(crate) async fn decide(
         &self,
         request: &Request<'_>,
-        ask: Option<Ask<'_>>,
+        ask: Option<InFlight<'_>>,
     ) -> Result<Outcome, StoreError> {
         match (&request.only, request.charges) {
             _ if request.is_blocked => Ok(ControlFlow::Continue(Refunds::Done)),
@@ -49,7 +49,7 @@ impl Strict {
         &self,
         request: &Request<'_>,
         only: &Single<'_>,
-        ask: Option<Ask<'_>>,
+        ask: Option<InFlight<'_>>,
     ) -> Result<Outcome, StoreError> {
         let Single { charge, fitted } = only;
         let reply = self.router.ask_one(charge, fitted, request.since).await?;

@@ -195,7 +195,7 @@ impl WriteBack {
             };
             match (outcome, charges) {
                 (Next::Decided(verdict), _) => return Ok(ControlFlow::Break(verdict)),
-                (Next::NotHere, _) => break,
+                (Next::Remote, _) => break,
                 (Next::Redis(fitted), [charge]) => {
                     let since = budget.since();
                     return self.decide_and_learn(charge, &fitted, since).await;
@@ -261,12 +261,12 @@ impl WriteBack {
     async fn learn(&self, next: Next, since: Instant) -> Result<(), StoreError> {
         let deadline = since + self.router.reply_timeout();
         match next {
-            Next::Decided(_) | Next::NotHere | Next::Redis(_) => Ok(()),
+            Next::Decided(_) | Next::Remote | Next::Redis(_) => Ok(()),
             Next::Wait(reply) => {
                 let replied = timeout_at(deadline, reply).await;
                 replied.map_err(|_late| self.router.timeout_error())
             }
-            Next::Ask(report) => self.report(report, deadline).await,
+            Next::Report(report) => self.report(report, deadline).await,
         }
     }
 

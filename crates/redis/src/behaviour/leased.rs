@@ -12,7 +12,7 @@ use tollgate_testbed as testbed;
 use super::{Driven, SINGLE};
 use crate::config::Config;
 use crate::fit::GRAIN;
-use crate::leases::{LASTS, LOOK_EVERY};
+use crate::leases::{CHECK_EVERY, LASTS};
 
 /// Steps of one trace: enough to lease, to renew and to run out.
 const STEPS: usize = 120;
@@ -56,9 +56,9 @@ impl Instances {
         let most = random.pick(&[1, 50_000, 50_000, 50_000, 1_000_000, 4_000_000]);
         let most = if random.chance(2) { 12_000_000 } else { most };
         let then = self.now.utc + GRAIN.times(random.between(0, most));
-        while care == Care::Taken && then.since(self.now.utc) > LOOK_EVERY {
-            self.now = Now::at(self.now.utc + LOOK_EVERY);
-            (0..self.instances.len()).for_each(|instance| self.look_after(instance));
+        while care == Care::Taken && then.since(self.now.utc) > CHECK_EVERY {
+            self.now = Now::at(self.now.utc + CHECK_EVERY);
+            (0..self.instances.len()).for_each(|instance| self.renew_due(instance));
         }
         self.now = Now::at(then);
     }
@@ -68,7 +68,7 @@ impl Instances {
         let last = u64::try_from(self.instances.len() - 1).expect("a few");
         let index = usize::try_from(random.between(0, last)).expect("a few");
         if random.chance(10) {
-            self.look_after(index);
+            self.renew_due(index);
         }
         if care == Care::SomeDie && random.chance(2) {
             self.decided += self.instances[index].store.counts().lease_decisions;
@@ -76,12 +76,10 @@ impl Instances {
         }
     }
 
-    fn look_after(&self, index: usize) {
+    fn renew_due(&self, index: usize) {
         let instance = &self.instances[index];
         instance.store.set_now(self.now.utc.as_nanos() / 1_000);
-        instance
-            .runtime
-            .block_on(instance.store.look_after_leases());
+        instance.runtime.block_on(instance.store.renew_due_leases());
     }
 
     fn close(&mut self) {

@@ -1,9 +1,9 @@
 //! Leases that are renewed and returned only when a test says so.
 
-use super::{Leased, look_after};
+use super::{Leased, renew_due};
 
 impl Leased {
-    /// Stops the background task: only [`Leased::look_after`] renews and returns leases from now
+    /// Stops the background task: only [`Leased::renew_due`] renews and returns leases from now
     /// on.
     pub(crate) fn stop_keeper(&mut self) {
         let Leased { _keeper, .. } = self;
@@ -11,7 +11,7 @@ impl Leased {
     }
 
     /// Renews and returns leases as the background task does, but now.
-    pub(crate) async fn look_after(&self) {
-        look_after(self.leases.due(), &self.router, &self.stats).await;
+    pub(crate) async fn renew_due(&self) {
+        renew_due(self.leases.due(), &self.router, &self.stats).await;
     }
 }

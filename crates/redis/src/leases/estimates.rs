@@ -57,14 +57,14 @@ struct Estimate {
     largest: u64,
     /// Redis's time, in microseconds, and the local time when its reply arrived.
     now: u64,
-    heard_at: Instant,
+    received_at: Instant,
     /// The number of connections opened until then.
     connections: u64,
 }
 
 /// A request in flight. If it is dropped before its reply, the estimate is dropped.
 #[derive(Debug)]
-pub(crate) struct Ask<'e> {
+pub(crate) struct InFlight<'e> {
     estimates: &'e Estimates,
     key: Key,
     connections: u64,
@@ -92,8 +92,8 @@ impl Estimates {
         fitted: &FittedLimit,
         connections: u64,
         at: Instant,
-    ) -> Result<Ask<'_>, Verdict> {
-        let ask = Ask {
+    ) -> Result<InFlight<'_>, Verdict> {
+        let ask = InFlight {
             estimates: self,
             key: charge.key,
             connections,
@@ -109,7 +109,7 @@ impl Estimates {
         };
         let stands = estimate.connections == connections
             && estimate.fitted == *fitted
-            && at.saturating_duration_since(estimate.heard_at) < LASTS;
+            && at.saturating_duration_since(estimate.received_at) < LASTS;
         if !stands {
             shard.remove(&charge.key);
             self.count.fetch_sub(1, Ordering::Relaxed);
@@ -168,7 +168,7 @@ impl Estimates {
             account: Box::new(account),
             largest: 0,
             now,
-            heard_at: Instant::now(),
+            received_at: Instant::now(),
             connections,
         };
         if shard.insert(charge.key, estimate).is_none() {
@@ -186,7 +186,7 @@ impl Estimate {
         if units < self.largest {
             return None;
         }
-        let passed = at.saturating_duration_since(self.heard_at).as_micros();
+        let passed = at.saturating_duration_since(self.received_at).as_micros();
         let now = self.now.saturating_add(u64::try_from(passed).ok()?);
         let mut account = self.account.clone();
         let limit = &self.fitted.limit;
@@ -215,7 +215,7 @@ impl Estimate {
 
 // === impl Ask ===
 
-impl Ask<'_> {
+impl InFlight<'_> {
     /// Completes the request with Redis's reply.
     pub(crate) fn finish(self, only: &Single<'_>, reply: &ScriptReply) {
         if self.estimates.learn(only, reply, self.connections) {
@@ -229,7 +229,7 @@ impl Ask<'_> {
     }
 }
 
-impl Drop for Ask<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.estimates.forget(self.key);
@@ -303,7 +303,7 @@ mod tests {
         estimates.update(&charge, &fitted, left(units), 1);
         let mut shard = estimates.shards.of(KEY);
         if let Some(estimate) = shard.get_mut(&KEY) {
-            estimate.heard_at = before;
+            estimate.received_at = before;
         }
         before
     }

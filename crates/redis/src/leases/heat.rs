@@ -37,9 +37,9 @@ impl Heat {
     }
 
     /// Counts a request; if the key is warm, returns about how many it has in 16 seconds.
-    pub(crate) fn ask(&self, key: Key, here: Moment) -> Option<u64> {
+    pub(crate) fn record(&self, key: Key, local_now: Moment) -> Option<u64> {
         let (slot, print) = self.slot(key);
-        let now = tick(here);
+        let now = tick(local_now);
         // Relaxed: a request that is counted twice or not at all warms a key slightly sooner or
         // later.
         let snapshot = slot.load(Ordering::Relaxed);
@@ -57,9 +57,9 @@ impl Heat {
     }
 
     /// Notes that there was nothing to lease: the key rests.
-    pub(crate) fn rest(&self, key: Key, here: Moment) {
+    pub(crate) fn rest(&self, key: Key, local_now: Moment) {
         let (slot, print) = self.slot(key);
-        let until = (tick(here) + REST) & 0xFF_FFFF;
+        let until = (tick(local_now) + REST) & 0xFF_FFFF;
         slot.store(print << 40 | until << 16, Ordering::Relaxed);
     }
 
@@ -70,8 +70,8 @@ impl Heat {
     }
 }
 
-fn tick(here: Moment) -> u64 {
-    (here.as_nanos() / TICK.as_nanos()) & 0xFF_FFFF
+fn tick(local_now: Moment) -> u64 {
+    (local_now.as_nanos() / TICK.as_nanos()) & 0xFF_FFFF
 }
 
 /// The weight after decay: half of it after each half-life, linear in between.
@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn two_asks_make_a_key_warm_if_they_are_close() {
         let heat = Heat::new();
-        assert_eq!(heat.ask(KEY, at(0)), None);
-        assert_eq!(heat.ask(KEY, at(2_500)), None);
-        assert!(heat.ask(KEY, at(3_500)).is_some());
+        assert_eq!(heat.record(KEY, at(0)), None);
+        assert_eq!(heat.record(KEY, at(2_500)), None);
+        assert!(heat.record(KEY, at(3_500)).is_some());
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
             let heat = Heat::new();
             let mut last = 0;
             for ask in 0..100 {
-                last = heat.ask(KEY, at(ask * every)).unwrap_or(0);
+                last = heat.record(KEY, at(ask * every)).unwrap_or(0);
             }
             let near = expected * 8 / 10..=expected * 13 / 10;
             assert!(near.contains(&last), "{last} of about {expected}");
@@ -116,12 +116,12 @@ mod tests {
     #[test]
     fn a_key_that_had_nothing_to_lease_rests() {
         let heat = Heat::new();
-        heat.ask(KEY, at(0));
-        assert!(heat.ask(KEY, at(1)).is_some());
+        heat.record(KEY, at(0));
+        assert!(heat.record(KEY, at(1)).is_some());
         heat.rest(KEY, at(1));
-        assert_eq!(heat.ask(KEY, at(2)), None);
-        assert_eq!(heat.ask(KEY, at(260)), None);
-        assert_eq!(heat.ask(KEY, at(600)), None);
-        assert!(heat.ask(KEY, at(601)).is_some());
+        assert_eq!(heat.record(KEY, at(2)), None);
+        assert_eq!(heat.record(KEY, at(260)), None);
+        assert_eq!(heat.record(KEY, at(600)), None);
+        assert!(heat.record(KEY, at(601)).is_some());
     }
 }

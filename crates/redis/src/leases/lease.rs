@@ -84,7 +84,7 @@ pub(crate) struct GrantedLease {
 
 impl Lease {
     /// A lease without units, during its first renewal.
-    pub(crate) fn new(shape: Arc<Shape>, here: Moment, least: u32) -> Lease {
+    pub(crate) fn new(shape: Arc<Shape>, local_now: Moment, least: u32) -> Lease {
         Lease {
             shape,
             // The first byte is 128 to 191, which marks a lease: not a reservation, not a marker.
@@ -93,9 +93,9 @@ impl Lease {
             spent: 0,
             granted: 0,
             least,
-            began: here,
+            began: local_now,
             until: Moment::ZERO,
-            used_at: here,
+            used_at: local_now,
             ends_with_window: false,
             mirror: Mirror::Bucket(Moment::ZERO),
             ahead: 0,
@@ -110,12 +110,12 @@ impl Lease {
         &mut self,
         charge: &Charge<'_>,
         units: u32,
-        here: Moment,
+        local_now: Moment,
     ) -> Option<Decision> {
-        if self.left < units || here >= self.until || self.shape.limit != *charge.limit {
+        if self.left < units || local_now >= self.until || self.shape.limit != *charge.limit {
             return None;
         }
-        let now = here.as_nanos().wrapping_add(self.ahead);
+        let now = local_now.as_nanos().wrapping_add(self.ahead);
         let now = Moment::from_nanos(now - now % 1_000);
         let decision = self.mirror.step(&self.shape.fitted.limit, now, charge.cost);
         if !decision.is_allowed() {
@@ -124,7 +124,7 @@ impl Lease {
         }
         self.left -= units;
         self.spent += units;
-        self.used_at = here;
+        self.used_at = local_now;
         Some(decision)
     }
 
@@ -145,21 +145,21 @@ impl Lease {
     }
 
     /// Whether everything held in Redis has expired.
-    pub(crate) fn has_ended(&self, here: Moment) -> bool {
-        self.is_lost && here >= self.until
+    pub(crate) fn has_ended(&self, local_now: Moment) -> bool {
+        self.is_lost && local_now >= self.until
     }
 
     /// Notes that the last renewal had no reply.
-    pub(crate) fn lose(&mut self, here: Moment) {
+    pub(crate) fn lose(&mut self, local_now: Moment) {
         if !self.is_lost {
             self.is_lost = true;
-            self.until = here + LASTS;
+            self.until = local_now + LASTS;
         }
         self.left = 0;
     }
 
     /// Starts over with a new grant.
-    pub(crate) fn grant(&mut self, granted: GrantedLease, asked_at: Moment, here: Moment) {
+    pub(crate) fn grant(&mut self, granted: GrantedLease, asked_at: Moment, local_now: Moment) {
         let units = u32::try_from(granted.units).unwrap_or(u32::MAX);
         let margin = granted.lasts / 100 + 1_000;
         let micros = |micros: u64| Span::from_nanos(micros.saturating_mul(1_000));
@@ -167,16 +167,18 @@ impl Lease {
         self.name = self.next_name();
         self.began = asked_at;
         self.until = asked_at + micros(granted.lasts.saturating_sub(margin));
-        self.used_at = here;
+        self.used_at = local_now;
         self.ends_with_window = micros(granted.lasts) < LASTS;
-        self.ahead = moment(granted.now).as_nanos().wrapping_sub(here.as_nanos());
+        self.ahead = moment(granted.now)
+            .as_nanos()
+            .wrapping_sub(local_now.as_nanos());
         self.mirror = Mirror::new(granted.snapshot);
         self.renewed = None;
     }
 
     /// How much to lease, by how fast the last units were spent.
-    pub(crate) fn want(&self, here: Moment) -> u64 {
-        let passed = here.since(self.began).as_nanos() / 1_000 + 1;
+    pub(crate) fn want(&self, local_now: Moment) -> u64 {
+        let passed = local_now.since(self.began).as_nanos() / 1_000 + 1;
         let grows_to = u64::from(self.granted.max(self.least)).saturating_mul(GROWTH);
         let lasting = |span: Span| {
             let micros = u128::from(span.as_nanos() / 1_000);

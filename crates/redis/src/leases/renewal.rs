@@ -50,7 +50,7 @@ impl Renewal {
         key: Key,
         lease: &Lease,
         want: u64,
-        here: Moment,
+        local_now: Moment,
     ) -> Renewal {
         Renewal {
             leases: Arc::clone(leases),
@@ -62,7 +62,7 @@ impl Renewal {
             left: lease.unspent().into(),
             want: want.min(WANT_MAX),
             least: lease.least.into(),
-            asked_at: here,
+            asked_at: local_now,
             outcome: Outcome::Unknown,
         }
     }
@@ -106,7 +106,7 @@ impl Drop for Renewal {
         if self.want > 0 {
             self.leases.heat.rest(self.key, self.leases.clock.now());
         }
-        let here = self.leases.clock.now();
+        let local_now = self.leases.clock.now();
         let mut shard = self.leases.shards.of(self.key);
         let ours = shard.leases.get_mut(&self.key);
         let Some(lease) = ours.filter(|lease| lease.name == self.name) else {
@@ -115,13 +115,13 @@ impl Drop for Renewal {
         let renewed = lease.renewed.take();
         let is_over = match self.outcome {
             Outcome::Returned | Outcome::Granted => true,
-            Outcome::NotDone => lease.was_never_granted() || lease.has_ended(here),
-            Outcome::Unknown => lease.has_ended(here),
+            Outcome::NotDone => lease.was_never_granted() || lease.has_ended(local_now),
+            Outcome::Unknown => lease.has_ended(local_now),
         };
         if is_over {
             shard.leases.remove(&self.key);
         } else {
-            lease.lose(here);
+            lease.lose(local_now);
         }
         drop(shard);
         renewed.inspect(|renewed| renewed.notify_waiters());

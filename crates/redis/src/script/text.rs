@@ -18,15 +18,15 @@ pub(crate) struct Scripts {
 }
 
 const REDIS_CLOCK: &str = include_str!("clock.lua");
-const CALLER_CLOCK: &str = include_str!("given_clock.lua");
+const CALLER_CLOCK: &str = include_str!("caller_clock.lua");
 const PLAIN: &str = include_str!("plain.lua");
 const RESERVATION: &str = include_str!("reservation.lua");
 /// Redis's commands, and the reply of a decision.
 const CALLS: &str = include_str!("calls.lua");
 const REPLY: &str = include_str!("reply.lua");
 /// The same for an inspection, which changes nothing.
-const LOOK: &str = include_str!("look.lua");
-const LOOK_REPLY: &str = include_str!("look_reply.lua");
+const INSPECT: &str = include_str!("inspect.lua");
+const INSPECT_REPLY: &str = include_str!("inspect_reply.lua");
 /// The general script, between the calls and the reply. Each file uses those before it.
 const GENERAL: [&str; 14] = [
     include_str!("general/preamble.lua"),
@@ -60,8 +60,8 @@ impl Scripts {
 
 /// The general script for an inspection: it changes nothing, and replies with the size, lifetime
 /// and beginning of the state as well.
-pub(crate) fn look() -> String {
-    general(ClockOf::Redis, LOOK, LOOK_REPLY)
+pub(crate) fn inspection_script() -> String {
+    general(ClockOf::Redis, INSPECT, INSPECT_REPLY)
 }
 
 fn general(clock: ClockOf, calls: &str, reply: &str) -> String {
@@ -84,9 +84,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_runs_no_command_that_changes_anything() {
+    fn an_inspection_runs_no_command_that_changes_anything() {
         let writes = ["'SET'", "'DEL'", "'APPEND'", "'SETRANGE'", "'PEXPIREAT'"];
-        let script = look();
+        let script = inspection_script();
         for line in script.lines().filter(|line| line.contains("redis.call(")) {
             assert!(!writes.iter().any(|write| line.contains(write)), "{line}");
         }

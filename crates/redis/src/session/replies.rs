@@ -15,7 +15,7 @@ use tokio::time::Instant;
 impl Session<'_> {
     /// Reads every complete reply.
     pub(super) fn read_replies(&mut self) -> io::Result<()> {
-        self.heard_at = Instant::now();
+        self.received_at = Instant::now();
         self.is_suspect = false;
         while let Some(reply) = resp::take(&mut self.input).map_err(io::Error::other)? {
             let call = self.sent.pop_front();
@@ -27,7 +27,7 @@ impl Session<'_> {
 
     /// Passes one reply to the callers that wait for it, and notes what it says about the server.
     fn read_reply(&mut self, call: Call, reply: Reply) -> io::Result<()> {
-        let took = self.heard_at.saturating_duration_since(call.at);
+        let took = self.received_at.saturating_duration_since(call.at);
         if took <= self.shared.reply_timeout {
             self.lost = 0;
             if self.is_broken {
@@ -72,7 +72,7 @@ impl Session<'_> {
         reply: Reply,
         answer: fn(Vec<Pending>, Bytes) -> io::Result<()>,
     ) -> io::Result<()> {
-        let took = self.heard_at.saturating_duration_since(sent_at);
+        let took = self.received_at.saturating_duration_since(sent_at);
         self.shared.stats.observe_call_time(took);
         self.note_replies(sent_at, requests.len());
         match reply {
@@ -88,7 +88,7 @@ impl Session<'_> {
     /// Counts requests that are no longer in flight.
     fn note_replies(&mut self, sent_at: Instant, requests: usize) {
         self.window
-            .on_reply(sent_at, self.heard_at, requests, self.requests);
+            .on_reply(sent_at, self.received_at, requests, self.requests);
         self.requests -= requests;
     }
 

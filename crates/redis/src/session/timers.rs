@@ -84,7 +84,7 @@ impl Session<'_> {
         }
         self.shared.expire(now);
         // A server that replies late may be overloaded: then the window shrinks first.
-        let is_silent = self.heard_at + reply_timeout <= now;
+        let is_silent = self.received_at + reply_timeout <= now;
         let is_out = is_silent || self.window.is_least();
         if self.lost >= LOST_MAX && is_out && !self.is_broken {
             self.is_broken = true;
@@ -111,7 +111,7 @@ impl Session<'_> {
         let silent_since = self
             .sent
             .front()
-            .map(|call| call.at.max(self.heard_at))
+            .map(|call| call.at.max(self.received_at))
             .filter(|since| *since + SILENCE_MAX < now);
         if silent_since.is_none() {
             return Ok(());

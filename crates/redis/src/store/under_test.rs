@@ -59,8 +59,8 @@ impl Redis {
     }
 
     /// Renews and returns leases as the background task does, but now.
-    pub(crate) async fn look_after_leases(&self) {
-        self.leased.look_after().await;
+    pub(crate) async fn renew_due_leases(&self) {
+        self.leased.renew_due().await;
     }
 
     pub(crate) async fn report_all(&self, deadline: Instant) {

@@ -70,11 +70,11 @@ pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) 
                 return lines;
             }
             let sent = send(report, table, router, stats).await;
-            if sent.heard == 0 {
+            if sent.applied == 0 {
                 return None;
             }
             // In a Cluster, one unreachable node does not delay reports to the others.
-            lines = sent.failure.is_none().then_some(lines? + sent.heard);
+            lines = sent.failure.is_none().then_some(lines? + sent.applied);
         }
     };
     let lines = join_all((0..AT_ONCE).map(|_| reporter()).collect()).await;
@@ -84,7 +84,7 @@ pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) 
 /// The outcome of a report.
 pub(crate) struct Sent {
     /// Lines for which Redis has replied with the count.
-    heard: usize,
+    applied: usize,
     /// Why it has not for the others: the first failure.
     pub(crate) failure: Option<NodeFailure>,
 }
@@ -97,13 +97,13 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
     let (answers, messages) = router.ask_all(groups.len(), request, since).await;
     stats.count_report(messages, groups.iter().map(Vec::len).sum());
     let mut sent = Sent {
-        heard: 0,
+        applied: 0,
         failure: None,
     };
     for (lines, answer) in groups.into_iter().zip(answers) {
-        let heard = answer.and_then(|reply| apply_replies(&reply, &lines, table));
-        let Err(failure) = heard else {
-            sent.heard += lines.len();
+        let applied = answer.and_then(|reply| apply_replies(&reply, &lines, table));
+        let Err(failure) = applied else {
+            sent.applied += lines.len();
             continue;
         };
         match &failure.failure {
@@ -112,7 +112,7 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
                 stats.count_lost_report();
                 lines.iter().for_each(|line| table.drop_line(line));
             }
-            _ => lines.into_iter().for_each(|line| table.unsent(line)),
+            _ => lines.into_iter().for_each(|line| table.put_back(line)),
         }
         sent.failure.get_or_insert(failure);
     }

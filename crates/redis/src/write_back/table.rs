@@ -58,14 +58,14 @@ pub(crate) struct Table {
 pub(crate) enum Next {
     Decided(Verdict),
     /// Send this report, then try again.
-    Ask(Report),
+    Report(Report),
     /// Have Redis decide, and learn the count from its reply: see [`Table::learn`].
     Redis(FittedLimit),
     /// A script call on one of its keys is in flight: try again afterwards.
     Wait(OwnedNotified),
     /// Have Redis decide: there is no room for another key, or Redis is deciding on one of these
     /// keys with a request that cannot be decided here.
-    NotHere,
+    Remote,
 }
 
 // === impl Next ===
@@ -74,7 +74,7 @@ impl Next {
     /// For a request that could be decided here, on a key that is set aside.
     fn aside(aside: &Aside) -> Next {
         match aside.has_foreign() {
-            true => Next::NotHere,
+            true => Next::Remote,
             false => Next::Wait(aside.over()),
         }
     }
@@ -126,7 +126,7 @@ impl Table {
         if !shard.entries.contains_key(&charge.key) {
             let fitted = FittedLimit::new(charge.limit).map_err(unfit)?;
             if !shard.insert(charge.key, charge.limit, fitted, now) {
-                return Ok(Next::NotHere);
+                return Ok(Next::Remote);
             }
         }
         if let Some(aside) = shard.aside.get(&charge.key) {
@@ -135,7 +135,7 @@ impl Table {
         let is_behind = self.is_behind(&shard);
         let Shard { entries, dirty, .. } = &mut *shard;
         let Some(entry) = entries.get_mut(&charge.key) else {
-            return Ok(Next::NotHere);
+            return Ok(Next::Remote);
         };
         match entry.readiness(charge.limit, now, self.lasts) {
             Readiness::Ready if is_behind && entry.is_new_line(now, self.lasts) => {
@@ -143,10 +143,10 @@ impl Table {
             }
             Readiness::Unknown => return entry.begin(charge.limit).map(Next::Redis),
             Readiness::Ready => {}
-            Readiness::Asking => return Ok(Next::Wait(entry.subscribe())),
+            Readiness::InFlight => return Ok(Next::Wait(entry.subscribe())),
             Readiness::ToReport => {
                 let line = entry.ask(charge.key, charge.limit)?;
-                return Ok(Next::Ask(Report { lines: vec![line] }));
+                return Ok(Next::Report(Report { lines: vec![line] }));
             }
         }
         let decision = entry.step(charge, self.redis_time(entry, now));
@@ -178,7 +178,7 @@ impl Table {
             let key = line.charge.key;
             let shard = &mut *shards.of(key);
             if !shard.entries.contains_key(&key) && !shard.insert(key, limit, *fitted, now) {
-                return Ok(Next::NotHere);
+                return Ok(Next::Remote);
             }
             match shard.aside.get(&key).map(Next::aside) {
                 None => {}
@@ -189,11 +189,11 @@ impl Table {
                 Some(outcome) => return Ok(outcome),
             }
             let Some(entry) = shard.entries.get_mut(&key) else {
-                return Ok(Next::NotHere);
+                return Ok(Next::Remote);
             };
             match entry.readiness(limit, now, self.lasts) {
                 Readiness::Ready => {}
-                Readiness::Asking => waits = Some(Next::Wait(entry.subscribe())),
+                Readiness::InFlight => waits = Some(Next::Wait(entry.subscribe())),
                 Readiness::ToReport | Readiness::Unknown => asks.push((key, *limit)),
             }
         }
@@ -206,7 +206,7 @@ impl Table {
                 Some(entry.ask(key, limit))
             });
             let lines = lines.collect::<Result<_, _>>()?;
-            return Ok(Next::Ask(Report { lines }));
+            return Ok(Next::Report(Report { lines }));
         }
         let mut verdict = self.settle(&bill, &fitted, &mut shards, now);
         coarsen(&mut verdict);
@@ -272,7 +272,7 @@ impl Table {
             let Some(entry) = shard.entries.get_mut(&key) else {
                 continue;
             };
-            if entry.is_asking {
+            if entry.is_in_flight {
                 if lines.is_empty() {
                     return Some(Next::Wait(entry.subscribe()));
                 }
@@ -282,7 +282,7 @@ impl Table {
                 lines.push(entry.gather(key));
             }
         }
-        (!lines.is_empty()).then_some(Next::Ask(Report { lines }))
+        (!lines.is_empty()).then_some(Next::Report(Report { lines }))
     }
 
     /// Begins a round of reports with all lines that are due by now. Evicts some idle keys.
@@ -290,7 +290,7 @@ impl Table {
         let now = self.clock.now();
         for mut shard in self.shards.each() {
             shard.begin_round();
-            shard.look_around(now, |entry| self.redis_time(entry, now));
+            shard.evict_some_idle(now, |entry| self.redis_time(entry, now));
         }
     }
 
@@ -327,7 +327,7 @@ impl Table {
     }
 
     /// Puts back a line that was not sent.
-    pub(crate) fn unsent(&self, line: Line) {
+    pub(crate) fn put_back(&self, line: Line) {
         let mut shard = self.shards.of(line.key);
         let Shard { entries, dirty, .. } = &mut *shard;
         if let Some(entry) = entries.get_mut(&line.key) {

@@ -537,7 +537,7 @@ fn a_key_without_room_is_asked_for() {
         learn(&table, &write_back(number, &limit));
     }
     let more = write_back(1 << 100, &limit);
-    assert!(matches!(ask(&table, &more), Next::NotHere));
+    assert!(matches!(ask(&table, &more), Next::Remote));
     // Idle keys make room for others.
     given.store(11_000_000, Ordering::SeqCst);
     assert!(matches!(ask(&table, &more), Next::Redis(_)));
@@ -568,7 +568,7 @@ fn nobody_goes_on_for_longer_than_an_interval_and_a_timeout() {
     apply_report(&table, &on_its_way, &limit);
     assert!(is_decided(&table, &charge));
     given.store(220_999, Ordering::SeqCst);
-    let Next::Ask(alone) = ask(&table, &charge) else {
+    let Next::Report(alone) = ask(&table, &charge) else {
         panic!("what is too old is reported before anything else");
     };
     assert_eq!(units(&alone), 2);
@@ -589,7 +589,7 @@ fn what_was_lost_is_not_repeated_and_what_was_not_sent_is() {
     assert_eq!(units(&unsent), 3);
     assert!(is_decided(&table, &charge));
     for line in unsent.lines {
-        table.unsent(line);
+        table.put_back(line);
     }
     let lost = due(&table);
     assert_eq!(units(&lost), 4);

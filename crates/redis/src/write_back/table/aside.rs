@@ -45,7 +45,7 @@ impl Aside {
         Arc::clone(&self.over).notified_owned()
     }
 
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         self.over.notify_waiters();
     }
 }

@@ -15,9 +15,9 @@ use crate::write_back::tally::{Counting, Tally};
 
 /// After how long an unused key is evicted, and after how long if it has expired.
 const IDLE: Span = Span::from_secs(10);
-const RESTING: Span = Span::SECOND;
+const EXPIRED_IDLE: Span = Span::SECOND;
 /// How far Redis's time may go back and still be taken for the same clock.
-const STEADY_MICROS: u64 = 1_000_000;
+const CLOCK_STEP_MICROS_MAX: u64 = 1_000_000;
 
 /// One key.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Entry {
     /// Whether the count is known: Redis has replied to everything sent since.
     pub(super) is_known: bool,
     /// Whether a script call on this key is in flight.
-    pub(super) is_asking: bool,
+    pub(super) is_in_flight: bool,
     pub(super) is_dirty: bool,
     /// When the first unit was allowed that is not reported yet, and the first of those in a report
     /// in flight.
@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) sent_since: Option<Moment>,
     /// Redis's time in microseconds, and the local time when its reply arrived.
     pub(super) now: u64,
-    pub(super) heard_at: Moment,
+    pub(super) received_at: Moment,
     /// The latest Redis time at which anything was decided.
     pub(super) latest: u64,
     pub(super) used_at: Moment,
@@ -49,7 +49,7 @@ pub(super) enum Readiness {
     /// Its count is known, and its unreported units are not too old.
     Ready,
     /// A script call on it is in flight.
-    Asking,
+    InFlight,
     /// There is something to report first.
     ToReport,
     /// Nothing to report, and its count is not known.
@@ -65,12 +65,12 @@ impl Entry {
             tally: Tally::fresh(&fitted.limit),
             fitted,
             is_known: false,
-            is_asking: false,
+            is_in_flight: false,
             is_dirty: false,
             since: None,
             sent_since: None,
             now: 0,
-            heard_at: now,
+            received_at: now,
             latest: 0,
             used_at: now,
             answered: Arc::new(Notify::new()),
@@ -82,8 +82,8 @@ impl Entry {
         let is_overdue = oldest.is_some_and(|since| now.since(since) >= lasts);
         if self.is_known && !is_overdue && self.limit == *limit {
             Readiness::Ready
-        } else if self.is_asking {
-            Readiness::Asking
+        } else if self.is_in_flight {
+            Readiness::InFlight
         } else if self.tally.is_reported() {
             Readiness::Unknown
         } else {
@@ -107,7 +107,7 @@ impl Entry {
     /// other request decides on it or sends one.
     pub(super) fn begin(&mut self, limit: &Limit) -> Result<FittedLimit, StoreError> {
         self.adopt(limit)?;
-        self.is_asking = true;
+        self.is_in_flight = true;
         Ok(self.fitted)
     }
 
@@ -123,7 +123,7 @@ impl Entry {
     }
 
     pub(super) fn gather(&mut self, key: Key) -> Line {
-        self.is_asking = true;
+        self.is_in_flight = true;
         let since = self.since.take();
         self.sent_since = since;
         let (base, parts) = self.tally.gather();
@@ -138,7 +138,7 @@ impl Entry {
 
     /// Whether there is nothing to report and no report in flight.
     pub(super) fn is_reported(&self) -> bool {
-        self.tally.is_reported() && !self.is_asking
+        self.tally.is_reported() && !self.is_in_flight
     }
 
     /// Notified when Redis has replied, or will not.
@@ -148,9 +148,9 @@ impl Entry {
 
     /// A lower bound of Redis's time now, which never goes back.
     pub(super) fn redis_time(&self, now: Moment) -> u64 {
-        let passed = now.since(self.heard_at).as_nanos() / 1_000;
+        let passed = now.since(self.received_at).as_nanos() / 1_000;
         let time = self.now.saturating_add(passed);
-        if time < self.latest && self.latest - time < STEADY_MICROS {
+        if time < self.latest && self.latest - time < CLOCK_STEP_MICROS_MAX {
             return self.latest;
         }
         time
@@ -189,11 +189,11 @@ impl Entry {
     }
 
     pub(super) fn apply_reply(&mut self, snapshot: Snapshot, redis_now: u64, now: Moment) {
-        self.is_asking = false;
+        self.is_in_flight = false;
         self.is_known = true;
         self.sent_since = None;
         self.now = redis_now;
-        self.heard_at = now;
+        self.received_at = now;
         let fitted = self.fitted;
         self.tally.apply_reply(snapshot, &fitted, moment(redis_now));
         self.answered.notify_waiters();
@@ -218,7 +218,7 @@ impl Entry {
     /// Notes that there is no reply. Reported units are lost, unless they were put back; the next
     /// decision fetches the count.
     pub(super) fn note_failure(&mut self) {
-        self.is_asking = false;
+        self.is_in_flight = false;
         self.is_known = false;
         self.sent_since = None;
         self.answered.notify_waiters();
@@ -226,15 +226,16 @@ impl Entry {
 
     /// Whether evicting it loses nothing.
     pub(super) fn is_idle(&mut self, now: Moment, time: u64) -> bool {
-        if self.is_asking || !self.tally.is_reported() {
+        if self.is_in_flight || !self.tally.is_reported() {
             return false;
         }
-        let rests = now.since(self.used_at);
+        let unused_for = now.since(self.used_at);
         let counting = Counting {
             tally: &mut self.tally,
             fitted: &self.fitted,
         };
-        rests >= IDLE || rests >= RESTING && counting.expires_at(&self.fitted.limit) <= moment(time)
+        unused_for >= IDLE
+            || unused_for >= EXPIRED_IDLE && counting.expires_at(&self.fitted.limit) <= moment(time)
     }
 }
 

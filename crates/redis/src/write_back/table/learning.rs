@@ -84,7 +84,7 @@ impl Drop for SetAside<'_> {
                 && let Some(aside) = shard.aside.remove(key)
             {
                 drop(shard);
-                aside.ring();
+                aside.notify();
             }
         }
     }
@@ -116,8 +116,8 @@ mod tests {
         let foreign = aside(true);
         // Not even from a reply that was in flight.
         learning.finish(Snapshot::Account(Account::fresh(&limit)), &charge, 0);
-        assert!(matches!(ask(), Next::NotHere));
-        assert!(matches!(both(), Next::NotHere));
+        assert!(matches!(ask(), Next::Remote));
+        assert!(matches!(both(), Next::Remote));
         assert!(table.give_up([KEY].into_iter()).is_none());
         let other = aside(false);
         drop(foreign);

@@ -14,8 +14,8 @@ use crate::write_back::report::Line;
 pub(super) const KEYS_MAX: usize = 4_096;
 /// How many keys are checked for eviction in one interval, and when there is no room for another
 /// one.
-const LOOKED_AT: usize = 64;
-const LOOKED_AT_FOR_ROOM: usize = 8;
+const CHECKED: usize = 64;
+const CHECKED_FOR_ROOM: usize = 8;
 
 /// Some of the keys.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Shard {
         now: Moment,
     ) -> bool {
         if self.entries.len() >= KEYS_MAX {
-            self.forget_idle(LOOKED_AT_FOR_ROOM, now, |entry| entry.now);
+            self.evict_idle(CHECKED_FOR_ROOM, now, |entry| entry.now);
             if self.entries.len() >= KEYS_MAX {
                 return false;
             }
@@ -73,7 +73,7 @@ impl Shard {
             let Some(entry) = self.entries.get_mut(&key) else {
                 continue;
             };
-            if entry.is_asking {
+            if entry.is_in_flight {
                 // In the next round: until then a script call may have reported it.
                 self.dirty.push_back(key);
                 continue;
@@ -86,11 +86,11 @@ impl Shard {
     }
 
     /// Evicts some idle keys.
-    pub(super) fn look_around(&mut self, now: Moment, time: impl Fn(&Entry) -> u64) {
-        self.forget_idle(LOOKED_AT, now, time);
+    pub(super) fn evict_some_idle(&mut self, now: Moment, time: impl Fn(&Entry) -> u64) {
+        self.evict_idle(CHECKED, now, time);
     }
 
-    fn forget_idle(&mut self, most: usize, now: Moment, time: impl Fn(&Entry) -> u64) {
+    fn evict_idle(&mut self, most: usize, now: Moment, time: impl Fn(&Entry) -> u64) {
         for _ in 0..most.min(self.ring.len()) {
             let Some(key) = self.ring.pop_front() else {
                 return;
