@@ -262,27 +262,27 @@ impl fmt::Display for InvalidConfig {
             InvalidConfig::Address(address) => {
                 write!(
                     f,
-                    "{address:?} is no address: write host:port, as in localhost:6379"
+                    "{address:?} is not an address: write host:port, as in localhost:6379"
                 )
             }
             InvalidConfig::Prefix(prefix) => write!(
                 f,
-                "the prefix {prefix:?} has a brace, which would choose the slot of every key: \
-                 leave it out"
+                "the prefix {prefix:?} contains a brace, which would choose the slot of every key: \
+                 remove it"
             ),
             InvalidConfig::Connections(count) => {
                 write!(
                     f,
-                    "{count} connections to a node are outside 1 to {CONNECTIONS_MAX}"
+                    "{count} connections to a node are not within 1 to {CONNECTIONS_MAX}"
                 )
             }
             InvalidConfig::Batch(count) => {
                 write!(
                     f,
-                    "batches of {count} decisions are outside 1 to {BATCH_MAX}"
+                    "batches of {count} decisions are not within 1 to {BATCH_MAX}"
                 )
             }
-            InvalidConfig::Timeout => f.write_str("a timeout of 0 leaves no time to decide in"),
+            InvalidConfig::Timeout => f.write_str("the timeout must be longer than 0"),
             InvalidConfig::SyncInterval(interval) => write!(
                 f,
                 "a sync_interval of {interval} is outside {SYNC_INTERVAL_MIN} to \

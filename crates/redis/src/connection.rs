@@ -173,7 +173,7 @@ impl Opener {
             }
         };
         let stream = timeout_at(deadline, opening).await;
-        let stream = stream.unwrap_or_else(|_| timed_out("no connection came about"))?;
+        let stream = stream.unwrap_or_else(|_| timed_out("no connection was established"))?;
         let Some((connector, name)) = &self.tls else {
             return Ok(stream);
         };
@@ -186,9 +186,9 @@ impl Opener {
         match timeout_at(deadline, connector.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
             Ok(Err(error)) => Err(io::Error::other(explain_tls(&error))),
-            Err(_) => {
-                timed_out("no TLS handshake came about; does the server speak TLS on this port?")
-            }
+            Err(_) => timed_out(
+                "the TLS handshake (does the server speak TLS on this port?) was not completed",
+            ),
         }
     }
 }
@@ -232,10 +232,13 @@ fn explain_end(error: io::Error, is_encrypted: bool) -> io::Error {
         return error;
     }
     let likely = match is_encrypted {
-        true => "does it ask for a client's certificate?",
-        false => "does it want TLS (`rediss://`)?",
+        true => "does it require a client's certificate?",
+        false => "does it require TLS (`rediss://`)?",
     };
-    io::Error::new(kind, format!("the server hung up at once; {likely}"))
+    io::Error::new(
+        kind,
+        format!("the server closed the connection at once; {likely}"),
+    )
 }
 
 /// Why a TLS handshake failed, with the most likely reason.
@@ -279,7 +282,7 @@ impl Link {
         match self.next().await? {
             Reply::Bulk(name) => Ok(name.to_vec()),
             Reply::Error(text) => Err(io::Error::other(printable(&text))),
-            _ => Err(io::Error::other("SCRIPT LOAD tells no name")),
+            _ => Err(io::Error::other("the reply to SCRIPT LOAD is not a name")),
         }
     }
 }
@@ -291,7 +294,7 @@ fn other_protocol(input: &[u8]) -> Option<&'static str> {
     if input.starts_with(b"HTTP/") {
         Some("an HTTP server answers, not Redis")
     } else if input.starts_with(&TLS_ALERT) {
-        Some("the server wants TLS: use rediss://, or `tls`")
+        Some("the server requires TLS: use rediss://, or `tls`")
     } else {
         None
     }

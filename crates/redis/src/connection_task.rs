@@ -170,12 +170,12 @@ impl Target {
         match (self, hello.kind, hello.role) {
             (_, Some(Kind::Sentinel), _) => reply("it is a sentinel: name it in `sentinel`"),
             (Target::Member(_), Some(Kind::Standalone), _) => {
-                reply("it is no node of a Cluster: name it in `url`")
+                reply("it is not a node of a Cluster: name it in `url`")
             }
             // Replicas of a Cluster know the topology as well as primaries do.
             (Target::Member(_), ..) => Ok(()),
             (Target::Fixed(_), _, Some(Role::Replica)) => {
-                reply("it is a replica, which takes no writes: name its primary, or use `sentinel`")
+                reply("it is a replica, which rejects writes: name its primary, or use `sentinel`")
             }
             (Target::Watched { .. }, _, Some(Role::Replica)) => {
                 reply("the sentinels name it the primary, but it is a replica")

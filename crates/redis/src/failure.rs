@@ -49,7 +49,7 @@ pub(crate) struct ErrorReply {
 }
 
 /// The reason of a request that expired before it was sent.
-pub(crate) const NO_ANSWER: &str = "no answer in time, and nothing was charged";
+pub(crate) const NO_ANSWER: &str = "no reply in time, and nothing was charged";
 
 /// Codes of error replies in logs and metrics. The last one stands for all others.
 pub const ERROR_CODES: [&str; 14] = [
@@ -103,7 +103,7 @@ impl Rejection {
                         slot,
                         address: address.to_owned(),
                     },
-                    Err(_) => Failure::Malformed(Malformed("a redirection from no slot")),
+                    Err(_) => Failure::Malformed(Malformed("a redirect without a valid slot")),
                 });
             }
             ("ASK", Some(_), Some(address)) => {
@@ -169,7 +169,9 @@ impl Failure {
             Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain | Failure::Changed => {
                 StoreError::Unreachable {
                     address: address.into(),
-                    source: with_text(Arc::from("the slot moves, and did not settle in time")),
+                    source: with_text(Arc::from(
+                        "the slot is migrating, and the migration took too long",
+                    )),
                 }
             }
         }

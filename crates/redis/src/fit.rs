@@ -213,7 +213,7 @@ impl fmt::Display for InvalidForRedis {
         match self {
             InvalidForRedis::Fraction { span } => write!(
                 f,
-                "Redis counts in microseconds, and a window or segment of {span} is no whole \
+                "Redis counts in microseconds, and a window or segment of {span} is not a whole \
                  number of them"
             ),
             InvalidForRedis::TooFast { count, window } => write!(

@@ -40,7 +40,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
     let bill = Bill::new(&[peek])?;
     let ScriptRequest::General(request) = ScriptRequest::of(&bill, &[fitted]) else {
         return Err(bad_reply(Malformed(
-            "a bill is a question to the general script",
+            "a bill is a request to the general script",
         )));
     };
     let (script, name) = (inspection_script(), name_of(router, charge.key));
@@ -86,7 +86,7 @@ pub(crate) async fn delete(router: &Router, key: Key) -> Result<bool, StoreError
     let reply = router.command(key, &words, Instant::now()).await;
     match reply.map_err(|failure| router.error(failure))? {
         Reply::Integer(deleted) => Ok(deleted > 0),
-        _ => Err(bad_reply(Malformed("DEL tells no number"))),
+        _ => Err(bad_reply(Malformed("the reply to DEL is not a number"))),
     }
 }
 

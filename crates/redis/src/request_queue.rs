@@ -22,7 +22,7 @@ use waiting::Waiting;
 pub(crate) const QUEUE_MAX: usize = 16 * 1024;
 
 /// Why requests are rejected while the circuit breaker is open.
-const SILENT: &str = "it did not answer lately";
+const SILENT: &str = "it has not replied recently";
 /// Why requests are rejected once the connection's task has ended.
 const ENDED: &str = "the Tokio runtime in which its connection was opened has ended";
 
@@ -248,7 +248,7 @@ impl Shared {
 
     /// Fails the requests past their deadline: they were never sent.
     pub(crate) fn expire(&self, now: Instant) {
-        let failure = Failure::unreachable("it was too busy");
+        let failure = Failure::unreachable("it was too busy to get the request in time");
         self.queue().expire(now, self.reply_timeout, &failure);
     }
 
@@ -266,7 +266,7 @@ impl Shared {
             return Err(Failure::unreachable(ENDED));
         }
         if queue.len() + all.as_ref().len() > QUEUE_MAX {
-            return Err(Failure::unreachable("too many wait for it"));
+            return Err(Failure::unreachable("its request queue is full"));
         }
         // The task sleeps until the first deadline of the queue: it is woken for an earlier one,
         // and when the queue was empty. A report can be due later than a request queued after it,

@@ -98,7 +98,7 @@ fn line(input: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> 
 fn integer(digits: &[u8]) -> Result<i64, Malformed> {
     let text = std::str::from_utf8(digits).ok();
     let number = text.and_then(|text| text.parse().ok());
-    number.ok_or(Malformed("a number is none"))
+    number.ok_or(Malformed("a number is invalid"))
 }
 
 /// A length, or `None` for "nil".
@@ -142,7 +142,7 @@ fn end_of(input: &[u8], from: usize, depth: usize) -> Result<Option<usize>, Malf
             }
             Ok(Some(end))
         }
-        _ => Err(Malformed("a reply begins with no known sign")),
+        _ => Err(Malformed("a reply has an unknown type")),
     }
 }
 

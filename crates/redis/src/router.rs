@@ -297,7 +297,7 @@ impl Node {
                 self.stats.trouble.record_error(&self.address, &error);
                 error.failure()
             }
-            Rejection::NoScript => Failure::unreachable("it knows no such script"),
+            Rejection::NoScript => Failure::unreachable("the script is not loaded"),
         }))
     }
 }

@@ -113,7 +113,7 @@ impl Caller {
 
 /// A count that is known to be at most [`RATES_MAX`].
 fn count(number: usize) -> u8 {
-    u8::try_from(number).expect("a batch has at most 255 questions")
+    u8::try_from(number).expect("a batch has at most 255 requests")
 }
 
 const _: () = assert!(crate::config::BATCH_MAX <= RATES_MAX);

@@ -59,7 +59,7 @@ impl ScriptReply {
         leasing: usize,
     ) -> Result<impl Iterator<Item = ScriptReply>, Malformed> {
         if answer.len() != MOMENT_BYTES * (count + 1) + LEASE_BYTES * leasing {
-            return Err(Malformed("an answer of the wrong length"));
+            return Err(Malformed("a reply of the wrong length"));
         }
         let now = answer.get_uint(MOMENT_BYTES);
         Ok((0..count).map(move |index| {
@@ -78,7 +78,7 @@ impl ScriptReply {
         mut answer: Bytes,
         states: impl Iterator<Item = usize>,
     ) -> Result<Vec<ScriptReply>, Malformed> {
-        let short = Malformed("an answer is too short");
+        let short = Malformed("a reply is too short");
         if answer.len() < MOMENT_BYTES {
             return Err(short);
         }
@@ -140,7 +140,9 @@ impl ScriptReply {
             }
             ScriptReply::General(reply) => match &reply.states[..] {
                 [state] => Ok((Snapshot::read(state, fitted)?, reply.now)),
-                _ => Err(Malformed("an answer with more than was asked")),
+                _ => Err(Malformed(
+                    "a reply with several states to a request for one",
+                )),
             },
             ScriptReply::Changed => Err(Malformed("a changed limit, twice")),
         }
@@ -173,7 +175,7 @@ impl ScriptReply {
     /// The verdict on a bill; `fitted` are the limits of its lines.
     pub(crate) fn of(&self, bill: &Bill<'_>, fitted: &[FittedLimit]) -> Result<Verdict, Malformed> {
         let ScriptReply::General(reply) = self else {
-            return Err(Malformed("an answer to another question"));
+            return Err(Malformed("a reply that does not match the request"));
         };
         let lines = reply.states.iter().zip(fitted);
         let snapshot = lines.map(|(state, fitted)| Snapshot::read(state, fitted));
@@ -224,9 +226,7 @@ fn agree(status: Option<Status>, verdict: &Verdict) -> Result<(), Malformed> {
         false => Status::Denied,
     };
     if status.is_some_and(|status| status != expected) {
-        return Err(Malformed(
-            "the script decided otherwise than its own state says",
-        ));
+        return Err(Malformed("the script's decision contradicts its state"));
     }
     Ok(())
 }

@@ -101,7 +101,7 @@ impl Settlements {
         match reply.map_err(|failure| self.router.error(failure))? {
             Reply::Nil => Ok(None),
             Reply::Bulk(record) => read_record(record).map_err(bad_reply),
-            _ => Err(bad_reply(Malformed("GET tells no text"))),
+            _ => Err(bad_reply(Malformed("the reply to GET is not a string"))),
         }
     }
 
@@ -193,7 +193,7 @@ fn read_record(mut record: Bytes) -> Result<Option<KeptReservation>, Malformed> 
 
 /// Parses the units that each line was settled to; `None` if there was no such reservation.
 fn read_settlements(reply: &ScriptReply) -> Result<Settled, Malformed> {
-    let other = Malformed("an answer to another question");
+    let other = Malformed("a reply that does not match the request");
     let ScriptReply::General(reply) = reply else {
         return Err(other);
     };

@@ -159,7 +159,10 @@ fn parse_credentials(user: &str) -> Result<(Option<String>, Secret), InvalidUrl>
     };
     let (Some(username), Some(password)) = (decode(username), decode(password)) else {
         let help = "write % and two digits from 0 to f, as in %40 for @";
-        return Err(invalid("the URL has a `%` that is no valid escape", help));
+        return Err(invalid(
+            "the URL has a `%` that is not a valid escape",
+            help,
+        ));
     };
     if password.is_empty() {
         let help = "leave out the `@` and what is before it, or write the password";
@@ -227,8 +230,8 @@ mod tests {
             ("redis://h?x=hunter2", "continues after"),
             ("redis://hunter2@h", "a user but no password"),
             ("redis://u:@h", "password is empty"),
-            ("redis://u:hunter2%4@h", "no valid escape"),
-            ("redis://u:hunter2%ff@h", "no valid escape"),
+            ("redis://u:hunter2%4@h", "not a valid escape"),
+            ("redis://u:hunter2%ff@h", "not a valid escape"),
             ("unix://hunter2", "no absolute path"),
             ("redis://", "no valid host"),
             ("redis://:6379", "no valid host"),

@@ -277,11 +277,11 @@ impl Ledger {
         reply: &General,
     ) -> Result<(), Malformed> {
         if part.lines.len() != reply.states.len() {
-            return Err(Malformed("an answer to another question"));
+            return Err(Malformed("a reply that does not match the request"));
         }
         for (line, state) in part.lines.iter().zip(&reply.states) {
             let mut state = state.clone();
-            let short = |_| Malformed("an answer is too short");
+            let short = |_| Malformed("a reply is too short");
             let reserved = state.try_get_u32().map_err(short)?;
             let line_state = LineState {
                 now: reply.now,

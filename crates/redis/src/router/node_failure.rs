@@ -20,7 +20,7 @@ impl NodeFailure {
     /// A reply that does not belong to its request.
     pub(crate) fn bad_reply(key: Key) -> NodeFailure {
         NodeFailure {
-            failure: Failure::Malformed(Malformed("an answer to another question")),
+            failure: Failure::Malformed(Malformed("a reply that does not match the request")),
             address: String::from_utf8_lossy(&keys::name(key)).into_owned(),
         }
     }

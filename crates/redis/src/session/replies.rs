@@ -19,7 +19,7 @@ impl Session<'_> {
         self.is_suspect = false;
         while let Some(reply) = resp::take(&mut self.input).map_err(io::Error::other)? {
             let call = self.sent.pop_front();
-            let call = call.ok_or_else(|| io::Error::other("a reply to nothing"))?;
+            let call = call.ok_or_else(|| io::Error::other("a reply without a request"))?;
             self.read_reply(call, reply)?;
         }
         Ok(())
@@ -81,7 +81,7 @@ impl Session<'_> {
                 answer(requests, packed)
             }
             Reply::Error(text) => self.reject(requests, &text),
-            _ => Err(io::Error::other("no answer of a script")),
+            _ => Err(io::Error::other("an unexpected reply to a script call")),
         }
     }
 

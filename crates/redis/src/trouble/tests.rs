@@ -13,7 +13,7 @@ use crate::store::Redis;
 async fn servers_that_were_named_as_what_they_are_not_are_reported() {
     let plain = testbed::Redis::start();
     let reason = trouble(&Config::cluster([plain.address()])).await;
-    assert!(reason.contains("no node of a Cluster"), "{reason}");
+    assert!(reason.contains("not a node of a Cluster"), "{reason}");
     assert!(reason.starts_with(&plain.address()), "{reason}");
 
     let setup = testbed::Setup::with(&["--cluster-enabled", "yes"]);

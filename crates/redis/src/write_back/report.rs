@@ -90,5 +90,5 @@ pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
 }
 
 fn count(number: usize) -> u8 {
-    u8::try_from(number).expect("a question has at most 64 lines, and a line at most 61 parts")
+    u8::try_from(number).expect("a request has at most 64 lines, and a line at most 61 parts")
 }
