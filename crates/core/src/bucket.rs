@@ -156,12 +156,13 @@ impl Bucket {
         }
     }
 
-    /// Charges units that nobody judged under `limit`, beyond its capacity as well. Alone, they
-    /// would have made the bucket full again at `alone`, which may tell more than this bucket does.
+    /// Charges units that were not judged under `limit`, beyond its capacity as well. Alone, they
+    /// would have made the bucket full again at `alone`, which this bucket may not be able to
+    /// derive.
     ///
     /// Units beyond its capacity, on top of what a larger limit has counted, keep the interval of
-    /// the larger one: at another interval, all of its units could take longer than either limit
-    /// remembers.
+    /// the larger one: at another interval, all of its units could take longer than the memory of
+    /// either limit.
     pub fn take_unjudged(&mut self, limit: &Limit, now: Moment, units: u64, alone: Moment) {
         let capacity = u64::from(limit.capacity());
         let is_larger = self.terms.is_some_and(|terms| terms.capacity > capacity);

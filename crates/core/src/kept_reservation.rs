@@ -9,7 +9,7 @@ use crate::verdict::Verdict;
 /// A reservation to be made, if its request is allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct NewReservation<'m> {
-    /// Random: nobody can guess it. The store makes the reservation's key from it.
+    /// Random, so that it cannot be guessed. The store makes the reservation's key from it.
     pub secret: u128,
     /// How long it can be settled.
     pub lifetime: Span,

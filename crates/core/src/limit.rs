@@ -97,9 +97,9 @@ pub struct Limit {
     available_refill: Span,
     /// Of `nominal`, what is kept for requests with priority.
     priority_percent: u8,
-    /// Whether this is what a request with priority meets.
+    /// Whether this is the limit for requests with priority.
     has_priority: bool,
-    /// Whether this is what a request meets while there is headroom.
+    /// Whether this is the limit for requests while there is headroom.
     has_headroom: bool,
 }
 

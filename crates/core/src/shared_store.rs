@@ -38,8 +38,8 @@ pub trait SharedStore: Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unfit`] if the store keeps none of this request, whose source says why:
-    /// nothing was charged.
+    /// [`StoreError::Unfit`] if the store cannot keep a reservation for this request, with the
+    /// reason as its source: nothing was charged.
     fn reserve(
         &self,
         charges: &[Charge<'_>],
@@ -66,9 +66,9 @@ pub trait SharedStore: Store {
         async { Ok(None) }
     }
 
-    /// Charges each line of a reservation its actual units in place of those that were reserved,
-    /// as [`Account::settle_reserved`](crate::Account::settle_reserved) does; then there is no such
-    /// reservation any more, on no instance.
+    /// Charges each line of a reservation its actual units in place of the reserved ones, as
+    /// [`Account::settle_reserved`](crate::Account::settle_reserved) does, and removes the
+    /// reservation, for all instances.
     ///
     /// # Errors
     ///

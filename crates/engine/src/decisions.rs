@@ -249,7 +249,7 @@ impl DescriptorOutcome {
         }
     }
 
-    /// The outcome of a descriptor that meets a limit.
+    /// The outcome of a descriptor with a limit.
     pub fn of_limited(limited: &Limited, answer: &Answer) -> DescriptorOutcome {
         match (limited.decision, limited.enforcement) {
             (Decision::Deny(_), Enforcement::Shadow) => DescriptorOutcome::ShadowDenied,

@@ -1,4 +1,4 @@
-//! The names of reservations, which nobody can guess.
+//! The names of reservations, which cannot be guessed.
 
 use std::fmt;
 use std::str::FromStr;

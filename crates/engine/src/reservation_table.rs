@@ -52,8 +52,8 @@ pub(crate) struct Full;
 #[must_use = "a place that is dropped is free again"]
 pub(crate) struct Place<'t, P>(&'t ReservationTable<P>);
 
-/// A reservation that is being settled; nobody else can settle it. What has not been settled when
-/// it is dropped goes back to the table.
+/// A reservation that is being settled, which no other request can settle meanwhile. If it is
+/// dropped unsettled, it goes back to the table.
 pub(crate) struct Taken<'t, P> {
     /// The place that it may go back to.
     place: Option<Place<'t, P>>,

@@ -152,7 +152,7 @@ impl Stores {
         &self.memory
     }
 
-    /// The time of this process, which nobody sets back.
+    /// The monotonic time of this process.
     pub(crate) fn now(&self) -> Moment {
         self.memory.clock().on(Timeline::Monotonic)
     }

@@ -1,11 +1,11 @@
 //! What a limit allows above its nominal size: a soft part, always; or an elastic part, while there
 //! is headroom.
 //!
-//! Whether there is headroom is the caller's to say. A limit with an elastic part is what requests
-//! meet without it: the elastic part is kept from them, as a share for priority is.
-//! [`Limit::with_headroom`] is the same limit as they meet it while there is headroom. Both count
-//! the same units, under one key and with one capacity, so no state changes when headroom comes or
-//! goes, and however often it does, no more is allowed than the whole capacity.
+//! The caller decides whether there is headroom. A limit with an elastic part applies to requests
+//! without headroom: the elastic part is kept from them, as a share for priority is.
+//! [`Limit::with_headroom`] is the same limit while there is headroom. Both count the same units,
+//! under one key and with one capacity, so no state changes when headroom comes or goes, and
+//! however often it does, no more is allowed than the whole capacity.
 
 use super::{InvalidLimit, Limit, REFILL_MAX, narrow, wide};
 
@@ -52,7 +52,7 @@ impl Limit {
         .fix_extra()
     }
 
-    /// This limit as requests meet it while there is headroom: with its elastic part.
+    /// This limit while there is headroom: with its elastic part.
     pub const fn with_headroom(self) -> Limit {
         let limit = Limit {
             has_headroom: true,
@@ -82,8 +82,8 @@ impl Limit {
         self.has_headroom
     }
 
-    /// The same limit with the soft or elastic part of `other` and its share for priority, and as
-    /// the same requests meet it: for a limit that is made from `other`, such as a part of it.
+    /// The same limit with the soft or elastic part of `other` and its share for priority, and for
+    /// the same requests: for a limit that is derived from `other`, such as a part of it.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Limit {
         .fix_extra()
     }
 
-    /// This limit as a request meets it that can use all of its capacity.
+    /// This limit for a request that can use all of its capacity.
     pub const fn whole(self) -> Limit {
         self.for_priority().with_headroom()
     }

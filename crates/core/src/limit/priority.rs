@@ -1,8 +1,8 @@
 //! The share of a limit that is kept for requests with priority.
 //!
-//! Which requests have priority is the caller's to say. A limit with a share is what all other
-//! requests meet: one of cost k is judged as if it cost k and the share, and charged k.
-//! [`Limit::for_priority`] is the same limit as requests with priority meet it. Both count the same
+//! The caller decides which requests have priority. A limit with a share applies to all other
+//! requests: one of cost k is judged as if it cost k and the share, and charged k.
+//! [`Limit::for_priority`] is the same limit for requests with priority. Both count the same
 //! units, under one key.
 
 use super::{InvalidLimit, Limit, narrow, whole, wide};
@@ -42,7 +42,7 @@ impl Limit {
         Ok(limit.fix_available())
     }
 
-    /// This limit as requests with priority meet it: no share is kept from them.
+    /// This limit for requests with priority: no share is kept from them.
     pub const fn for_priority(self) -> Limit {
         let limit = Limit {
             has_priority: true,

@@ -7,8 +7,8 @@ use super::{Algorithm, Anchor, Limit, Segments};
 impl fmt::Display for Limit {
     /// Writes the limit in the terms of a rules file, without defaults: `10 per 1m token_bucket`,
     /// `2 per 1s leaky_bucket queue 10 soft 20%`, `3 per 1h sliding_window in 6 segments`,
-    /// `100 per 1m fixed_window elastic 50% reserved 20%`; as requests with priority meet it while
-    /// there is headroom, the last one ends with `with priority with headroom`.
+    /// `100 per 1m fixed_window elastic 50% reserved 20%`; for requests with priority while there
+    /// is headroom, the last one ends with `with priority with headroom`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} per {} {}", self.count, self.window, self.algorithm)?;
         match self.algorithm {

@@ -65,7 +65,7 @@ pub enum ReserveError {
         /// How many.
         max: usize,
     },
-    /// The request meets more than [`RESERVED_LIMITS_MAX`] limits.
+    /// The request has more than [`RESERVED_LIMITS_MAX`] limits.
     TooManyLimits {
         /// How many.
         limits: usize,

@@ -21,7 +21,7 @@ use crate::stores::SharedMemory;
 /// of its rule.
 const LINE_BYTES: usize = 16 + 1 + 2;
 
-/// What is remembered of one line of a request.
+/// The stored form of one line of a request.
 struct KeptLine {
     key: Key,
     /// How many descriptors met this counter.

@@ -227,7 +227,7 @@ impl Engine {
     }
 }
 
-/// The descriptors whose charges meet this counter.
+/// The descriptors that are charged to this counter.
 fn descriptors_of(resolved: &Resolved<'_>, charges: &[Charge<'_>], key: Key) -> Vec<usize> {
     let charged = charges.iter().zip(resolved.charged_descriptors());
     let of_key = charged.filter(|(charge, _)| charge.key == key);
