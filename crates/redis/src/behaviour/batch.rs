@@ -17,7 +17,7 @@ fn decide(subject: &mut Driven, now: Now, batch: &[&[Charge<'_>]]) -> Vec<Verdic
     decided.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Over several connections, over slots that several nodes serve, and in calls of several scripts.
+/// Over several connections, over slots of several nodes, and in calls of several scripts.
 #[test]
 fn a_batch_is_decided_in_its_order() {
     let taste = Taste::MICROSECONDS;
@@ -28,7 +28,7 @@ fn a_batch_is_decided_in_its_order() {
     a_batch_equals_its_requests_one_by_one(&taste, 40, Driven::apart, decide);
 }
 
-/// Requests on keys of their own, and requests on one key that a script can decide in their order,
+/// Requests on different keys, and requests on one key that a script can decide in their order,
 /// share the calls of one round trip.
 #[test]
 fn a_batch_is_one_round_trip() {
@@ -54,11 +54,11 @@ fn a_batch_is_one_round_trip() {
     assert_eq!(after.writes - before.writes, 1);
 }
 
-/// Requests that share a call are decided one after the other.
+/// Requests that share a call are decided in order.
 #[test]
 fn a_batch_equals_its_requests_in_order() {
     check("a_batch_equals_its_requests_in_order", 200, |random| {
-        // Requests that meet several keys are in order with all of them over one connection only.
+        // Requests with several keys are in order with all of them over one connection only.
         let mut subject = Driven::new(&Config {
             connections: 1,
             ..Config::single(SINGLE.address())
@@ -79,8 +79,8 @@ fn a_batch_equals_its_requests_in_order() {
                 });
                 requests.push(charges.collect());
             }
-            // Plain requests have a script of their own, which is called first, and peeks have
-            // calls of their own.
+            // Plain requests have a separate script, which is called first, and peeks have separate
+            // calls.
             requests.sort_by_key(|charges| (!is_plain(charges), writes(charges)));
             let got = subject.decide_together(now, &requests);
             for (charges, got) in requests.iter().zip(got) {

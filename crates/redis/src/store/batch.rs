@@ -1,4 +1,4 @@
-//! Independent requests that are asked at once, and decided as if one after the other.
+//! Batches: independent requests that are sent at once, and decided as if one after the other.
 //!
 //! Requests without a common key have no order to keep. Of those with one, Redis decides in the
 //! order of a batch only what goes out in calls of the same script over one connection. All others
@@ -30,8 +30,8 @@ pub(super) async fn decide(
     verdicts.resize_with(batch.len(), || None);
     for wave in 0..=last {
         let indices: Vec<usize> = (0..batch.len()).filter(|at| waves[*at] == wave).collect();
-        let asked = indices.iter().map(|at| store.decide(batch[*at]));
-        let decided = join_all(asked.collect()).await;
+        let pending = indices.iter().map(|at| store.decide(batch[*at]));
+        let decided = join_all(pending.collect()).await;
         for (at, decided) in indices.into_iter().zip(decided) {
             verdicts[at] = Some(decided);
         }
@@ -56,7 +56,7 @@ fn waves(batch: &[&[Charge<'_>]]) -> Vec<usize> {
     waves
 }
 
-/// Whether two requests that are asked at once are decided in their order: each is decided by Redis
+/// Whether two requests that are sent at once are decided in their order: each is decided by Redis
 /// alone, in calls of one script. Other modes decide by what this instance knows, which the first
 /// of the two changes.
 fn keeps_order(first: &[Charge<'_>], next: &[Charge<'_>]) -> bool {
