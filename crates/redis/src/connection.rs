@@ -97,7 +97,7 @@ impl Opener {
         };
         let loaded = timeout_at(deadline, load).await;
         let [plain, general, reservation] =
-            loaded.unwrap_or_else(|_| timed_out("SCRIPT LOAD was not answered"))?;
+            loaded.unwrap_or_else(|_| timeout_error("SCRIPT LOAD was not answered"))?;
         Ok(Connection {
             stream: link.stream,
             input: link.input,
@@ -118,7 +118,7 @@ impl Opener {
         };
         let authenticated = timeout_at(deadline, self.authenticate(&mut link)).await;
         let authenticated =
-            authenticated.unwrap_or_else(|_| timed_out("AUTH or HELLO was not answered"));
+            authenticated.unwrap_or_else(|_| timeout_error("AUTH or HELLO was not answered"));
         authenticated.map_err(|error| explain_end(error, self.tls.is_some()))?;
         Ok(link)
     }
@@ -173,7 +173,7 @@ impl Opener {
             }
         };
         let stream = timeout_at(deadline, opening).await;
-        let stream = stream.unwrap_or_else(|_| timed_out("no connection was established"))?;
+        let stream = stream.unwrap_or_else(|_| timeout_error("no connection was established"))?;
         let Some((connector, name)) = &self.tls else {
             return Ok(stream);
         };
@@ -186,7 +186,7 @@ impl Opener {
         match timeout_at(deadline, connector.connect(name, stream)).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
             Ok(Err(error)) => Err(io::Error::other(explain_tls(&error))),
-            Err(_) => timed_out(
+            Err(_) => timeout_error(
                 "the TLS handshake (does the server speak TLS on this port?) was not completed",
             ),
         }
@@ -213,7 +213,7 @@ async fn dial_path(_path: &str) -> io::Result<Box<dyn Stream>> {
     Err(io::Error::other("this system has no Unix sockets"))
 }
 
-fn timed_out<T>(what: &str) -> io::Result<T> {
+fn timeout_error<T>(what: &str) -> io::Result<T> {
     let text = format!("{what} in time");
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
