@@ -104,7 +104,7 @@ struct Inspection {
 impl Inspection {
     /// Parses the reply to an inspection that returns this many states.
     fn read(reply: &Reply, states: usize) -> Result<Inspection, Malformed> {
-        let other = Malformed("something else than was inspection for");
+        let other = Malformed("an unexpected reply to an inspection");
         let [
             Reply::Bulk(answer),
             Reply::Integer(bytes),

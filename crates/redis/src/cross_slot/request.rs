@@ -64,7 +64,7 @@ const WITHDRAWN: u8 = 2;
 /// The result of waiting.
 #[expect(
     clippy::large_enum_variant,
-    reason = "taken split as soon as it is made, never stored"
+    reason = "taken apart as soon as it is made, never stored"
 )]
 pub(super) enum WaitOutcome {
     ScriptReply(Result<Verdict, StoreError>),
