@@ -4,7 +4,9 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-use tollgate_replay::{Format, LogKind, Memories, Options, Traffic, replay};
+use tollgate_replay::{
+    FieldNames, Format, Layout, LogKind, Memories, Options, Preset, Traffic, replay,
+};
 use tollgate_rules::{RuleSet, Source};
 
 /// A rule of each algorithm.
@@ -31,7 +33,7 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 5, algorithm: leaky_bucket}
 ";
 
-/// Reads the input as an access log, in both formats.
+/// Reads the input as an access log, in each kind of format.
 ///
 /// # Panics
 ///
@@ -44,7 +46,7 @@ pub fn access_log(input: &[u8]) {
         "agent={user_agent}{referer}",
         "method={method} {protocol} {status} {bytes}",
     ];
-    for kind in [LogKind::Common, LogKind::Combined] {
+    for kind in kinds() {
         let pattern = |text: &str| text.parse().expect("a pattern");
         let format = Format::AccessLog {
             kind,
@@ -53,6 +55,25 @@ pub fn access_log(input: &[u8]) {
         };
         write_decisions(input, &format, Memories::Unbounded);
     }
+}
+
+/// A log of each kind.
+fn kinds() -> Vec<LogKind> {
+    let preset = |preset: Preset| preset.layout(None).expect("no names are set");
+    let format = r#"%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i""#;
+    let layouts = [
+        Layout::json(FieldNames::common()),
+        Layout::csv(FieldNames::common(), None),
+        Layout::log_format(format).expect("the combined format"),
+        preset(Preset::Caddy),
+        preset(Preset::W3c),
+        preset(Preset::Haproxy),
+    ];
+    let layouts = layouts.map(LogKind::Layout);
+    [LogKind::Common, LogKind::Combined]
+        .into_iter()
+        .chain(layouts)
+        .collect()
 }
 
 /// Reads the input as a trace.
@@ -72,11 +93,15 @@ pub fn trace(input: &[u8]) {
 /// The decisions, a line of JSON each.
 fn write_decisions(input: &[u8], format: &Format, memories: Memories) -> String {
     // Skip compressed input: it may expand a thousandfold, and does not test the formats.
-    if input.starts_with(&[0x1f, 0x8b]) {
+    const PACKED: [&[u8]; 4] = [&[0x1f, 0x8b], b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"];
+    if PACKED.iter().any(|magic| input.starts_with(magic)) {
         return String::new();
     }
     let mut traffic = Traffic::new(format.clone());
-    traffic.read("input", input).expect("bytes can be read");
+    if traffic.read("input", input).is_err() {
+        // An archive, or another encoding.
+        return String::new();
+    }
     let mut decisions = Vec::new();
     let options = Options {
         memories,

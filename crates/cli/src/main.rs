@@ -4,6 +4,7 @@ mod admin_client;
 mod check;
 mod explain;
 mod keys;
+mod log_args;
 mod message;
 mod output;
 mod printable;

@@ -76,7 +76,10 @@ fn execute(args: &Args) -> Result<(), Failure> {
         },
     };
     let format = args::format(args, &rules.new)?;
-    let traffic = Traffic::new(format).select(args::selection(args)?);
+    let traffic = Traffic::new(format);
+    let fields = traffic.check_fields();
+    fields.map_err(|error| Failure::Message(format!("--descriptor: {error}")))?;
+    let traffic = traffic.select(args::selection(args)?);
     let traffic = traffic.map_err(|error| Failure::Message(format!("--where: {error}")))?;
     let decisions = written.decisions.as_deref();
     let mut decisions = decisions

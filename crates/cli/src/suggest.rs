@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use tollgate_replay::{Error, Format, LogKind, Pattern, Study, Traffic};
+use tollgate_replay::{Error, Format, Pattern, Study, Traffic};
 
+use crate::log_args::LogArgs;
 use crate::message::{print_error, with_causes};
 use crate::output::Output;
 use crate::suggest::trial::trials;
@@ -37,6 +38,8 @@ pub(crate) struct Args {
         default_value = "remote_address={client}"
     )]
     key: Pattern,
+    #[command(flatten)]
+    log: LogArgs,
     /// Write a rules file with the suggested limits per minute, for all requests and each route.
     #[arg(long, value_name = "FILE")]
     write_rules: Option<PathBuf>,
@@ -64,8 +67,8 @@ pub(crate) struct Args {
     /// Report format.
     #[arg(long, value_enum, default_value_t = Output::Human)]
     output: Output,
-    /// Access logs in the common or combined format, which may be compressed by gzip, xz, zstd or
-    /// bzip2. Several files are read as one input. `-` is standard input.
+    /// Access logs, which may be compressed by gzip, xz, zstd or bzip2. Several files are read as
+    /// one input. `-` is standard input.
     #[arg(value_name = "LOG", required = true)]
     files: Vec<PathBuf>,
 }
@@ -107,11 +110,15 @@ fn top(text: &str) -> Result<usize, String> {
 /// Reads the logs, studies them, tries the limits that are named, and prints the report.
 fn execute(args: &Args) -> Result<(), String> {
     let route: Pattern = ROUTE.parse().expect("the pattern is valid");
+    let kind = args.log.kind()?;
     let mut traffic = Traffic::new(Format::AccessLog {
-        kind: LogKind::Combined,
+        kind: kind.ok_or("traces and counts are no access logs; see `tollgate replay`")?,
         domain: args.domain.clone(),
         descriptors: vec![args.key.clone(), route],
     });
+    traffic
+        .check_fields()
+        .map_err(|error| format!("--key: {error}"))?;
     for path in &args.files {
         read(path, &mut traffic).map_err(|error| with_causes(&error))?;
     }

@@ -95,14 +95,27 @@ impl<'a> LogLine<'a> {
         })
     }
 
+    /// Referer and user agent; empty if missing or damaged.
+    pub(crate) fn referer_and_user_agent(&self) -> (&'a [u8], &'a [u8]) {
+        let Some((referer, rest)) = split_quoted(self.rest) else {
+            return (b"", b"");
+        };
+        let (user_agent, _) = split_quoted(rest).unwrap_or((b"", b""));
+        (referer, user_agent)
+    }
+}
+
+// === impl RequestLine ===
+
+impl<'a> RequestLine<'a> {
     /// Method, path, query and protocol.
     ///
     /// The protocol is a last word such as `HTTP/1.1`, the method the first; what is between them,
     /// blanks included, is path and query.
-    pub(crate) fn request_line(&self) -> RequestLine<'a> {
-        let Some((method, rest)) = split(self.request, b' ') else {
+    pub(crate) fn parse(request: &'a [u8]) -> RequestLine<'a> {
+        let Some((method, rest)) = split(request, b' ') else {
             return RequestLine {
-                method: self.request,
+                method: request,
                 ..RequestLine::default()
             };
         };
@@ -118,15 +131,6 @@ impl<'a> LogLine<'a> {
             query,
             protocol,
         }
-    }
-
-    /// Referer and user agent; empty if missing or damaged.
-    pub(crate) fn referer_and_user_agent(&self) -> (&'a [u8], &'a [u8]) {
-        let Some((referer, rest)) = split_quoted(self.rest) else {
-            return (b"", b"");
-        };
-        let (user_agent, _) = split_quoted(rest).unwrap_or((b"", b""));
-        (referer, user_agent)
     }
 }
 
@@ -238,7 +242,7 @@ fn split_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Whether an odd number of backslashes stands before this byte.
-fn is_escaped(text: &[u8], at: usize) -> bool {
+pub(crate) fn is_escaped(text: &[u8], at: usize) -> bool {
     let before = text[..at].iter().rev();
     before.take_while(|byte| **byte == b'\\').count() % 2 == 1
 }

@@ -113,15 +113,16 @@ impl Guess {
         match self {
             Guess::Empty => "it is empty",
             Guess::Cut => "its compressed data are cut or damaged before the first line ends",
-            Guess::Csv => "it looks like CSV; convert it to the common format, or to a trace",
+            Guess::Csv => "it looks like CSV; add --format csv",
             Guess::DockerJson => {
                 "it looks like docker's JSON log files; unwrap its lines first: \
                  `jq -rj .log FILE | tollgate replay … -`"
             }
-            Guess::Json => "it looks like lines of JSON; is it a trace (`--format jsonl`)?",
-            Guess::W3c => {
-                "it looks like the W3C's extended log format; convert it to the common format"
+            Guess::Json => {
+                "it looks like lines of JSON; add --format json with --fields, or the format of \
+                 the program, such as caddy; or is it a trace (`--format jsonl`)?"
             }
+            Guess::W3c => "it looks like the W3C's extended log format; add --format w3c",
             Guess::Markup => "it looks like HTML or XML",
             Guess::AccessLog => {
                 "it looks like an access log; leave out `--format jsonl`, and add `--domain` and \

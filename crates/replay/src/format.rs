@@ -4,14 +4,16 @@ use std::num::NonZeroU32;
 
 use tollgate_core::Moment;
 
+use crate::field::Field;
+use crate::layout::Layout;
 use crate::pattern::Pattern;
 
 /// The format of the inputs.
 #[derive(Clone, Debug)]
 pub enum Format {
-    /// An access log in the common or combined format.
+    /// An access log.
     AccessLog {
-        /// Whether lines have referer and user agent.
+        /// Where the values of its lines are.
         kind: LogKind,
         /// The domain whose rules apply.
         domain: String,
@@ -35,11 +37,44 @@ pub enum Format {
     },
 }
 
-/// What follows the size in a line of an access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where the values of an access log's lines are.
+#[derive(Clone, Debug)]
 pub enum LogKind {
-    /// Nothing that is looked at: referer and user agent are empty.
+    /// As in the common format; what follows the size is not looked at, so that referer and user
+    /// agent are empty.
     Common,
-    /// Referer and user agent, where they can be read.
+    /// As in the common format, with referer and user agent, where they can be read.
     Combined,
+    /// In another way.
+    Layout(Layout),
+}
+
+// === impl Format ===
+
+impl Format {
+    /// The fields that the descriptors of an access log are made of.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> {
+        let descriptors = match self {
+            Format::AccessLog { descriptors, .. } => descriptors.as_slice(),
+            Format::Trace | Format::Counts { .. } => &[],
+        };
+        descriptors.iter().flat_map(Pattern::fields)
+    }
+
+    /// Why the lines of an access log do not have a field.
+    pub(crate) fn lacks(&self, field: Field) -> Option<String> {
+        match self {
+            Format::AccessLog {
+                kind: LogKind::Layout(layout),
+                ..
+            } => layout.lacks(field),
+            Format::AccessLog { .. } if matches!(field, Field::Host | Field::ForwardedFor) => {
+                let name = field.name();
+                Some(format!(
+                    "the common and the combined format have no `{name}`; use --log-format"
+                ))
+            }
+            _ => None,
+        }
+    }
 }

@@ -74,6 +74,12 @@ mod access_log;
 
 mod prefix;
 
+mod field;
+
+mod record;
+
+mod layout;
+
 mod pattern;
 
 mod trace;
@@ -117,11 +123,13 @@ pub use compression::{Compression, Cut};
 pub use condition::{Checked, Condition, Counted, InvalidCondition};
 pub use error::Error;
 pub use event::EVENTS_MAX;
+pub use field::Field;
 pub use foreign::{Foreign, Guess};
 pub use format::{Format, LogKind};
 pub use input::LINE_BYTES_MAX;
+pub use layout::{FieldNames, InvalidFieldNames, InvalidLogFormat, Layout, NoNames, Preset};
 pub use page::Page;
-pub use pattern::{Field, InvalidPattern, Pattern};
+pub use pattern::{InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
 pub use selection::{Filter, InvalidFilter, Selection, parse_moment};

@@ -1,7 +1,7 @@
 //! What is kept of each line of an access log beside its event: client, path, user agent.
 
+use crate::field::{Field, Fields};
 use crate::interner::{Full, Interner};
-use crate::pattern::{Field, Fields};
 
 /// The most distinct paths, and the most distinct user agents, that are kept; further ones are
 /// [`OTHER`].

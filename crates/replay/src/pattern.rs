@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tollgate_core::{Descriptor, ENTRIES_MAX, Entry};
 
-use crate::access_log::{LogLine, RequestLine};
+use crate::field::{Field, Fields, field_names};
 use crate::values::Values;
 
 /// One `--descriptor`: keys, and how their values are made from a line's fields.
@@ -22,74 +22,6 @@ enum Piece {
     Text(String),
     Field(Field),
 }
-
-/// A field of an access log's line. One that a line does not have is empty there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// The first field, unchanged: an address or a name.
-    Client,
-    /// The user, `-` if unknown.
-    User,
-    /// The first word of the request.
-    Method,
-    /// The path: the target up to the question mark.
-    Path,
-    /// The query: what follows the question mark.
-    Query,
-    /// The last word of the request, such as `HTTP/1.1`.
-    Protocol,
-    /// The response's status.
-    Status,
-    /// The response's size, `-` if it had none.
-    Bytes,
-    /// The `Referer` header.
-    Referer,
-    /// The `User-Agent` header.
-    UserAgent,
-}
-
-const FIELDS: [(&str, Field); 10] = [
-    ("client", Field::Client),
-    ("user", Field::User),
-    ("method", Field::Method),
-    ("path", Field::Path),
-    ("query", Field::Query),
-    ("protocol", Field::Protocol),
-    ("status", Field::Status),
-    ("bytes", Field::Bytes),
-    ("referer", Field::Referer),
-    ("user_agent", Field::UserAgent),
-];
-
-/// Names that other programs use for a field.
-const OTHER_NAMES: [(&str, &str); 24] = [
-    ("ip", "client"),
-    ("addr", "client"),
-    ("address", "client"),
-    ("remote_addr", "client"),
-    ("remote_address", "client"),
-    ("remote_host", "client"),
-    ("host", "client"),
-    ("h", "client"),
-    ("remote_user", "user"),
-    ("u", "user"),
-    ("verb", "method"),
-    ("uri", "path"),
-    ("url", "path"),
-    ("request_uri", "path"),
-    ("args", "query"),
-    ("query_string", "query"),
-    ("version", "protocol"),
-    ("code", "status"),
-    ("size", "bytes"),
-    ("length", "bytes"),
-    ("body_bytes_sent", "bytes"),
-    ("referrer", "referer"),
-    ("agent", "user_agent"),
-    ("ua", "user_agent"),
-];
-/// The largest edit distance at which a name counts as a misspelling of another.
-const SLIPS_MAX: usize = 3;
 
 /// Why a text is no [`Pattern`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +48,11 @@ pub enum InvalidPattern {
     NoKey {
         /// The entry.
         entry: String,
+    },
+    /// A field that lines of the log do not have.
+    Lacks {
+        /// Why not.
+        why: String,
     },
     /// More entries than a descriptor may have.
     ManyEntries {
@@ -158,10 +95,13 @@ impl Pattern {
         }
     }
 
-    /// Whether a value depends on referer or user agent.
-    pub(crate) fn needs_agent(&self) -> bool {
-        let mut pieces = self.entries.iter().flat_map(|(_, pieces)| pieces);
-        pieces.any(|piece| matches!(piece, Piece::Field(field) if field.needs_agent()))
+    /// The fields that values are made of.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> {
+        let pieces = self.entries.iter().flat_map(|(_, pieces)| pieces);
+        pieces.filter_map(|piece| match piece {
+            Piece::Field(field) => Some(*field),
+            Piece::Text(_) => None,
+        })
     }
 }
 
@@ -215,88 +155,6 @@ fn pieces(value: &str) -> Result<Vec<Piece>, InvalidPattern> {
     Ok(pieces)
 }
 
-// === impl Field ===
-
-impl Field {
-    /// The field of this name.
-    pub(crate) fn of_name(name: &str) -> Result<Field, InvalidPattern> {
-        if let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == name) {
-            return Ok(*field);
-        }
-        Err(InvalidPattern::UnknownField {
-            field: name.to_owned(),
-            meant: meant_field(name),
-        })
-    }
-
-    /// Whether the field is the referer or the user agent.
-    pub(crate) const fn needs_agent(self) -> bool {
-        matches!(self, Field::Referer | Field::UserAgent)
-    }
-}
-
-/// The field that was probably meant: the name is another program's, or misspelled.
-fn meant_field(name: &str) -> Option<&'static str> {
-    let name = name.to_lowercase().replace('-', "_");
-    let mut other_names = OTHER_NAMES.iter();
-    if let Some((_, field)) = other_names.find(|(other, _)| *other == name) {
-        return Some(field);
-    }
-    let slips = |known: &str| strsim::damerau_levenshtein(known, &name);
-    let nearest = FIELDS
-        .iter()
-        .map(|(known, _)| *known)
-        .min_by_key(|known| slips(known))?;
-    (slips(nearest) <= SLIPS_MAX.min(nearest.len() / 2)).then_some(nearest)
-}
-
-// === fields of a line ===
-
-/// A line with its request taken apart, and if it is asked for, referer and user agent.
-pub(crate) struct Fields<'a> {
-    line: LogLine<'a>,
-    request: RequestLine<'a>,
-    referer: &'a [u8],
-    user_agent: &'a [u8],
-}
-
-/// Whether a pattern uses the referer or the user agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Agent {
-    Read,
-    Ignore,
-}
-
-impl<'a> Fields<'a> {
-    pub(crate) fn of(line: LogLine<'a>, agent: Agent) -> Fields<'a> {
-        let (referer, user_agent) = match agent {
-            Agent::Read => line.referer_and_user_agent(),
-            Agent::Ignore => (&b""[..], &b""[..]),
-        };
-        Fields {
-            line,
-            request: line.request_line(),
-            referer,
-            user_agent,
-        }
-    }
-
-    pub(crate) const fn get(&self, field: Field) -> &'a [u8] {
-        match field {
-            Field::Client => self.line.client,
-            Field::User => self.line.user,
-            Field::Method => self.request.method,
-            Field::Path => self.request.path,
-            Field::Query => self.request.query,
-            Field::Protocol => self.request.protocol,
-            Field::Status => self.line.status,
-            Field::Bytes => self.line.bytes,
-            Field::Referer => self.referer,
-            Field::UserAgent => self.user_agent,
-        }
-    }
-}
-
 // === impl InvalidPattern ===
 
 impl std::error::Error for InvalidPattern {}
@@ -309,7 +167,7 @@ impl fmt::Display for InvalidPattern {
                 if let Some(meant) = meant {
                     write!(f, "did you mean `{meant}`? ")?;
                 }
-                let names = FIELDS.map(|(name, _)| name).join(", ");
+                let names = field_names();
                 write!(f, "fields: {names}")
             }
             InvalidPattern::Brace { value } => {
@@ -330,6 +188,7 @@ impl fmt::Display for InvalidPattern {
                     "`{entry}` has no key; write `key={{field}}` or `key=text`"
                 )
             }
+            InvalidPattern::Lacks { why } => f.write_str(why),
             InvalidPattern::ManyEntries { count } => {
                 write!(
                     f,

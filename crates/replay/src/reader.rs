@@ -3,11 +3,13 @@
 use tollgate_core::Moment;
 
 use crate::access_log::LogLine;
+use crate::field::{Agent, Field, Fields};
 use crate::format::{Format, LogKind};
 use crate::input::{LINE_BYTES_MAX, Line};
 use crate::interner::Interner;
+use crate::layout::LayoutReader;
 use crate::notes::Noted;
-use crate::pattern::{Agent, Field, Fields, Pattern};
+use crate::pattern::Pattern;
 use crate::selection::{Filter, Selection, are_met};
 use crate::series::count;
 use crate::trace;
@@ -21,7 +23,7 @@ pub(crate) struct Reader<'f> {
 
 enum LineReader<'f> {
     AccessLog {
-        agent: Agent,
+        values_of: ValuesOf<'f>,
         filters: &'f [(Field, Filter)],
         descriptors: &'f [Pattern],
         values: Values,
@@ -33,6 +35,13 @@ enum LineReader<'f> {
     Counts,
 }
 
+/// How the values of a line are found.
+enum ValuesOf<'f> {
+    /// In the common or the combined format.
+    LogLine(Agent),
+    Layout(LayoutReader<'f>),
+}
+
 /// What a line is, if it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
@@ -42,16 +51,27 @@ pub(crate) enum Read {
     Count(Moment, u32),
     /// One that is not selected.
     Excluded,
+    /// No event, but something about those that follow: the names of the columns.
+    Heading,
+}
+
+/// What is known of a line before its request is looked up.
+enum Examined {
+    At(Moment),
+    Excluded,
+    Heading,
 }
 
 // === impl Reader ===
 
 impl<'f> Reader<'f> {
-    /// The reader of a format; `filters` are those of `selection` for an access log.
+    /// The reader of an input in a format; `filters` are those of `selection` for an access log,
+    /// and `needed` the fields that its lines must have.
     pub(crate) fn of(
         format: &'f Format,
         selection: &'f Selection,
         filters: &'f [(Field, Filter)],
+        needed: &'f [Field],
         has_details: bool,
     ) -> Reader<'f> {
         let lines = match format {
@@ -62,15 +82,14 @@ impl<'f> Reader<'f> {
             Format::AccessLog {
                 kind, descriptors, ..
             } => {
-                let is_needed = has_details
-                    || descriptors.iter().any(Pattern::needs_agent)
-                    || filters.iter().any(|(field, _)| field.needs_agent());
-                let agent = match kind {
-                    LogKind::Combined if is_needed => Agent::Read,
-                    _ => Agent::Ignore,
+                let has_agent = has_details || needed.iter().any(|field| field.is_of_agent());
+                let values_of = match kind {
+                    LogKind::Combined if has_agent => ValuesOf::LogLine(Agent::Read),
+                    LogKind::Combined | LogKind::Common => ValuesOf::LogLine(Agent::Ignore),
+                    LogKind::Layout(layout) => ValuesOf::Layout(layout.reader(needed)),
                 };
                 LineReader::AccessLog {
-                    agent,
+                    values_of,
                     filters,
                     descriptors,
                     values: Values::default(),
@@ -100,8 +119,10 @@ impl<'f> Reader<'f> {
             let at = second.ok_or("the second is after 2554")?;
             return Ok(Read::Count(at, count(line)?));
         }
-        let Some(at) = self.examine(line)? else {
-            return Ok(Read::Excluded);
+        let at = match self.examine(line)? {
+            Examined::At(at) => at,
+            Examined::Excluded => return Ok(Read::Excluded),
+            Examined::Heading => return Ok(Read::Heading),
         };
         if let Some(request) = requests.find(self.identity()) {
             return Ok(Read::Event(at, request));
@@ -114,34 +135,49 @@ impl<'f> Reader<'f> {
         Ok(Read::Event(at, request))
     }
 
-    /// Parses the line's moment, and puts the identity of its request into [`Reader::identity`];
-    /// `None` if it is not selected.
-    fn examine(&mut self, line: &[u8]) -> Result<Option<Moment>, String> {
+    /// Parses the line's moment, and puts the identity of its request into [`Reader::identity`].
+    fn examine(&mut self, line: &[u8]) -> Result<Examined, String> {
         match &mut self.lines {
-            LineReader::Counts => Ok(None),
+            LineReader::Counts => Ok(Examined::Excluded),
             LineReader::Trace { identity } => {
                 let at = trace::split(line, identity).map_err(|bad| bad.to_string())?;
-                Ok(Some(at).filter(|at| self.selection.has(*at)))
+                Ok(match self.selection.has(at) {
+                    true => Examined::At(at),
+                    false => Examined::Excluded,
+                })
             }
             LineReader::AccessLog {
-                agent,
+                values_of,
                 filters,
                 descriptors,
                 values,
                 noted,
             } => {
                 noted.clear();
-                let line = LogLine::parse(line).map_err(|bad| bad.to_string())?;
-                let fields = Fields::of(line, *agent);
+                let record;
+                let (at, fields) = match values_of {
+                    ValuesOf::LogLine(agent) => {
+                        let line = LogLine::parse(line).map_err(|bad| bad.to_string())?;
+                        (line.at, Fields::of(line, *agent))
+                    }
+                    ValuesOf::Layout(layout) => {
+                        let found = layout.read(line).map_err(|bad| bad.to_string())?;
+                        let Some(found) = found else {
+                            return Ok(Examined::Heading);
+                        };
+                        record = found;
+                        record.read().map_err(|bad| bad.to_string())?
+                    }
+                };
                 noted.set(&fields);
-                if !self.selection.has(line.at) || !are_met(filters, &fields) {
-                    return Ok(None);
+                if !self.selection.has(at) || !are_met(filters, &fields) {
+                    return Ok(Examined::Excluded);
                 }
                 values.clear();
                 for pattern in *descriptors {
                     pattern.render(&fields, values);
                 }
-                Ok(Some(line.at))
+                Ok(Examined::At(at))
             }
         }
     }

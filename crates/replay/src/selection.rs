@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use tollgate_core::{Moment, Request};
 
-use crate::pattern::{Field, Fields, InvalidPattern};
+use crate::field::{Field, Fields};
+use crate::pattern::InvalidPattern;
 use crate::timestamp::any_form;
 
 /// Which events of the inputs are decided.

@@ -8,8 +8,9 @@ use tollgate_core::Moment;
 
 use crate::access_log::LogLine;
 use crate::event::Event;
+use crate::field::{Agent, Fields};
 use crate::interner::Interner;
-use crate::pattern::{Agent, Fields, Pattern};
+use crate::pattern::Pattern;
 use crate::random::mix;
 use crate::values::Values;
 

@@ -8,6 +8,8 @@ use std::fmt;
 
 use tollgate_core::Moment;
 
+pub(crate) mod written;
+
 /// The decimal places of a nanosecond.
 const DECIMALS: usize = 9;
 const NANOS_PER_SEC: i128 = 1_000_000_000;

@@ -3,26 +3,24 @@
 //! An event is 16 bytes: its time, its line and its request. Each distinct request is stored once,
 //! as the bytes that identify it, so that memory grows with the log's distinct requests.
 
-mod generated;
-
-use std::io::Read;
-
 use tollgate_core::{ChargeDenied, Cost, Moment, Request};
 
 use crate::compression::Cut;
 use crate::error::Error;
 use crate::event::Event;
+use crate::field::Field;
 use crate::foreign::Guess;
 use crate::format::Format;
-use crate::input::{Line, Lines, NoLines};
 use crate::interner::Interner;
 use crate::notes::Notes;
-use crate::pattern::{Field, InvalidPattern};
-use crate::reader::{Read as ReadLine, Reader};
+use crate::pattern::InvalidPattern;
 use crate::selection::{Filter, Selection};
 use crate::series::Series;
 use crate::skipped::Skipped;
 use crate::values::values;
+
+mod generated;
+mod reading;
 
 /// The most lines of all inputs together.
 pub const LINES_MAX: u32 = u32::MAX;
@@ -104,12 +102,17 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// [`InvalidPattern::UnknownField`] if a filter is about a field that access logs do not have.
+    /// [`InvalidPattern::UnknownField`] or [`InvalidPattern::Lacks`] if a filter is about a field
+    /// that access logs, or those in this format, do not have.
     pub fn select(self, selection: Selection) -> Result<Traffic, InvalidPattern> {
         let filters = match self.format {
             Format::AccessLog { .. } => selection.fields()?,
             Format::Trace | Format::Counts { .. } => Vec::new(),
         };
+        let mut fields = filters.iter().map(|(field, _)| *field);
+        if let Some(why) = fields.find_map(|field| self.format.lacks(field)) {
+            return Err(InvalidPattern::Lacks { why });
+        }
         Ok(Traffic {
             selection,
             filters,
@@ -139,94 +142,20 @@ impl Traffic {
         }
     }
 
-    /// Adds the events of an input, compressed or not, which comes after those already read.
+    /// Checks that lines have the fields of all descriptors, as far as that is known beforehand.
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] if the input cannot be read to its end, [`Error::Foreign`] if it is packed
-    /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond [`LINES_MAX`]. A line
-    /// that is no event is no error, and neither are compressed data that end early:
-    /// [`Traffic::cuts`].
-    pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
-        let failed = |source| Error::Read {
-            input: name.to_owned(),
-            source,
-        };
-        let mut lines = Lines::of(input).map_err(|why| match why {
-            NoLines::Io(source) => failed(source),
-            NoLines::Foreign(what) => Error::Foreign {
-                input: name.to_owned(),
-                what,
-            },
-        })?;
-        self.inputs.push(Input {
-            name: name.to_owned(),
-            first_line: self.lines,
-            lines: 0,
-            events: 0,
-            guess: Guess::Empty,
-            cut: None,
-        });
-        let (format, selection) = (self.format.clone(), self.selection.clone());
-        let filters = self.filters.clone();
-        let mut reader = Reader::of(&format, &selection, &filters, self.notes.has_details());
-        while let Some(line) = lines.next().map_err(failed)? {
-            self.add(&mut reader, &line)?;
+    /// [`InvalidPattern::Lacks`].
+    pub fn check_fields(&self) -> Result<(), InvalidPattern> {
+        match self
+            .format
+            .fields()
+            .find_map(|field| self.format.lacks(field))
+        {
+            Some(why) => Err(InvalidPattern::Lacks { why }),
+            None => Ok(()),
         }
-        if let Some(input) = self.inputs.last_mut() {
-            input.cut = lines.cut();
-        }
-        Ok(())
-    }
-
-    /// Reads one line: an event, or a reason to skip it.
-    fn add(&mut self, reader: &mut Reader<'_>, line: &Line<'_>) -> Result<(), Error> {
-        let second = u64::from(self.lines);
-        let second = self
-            .series
-            .as_ref()
-            .and_then(|series| series.second(second));
-        let found = reader.event(line, second, &mut self.requests);
-        let input = self
-            .inputs
-            .last_mut()
-            .expect("the input that is being read");
-        input.lines += 1;
-        match found {
-            Ok(ReadLine::Excluded) => {
-                input.events += 1;
-                self.excluded += 1;
-            }
-            Ok(ReadLine::Count(at, events)) => {
-                let is_selected = self.selection.has(at);
-                input.events += u64::from(events);
-                self.excluded += u64::from(if is_selected { 0 } else { events });
-                if let Some(series) = &mut self.series {
-                    series.push(if is_selected { events } else { 0 });
-                }
-            }
-            Ok(ReadLine::Event(at, request)) => {
-                input.events += 1;
-                let line = self.lines;
-                self.events.push(Event { at, line, request });
-            }
-            Err(reason) => {
-                if let (Line::Text(text), Guess::Empty) = (line, input.guess)
-                    && !text.trim_ascii().is_empty()
-                {
-                    input.guess = Guess::of(text, |text| reader.is_log_in_trace(text));
-                }
-                self.skipped.add(self.lines, line, reason);
-                if let Some(series) = &mut self.series {
-                    series.push(0);
-                }
-            }
-        }
-        if let Some(note) = reader.note() {
-            self.notes.add(note).map_err(|_| Error::ManyLines)?;
-        }
-        self.lines = self.lines.checked_add(1).ok_or(Error::ManyLines)?;
-        Ok(())
     }
 
     /// Whether there is anything to decide.

@@ -6,7 +6,9 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
 
-use tollgate_replay::{Format, LogKind, Options, Report, Traffic, Warning, replay};
+use tollgate_replay::{
+    FieldNames, Format, Layout, LogKind, Options, Report, Traffic, Warning, replay,
+};
 use tollgate_rules::{RuleSet, Source};
 
 const LOGS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/logs");
@@ -140,6 +142,49 @@ fn every_log_has_the_events_that_are_known_of_it() {
             assert_eq!(report.events, u64::try_from(events).unwrap(), "{name}");
             assert_eq!(report.allowed + report.denied, report.events, "{name}");
         }
+    }
+}
+
+#[test]
+fn a_log_in_columns_is_decided_as_the_same_log_in_the_common_format() {
+    let columns = "client,time,request,status".split(',').map(str::to_owned);
+    let table = [
+        (
+            "edgar_20170630_first2000.csv",
+            None,
+            1999,
+            0,
+            "edgar_20170630_common.log",
+        ),
+        (
+            "ruetoj_weblog.csv",
+            Some(columns.collect()),
+            15_789,
+            273,
+            "ruetoj_common.log",
+        ),
+    ];
+    let rules = by_client("2/second");
+    for (name, columns, events, skipped, twin) in table {
+        let layout = Layout::csv(FieldNames::common(), columns);
+        let mut columns = traffic(name, LogKind::Layout(layout), &["client={client}"]);
+        assert_eq!(
+            (columns.events(), columns.skipped_lines().count),
+            (events, skipped),
+            "{name}"
+        );
+        let (report, decided) = replayed(&mut columns, &rules);
+        let mut common = traffic(twin, LogKind::Common, &["client={client}"]);
+        let (expected, of_twin) = replayed(&mut common, &rules);
+        assert!(
+            report.denied > 0 && report.denied == expected.denied,
+            "{name}"
+        );
+        let allowed = |decided: &[(usize, bool)]| -> Vec<bool> {
+            decided.iter().map(|(_, allowed)| *allowed).collect()
+        };
+        assert!(allowed(&decided) == allowed(&of_twin), "{name}");
+        assert_eq!(report.denied_keys, expected.denied_keys, "{name}");
     }
 }
 

@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use clap::builder::TypedValueParser;
 use tollgate_core::Moment;
 use tollgate_replay::{Condition, Filter, KEYS_MAX, LogKind, Pattern, Selection, parse_moment};
@@ -11,6 +10,7 @@ use tollgate_rules::{RuleSet, read_paths};
 
 use super::failure::{Failure, is_standard};
 use super::report_args::ReportArgs;
+use crate::log_args::{LogArgs, LogFormat};
 use crate::message::with_causes;
 
 /// Apply rules to recorded traffic, in virtual time.
@@ -33,9 +33,8 @@ pub(crate) struct Args {
     /// client. The decisions of --decisions are those of --rules.
     #[arg(long, value_name = "OLD-RULES", conflicts_with = "report")]
     pub(super) compare: Vec<PathBuf>,
-    /// Format of the input.
-    #[arg(long, value_enum, default_value_t = Format::Auto)]
-    pub(super) format: Format,
+    #[command(flatten)]
+    pub(super) log: LogArgs,
     /// The domain whose rules apply to an access log. By default, the only one of the rules.
     #[arg(long, value_name = "NAME")]
     pub(super) domain: Option<String>,
@@ -43,8 +42,8 @@ pub(crate) struct Args {
     ///
     /// A list such as `client={client}` or `path={path},method={method}`. `{field}` is replaced by
     /// a field of the line; all other text is literal. Fields: client, user, method, path (without
-    /// query), query, protocol, status, bytes, referer, user_agent. A field that the line does not
-    /// have is empty.
+    /// query), query, protocol, status, bytes, referer, user_agent; and where the format has them,
+    /// host and forwarded_for. A field that the line does not have is empty.
     #[arg(long = "descriptor", value_name = "KEY={FIELD},...")]
     pub(super) descriptors: Vec<Pattern>,
     /// Of --format counts: how many keys the generated events have, each one with equal chances.
@@ -87,20 +86,6 @@ Exit status: 0 if rules and input were read, even if events were denied or lines
 rules have errors; 2 if the command line is wrong, a file cannot be read or written, or no line of \
 the input is an event; 3 if a condition of --fail-if holds; 130 if interrupted.";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// An access log, each line in the common or the combined format.
-    Auto,
-    /// An access log; anything after the size is ignored.
-    Common,
-    /// An access log with referer and user agent.
-    Combined,
-    /// Requests per second, one number a line; events are generated, see --keys and --start.
-    Counts,
-    /// A trace: one event per line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
-    Jsonl,
-}
-
 /// Parses how many keys generated events have.
 fn keys() -> impl TypedValueParser {
     clap::value_parser!(u32).range(1..=i64::from(KEYS_MAX))
@@ -113,24 +98,23 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
     if standard_inputs.count() > 1 {
         return usage("`-`, standard input, can be read only once");
     }
-    let is_counts = matches!(args.format, Format::Counts);
+    let is_counts = args.log.format == LogFormat::Counts;
     if !is_counts && (args.keys.is_some() || args.start.is_some()) {
         return usage("--keys and --start are about generated events; add --format counts");
     }
     if is_counts && !args.filters.is_empty() {
         return usage("generated events have no fields; drop --where, or --format counts");
     }
-    let kind = match args.format {
-        Format::Jsonl if args.domain.is_some() || !args.descriptors.is_empty() => {
+    let kind = args.log.kind().map_err(Failure::Message)?;
+    if args.log.format == LogFormat::Jsonl {
+        if args.domain.is_some() || !args.descriptors.is_empty() {
             return usage(
                 "the events of a trace have their own domain and descriptors; \
                  drop --domain and --descriptor, or --format jsonl",
             );
         }
-        Format::Jsonl => return Ok(tollgate_replay::Format::Trace),
-        Format::Common | Format::Counts => LogKind::Common,
-        Format::Combined | Format::Auto => LogKind::Combined,
-    };
+        return Ok(tollgate_replay::Format::Trace);
+    }
     if args.descriptors.is_empty() {
         return usage(
             "an access log needs at least one --descriptor 'key={field}'; \
@@ -150,7 +134,7 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
         });
     }
     Ok(tollgate_replay::Format::AccessLog {
-        kind,
+        kind: kind.unwrap_or(LogKind::Combined),
         domain: domain(args.domain.as_deref(), rules)?,
         descriptors,
     })

@@ -5,6 +5,7 @@ mod checking;
 mod explaining;
 mod house;
 mod keys;
+mod log_formats;
 mod remote_explaining;
 mod replaying;
 mod schema;

@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Rules,
     /// `yaml settings`: settings of a service, without errors.
     Settings,
-    /// `yaml file=NAME`: written to a file, for the commands that follow.
+    /// `yaml file=NAME`, in any language: written to a file, for the commands that follow.
     File(String),
     /// `yaml same=PATH`, in any language: the text of a file of the repository.
     Same(String),
@@ -98,7 +98,7 @@ fn kind(info: &str) -> Option<Kind> {
         ("yaml", "rules") => Kind::Rules,
         ("yaml", "settings") => Kind::Settings,
         ("rust", "") => Kind::Rust,
-        ("yaml", _) if how.starts_with("file=") => Kind::File(how["file=".len()..].to_owned()),
+        (_, how) if how.starts_with("file=") => Kind::File(how["file=".len()..].to_owned()),
         _ => Kind::Same(how.strip_prefix("same=")?.to_owned()),
     })
 }

@@ -96,6 +96,11 @@ fn simulate() {
 }
 
 #[test]
+fn log_formats() {
+    try_page("docs/log-formats.md");
+}
+
+#[test]
 fn suggest() {
     try_page("docs/suggest.md");
 }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::access_log::LogLine;
+use crate::field::Agent;
 
 const LINE: &[u8] = b"1.2.3.4 - ann [17/May/2015:10:05:03 +0000] \"GET /a?b=c HTTP/1.1\" 200 42 \
     \"http://r/\" \"agent/1.0\"";
@@ -57,17 +59,17 @@ fn a_error_says_what_to_write_instead() {
         (
             "c={cleint}",
             "there is no field `cleint`; did you mean `client`? fields: client, user, \
-            method, path, query, protocol, status, bytes, referer, user_agent",
+            method, path, query, protocol, status, bytes, referer, user_agent, host, forwarded_for",
         ),
         (
             "c={ip}",
             "there is no field `ip`; did you mean `client`? fields: client, user, \
-            method, path, query, protocol, status, bytes, referer, user_agent",
+            method, path, query, protocol, status, bytes, referer, user_agent, host, forwarded_for",
         ),
         (
             "c={x}",
             "there is no field `x`; fields: client, user, method, path, query, protocol, status, \
-            bytes, referer, user_agent",
+            bytes, referer, user_agent, host, forwarded_for",
         ),
         (
             "c={client",

@@ -143,7 +143,7 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
     let message = traffic.check().unwrap_err().to_string();
     for expected in [
         "csv: it looks like CSV",
-        "json: it looks like lines of JSON; is it a trace (`--format jsonl`)?",
+        "json: it looks like lines of JSON; add --format json",
         "empty: it is empty",
         "blank: its lines are in no format",
         "3 lines: the line is blank",

@@ -1,0 +1,135 @@
+//! Options that say what the lines of a log are like, for all subcommands that read logs.
+
+use clap::ValueEnum;
+use tollgate_replay::{FieldNames, Layout, LogKind, Preset};
+
+/// What the lines of a log are like.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogArgs {
+    /// Format of the input.
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
+    pub(crate) format: LogFormat,
+    /// Which names in the log stand for which fields, of JSON and of columns.
+    ///
+    /// A list such as `time=ts,client=request.client_ip|request.remote_ip`: on the left `time`,
+    /// `request` (`GET / HTTP/1.1`) or a field; on the right names, of which the first that a line
+    /// has counts. `date+time` joins two. In JSON, `a.b` is the member b of the object a. What is
+    /// not named has the names of the format.
+    #[arg(long, value_name = "FIELD=NAME,...")]
+    pub(crate) fields: Option<FieldNames>,
+    /// Of --format csv: the names of the columns, if the first line does not have them.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) columns: Option<Vec<String>>,
+    /// Lines as nginx's `log_format` or Apache's `LogFormat` describes them, such as
+    /// `$remote_addr - $remote_user [$time_local] "$request" $status` or `%h %l %u %t "%r" %>s %b`.
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["format", "fields", "columns"])]
+    pub(crate) log_format: Option<String>,
+}
+
+/// The formats of inputs by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// An access log, each line in the common or the combined format.
+    Auto,
+    /// An access log; anything after the size is ignored.
+    Common,
+    /// An access log with referer and user agent.
+    Combined,
+    /// An access log, one JSON object a line; --fields says what its members are.
+    Json,
+    /// JSON of nginx, its members named as variables: `log_format … escape=json`.
+    NginxJson,
+    /// JSON of Envoy, as Istio and Envoy Gateway write it by default.
+    EnvoyJson,
+    /// Caddy's access log.
+    #[value(alias = "caddy")]
+    CaddyJson,
+    /// Traefik's access log with `format: json`.
+    #[value(alias = "traefik")]
+    TraefikJson,
+    /// Comma-separated values, also with semicolons, tabs or bars; the first line has their names.
+    Csv,
+    /// The W3C's extended log format: IIS, and CloudFront's standard logs.
+    #[value(aliases = ["iis", "cloudfront"])]
+    W3c,
+    /// AWS's Application Load Balancer.
+    Alb,
+    /// HAProxy's HTTP log.
+    Haproxy,
+    /// Requests per second, one number a line; events are generated, see --keys and --start.
+    Counts,
+    /// A trace: one event per line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
+    Jsonl,
+}
+
+// === impl LogArgs ===
+
+impl LogArgs {
+    /// Where the values of an access log's lines are; `None` if the input is none.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the options, or which of them do not go together.
+    pub(crate) fn kind(&self) -> Result<Option<LogKind>, String> {
+        if let Some(format) = &self.log_format {
+            let layout = Layout::log_format(format);
+            return match layout {
+                Ok(layout) => Ok(Some(LogKind::Layout(layout))),
+                Err(error) => Err(format!("--log-format: {error}")),
+            };
+        }
+        if self.columns.is_some() && self.format != LogFormat::Csv {
+            return Err("--columns names those of CSV; add --format csv".to_owned());
+        }
+        let no_names = |name: &str| match &self.fields {
+            Some(_) => Err(format!(
+                "--fields is about JSON, CSV and W3C; drop it, or --format {name}"
+            )),
+            None => Ok(()),
+        };
+        let layout = match self.format {
+            LogFormat::Auto | LogFormat::Combined => {
+                no_names("combined")?;
+                return Ok(Some(LogKind::Combined));
+            }
+            LogFormat::Common => {
+                no_names("common")?;
+                return Ok(Some(LogKind::Common));
+            }
+            LogFormat::Counts => {
+                no_names("counts")?;
+                return Ok(None);
+            }
+            LogFormat::Jsonl => {
+                no_names("jsonl, whose events are requests; another log is --format json")?;
+                return Ok(None);
+            }
+            LogFormat::Json => Layout::json(self.names_or_common()),
+            LogFormat::Csv => Layout::csv(self.names_or_common(), self.columns.clone()),
+            LogFormat::NginxJson => self.preset(Preset::Nginx)?,
+            LogFormat::EnvoyJson => self.preset(Preset::Envoy)?,
+            LogFormat::CaddyJson => self.preset(Preset::Caddy)?,
+            LogFormat::TraefikJson => self.preset(Preset::Traefik)?,
+            LogFormat::W3c => self.preset(Preset::W3c)?,
+            LogFormat::Alb => self.preset(Preset::Alb)?,
+            LogFormat::Haproxy => self.preset(Preset::Haproxy)?,
+        };
+        Ok(Some(LogKind::Layout(layout)))
+    }
+
+    fn names_or_common(&self) -> FieldNames {
+        self.fields
+            .clone()
+            .unwrap_or_default()
+            .or(FieldNames::common())
+    }
+
+    fn preset(&self, preset: Preset) -> Result<Layout, String> {
+        let layout = preset.layout(self.fields.clone());
+        layout.map_err(|_| {
+            "--fields is about JSON, CSV and W3C; the values of this format have places and no \
+             names"
+                .to_owned()
+        })
+    }
+}

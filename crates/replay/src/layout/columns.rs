@@ -1,0 +1,252 @@
+//! Values in columns: CSV, and the W3C's extended log format.
+
+use std::borrow::Cow;
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+
+use super::names::FieldNames;
+use crate::field::Field;
+use crate::record::{BadRecord, Record, Slot, is_had};
+
+/// The most columns of a line.
+const COLUMNS_MAX: usize = 1024;
+/// The most columns that an error names.
+const COLUMNS_NAMED_MAX: usize = 20;
+/// What may stand between the columns of CSV.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// How columns are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Syntax {
+    /// With a comma, semicolon, tab or bar between them, and quotes around them if they need any.
+    Csv,
+    /// With a tab or a blank between them; `#Fields:` has their names.
+    W3c,
+}
+
+/// The columns of the lines of one input.
+pub(super) struct Columns<'f> {
+    syntax: Syntax,
+    names: &'f FieldNames,
+    needed: &'f [Field],
+    given: Option<&'f [String]>,
+    /// Which columns make which value, once their names are known.
+    heading: Option<Result<Heading, String>>,
+    delimiter: u8,
+    csv: Reader,
+    /// The values of a line of CSV without quotes, and where each of them ends.
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// Which columns make which value.
+struct Heading {
+    columns: usize,
+    places: Vec<(Slot, Vec<usize>)>,
+}
+
+// === impl Columns ===
+
+impl<'f> Columns<'f> {
+    pub(super) fn new(
+        syntax: Syntax,
+        names: &'f FieldNames,
+        given: Option<&'f [String]>,
+        needed: &'f [Field],
+    ) -> Columns<'f> {
+        Columns {
+            syntax,
+            names,
+            needed,
+            given,
+            heading: None,
+            delimiter: b',',
+            csv: Reader::new(),
+            text: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// The values of a line; `None` if it has the names of the columns, or is a comment.
+    pub(super) fn read<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Record<'a>>, BadRecord> {
+        match self.syntax {
+            Syntax::Csv => self.read_csv(line),
+            Syntax::W3c => self.read_w3c(line),
+        }
+    }
+
+    /// Reads a line of CSV; the first one has the names of the columns, unless they are given.
+    fn read_csv<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Record<'a>>, BadRecord> {
+        if self.heading.is_none() {
+            self.delimiter = delimiter(line);
+            self.csv = ReaderBuilder::new().delimiter(self.delimiter).build();
+            if let Some(given) = self.given {
+                let names = given.iter().map(|name| Cow::Borrowed(name.as_str()));
+                self.heading = Some(self.find_columns(names.collect()));
+            } else {
+                let heading = match self.split_csv(line) {
+                    Ok(()) => {
+                        let names = pieces(&self.text, &self.ends);
+                        self.find_columns(names.map(String::from_utf8_lossy).collect())
+                    }
+                    // The next line has no names either.
+                    Err(bad) => Err(format!("the names of the columns cannot be read: {bad}")),
+                };
+                self.heading = Some(heading);
+                return Ok(None);
+            }
+        }
+        self.split_csv(line)?;
+        let heading = require(self.heading.as_ref())?;
+        let values = |column: usize| {
+            let end = *self.ends.get(column)?;
+            let start = column.checked_sub(1).map_or(0, |before| self.ends[before]);
+            self.text.get(start..end)
+        };
+        Ok(Some(heading.record(values)))
+    }
+
+    /// Reads a line of the W3C's format, in which directives begin with `#`.
+    fn read_w3c<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Record<'a>>, BadRecord> {
+        if let Some(directive) = line.strip_prefix(b"#") {
+            if let Some(names) = directive.strip_prefix(b"Fields:") {
+                let names = names.split(u8::is_ascii_whitespace);
+                let names = names.filter(|name| !name.is_empty()).take(COLUMNS_MAX);
+                let names = names.map(String::from_utf8_lossy).collect();
+                self.heading = Some(self.find_columns(names));
+            }
+            return Ok(None);
+        }
+        let heading = require(self.heading.as_ref())?;
+        let separator = if line.contains(&b'\t') { b'\t' } else { b' ' };
+        let values = line.split(|byte| *byte == separator);
+        let values: Vec<&[u8]> = values.take(COLUMNS_MAX + 1).collect();
+        if values.len() != heading.columns {
+            let (found, named) = (values.len(), heading.columns);
+            let why = format!("it has {found} values, and #Fields names {named}");
+            return Err(BadRecord::Layout(why));
+        }
+        Ok(Some(heading.record(|column| values.get(column).copied())))
+    }
+
+    /// Splits a line of CSV into [`Columns::text`] and [`Columns::ends`].
+    fn split_csv(&mut self, line: &[u8]) -> Result<(), BadRecord> {
+        let bad = |why: String| Err(BadRecord::Layout(why));
+        self.csv.reset();
+        self.text.resize(line.len() + 1, 0);
+        self.ends.resize(COLUMNS_MAX, 0);
+        let (mut text, mut columns) = (0, 0);
+        // A line has no end of line, which completes it unless a quote is open.
+        for input in [line, b"\n"] {
+            let (result, _, written, ended) =
+                self.csv
+                    .read_record(input, &mut self.text[text..], &mut self.ends[columns..]);
+            text += written;
+            columns += ended;
+            match result {
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::Record => {
+                    self.ends.truncate(columns);
+                    return Ok(());
+                }
+                ReadRecordResult::OutputEndsFull => {
+                    return bad(format!("it has more than {COLUMNS_MAX} columns"));
+                }
+                // Neither can be: a line is never longer without its quotes, and has text.
+                ReadRecordResult::OutputFull | ReadRecordResult::End => {
+                    return bad("it is no line of CSV".to_owned());
+                }
+            }
+        }
+        bad("a quoted column does not end in its line".to_owned())
+    }
+
+    /// Finds the columns of the values, by the names of the columns; or says what is missing.
+    fn find_columns(&self, columns: Vec<Cow<'_, str>>) -> Result<Heading, String> {
+        let column = |name: &String| {
+            let mut columns = columns.iter();
+            columns.position(|column| column.trim().eq_ignore_ascii_case(name))
+        };
+        let mut places = Vec::new();
+        for (slot, names) in self.names.iter() {
+            let parts = |name: &Vec<String>| name.iter().map(column).collect::<Option<Vec<_>>>();
+            if let Some(parts) = names.iter().find_map(parts) {
+                places.push((slot, parts));
+            }
+        }
+        let has = |slot: Slot| places.iter().any(|(known, _)| *known == slot);
+        let missing = if has(Slot::Time) {
+            let mut needed = self.needed.iter();
+            needed
+                .find(|field| !is_had(**field, has))
+                .map(|field| field.name())
+        } else {
+            Some("time")
+        };
+        let Some(missing) = missing else {
+            return Ok(Heading {
+                columns: columns.len(),
+                places,
+            });
+        };
+        let shown: Vec<_> = columns
+            .iter()
+            .take(COLUMNS_NAMED_MAX)
+            .map(|name| name.trim())
+            .collect();
+        let more = if columns.len() > COLUMNS_NAMED_MAX {
+            ", …"
+        } else {
+            ""
+        };
+        Err(format!(
+            "no column is known to be `{missing}`; say which with `--fields {missing}=COLUMN`, or \
+             with --columns if these are no names: {}{more}",
+            shown.join(", ")
+        ))
+    }
+}
+
+fn require(heading: Option<&Result<Heading, String>>) -> Result<&Heading, BadRecord> {
+    match heading {
+        Some(Ok(heading)) => Ok(heading),
+        Some(Err(why)) => Err(BadRecord::Layout(why.clone())),
+        None => Err(BadRecord::Layout("no #Fields line is before it".to_owned())),
+    }
+}
+
+/// What stands most often between the columns of a line.
+fn delimiter(line: &[u8]) -> u8 {
+    let count = |delimiter: &u8| memchr::memchr_iter(*delimiter, line).count();
+    let most = DELIMITERS
+        .iter()
+        .rev()
+        .max_by_key(|delimiter| count(delimiter));
+    most.copied().unwrap_or(b',')
+}
+
+/// The pieces of a text that end at these places.
+fn pieces<'t>(text: &'t [u8], ends: &'t [usize]) -> impl Iterator<Item = &'t [u8]> {
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    starts.zip(ends).map(|(start, end)| &text[start..*end])
+}
+
+// === impl Heading ===
+
+impl Heading {
+    /// The values of a line, given those of its columns.
+    fn record<'a>(&self, value: impl Fn(usize) -> Option<&'a [u8]>) -> Record<'a> {
+        let mut record = Record::default();
+        for (slot, columns) in &self.places {
+            let found: Cow<'a, [u8]> = match columns[..] {
+                [only] => Cow::Borrowed(value(only).unwrap_or_default()),
+                _ => {
+                    let parts: Option<Vec<_>> = columns.iter().map(|at| value(*at)).collect();
+                    Cow::Owned(parts.unwrap_or_default().join(&b" "[..]))
+                }
+            };
+            record.set(*slot, found);
+        }
+        record
+    }
+}

@@ -1,0 +1,92 @@
+//! The layouts of programs whose logs are always alike.
+
+use crate::layout::{FieldNames, Kind, Layout, Syntax};
+
+/// A program or a service whose layout is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// JSON whose members are named as nginx's variables.
+    Nginx,
+    /// The default JSON of Istio and of Envoy Gateway.
+    Envoy,
+    /// Caddy's access log.
+    Caddy,
+    /// Traefik's access log with `format: json`.
+    Traefik,
+    /// The W3C's extended log format: IIS, and CloudFront's standard logs.
+    W3c,
+    /// AWS's Application Load Balancer.
+    Alb,
+    /// HAProxy's `option httplog`.
+    Haproxy,
+}
+
+/// Variables of nginx, each as a member of that name.
+const NGINX: &str = "time=time_iso8601|time_local|msec|time|timestamp|@timestamp,\
+    client=remote_addr,user=remote_user,request=request,method=request_method,\
+    path=request_uri|uri,query=args|query_string,protocol=server_protocol,status=status,\
+    bytes=body_bytes_sent|bytes_sent,referer=http_referer|http_referrer,\
+    user_agent=http_user_agent,host=host|http_host,forwarded_for=http_x_forwarded_for";
+/// Istio's `accessLogEncoding: JSON` has underscores, Envoy Gateway's default hyphens.
+const ENVOY: &str = "time=start_time,client=downstream_remote_address,method=method,\
+    path=x-envoy-origin-path|x_envoy_original_path|path,protocol=protocol,status=response_code,\
+    bytes=bytes_sent,user_agent=user_agent|user-agent,host=authority|:authority,\
+    referer=referer,forwarded_for=x_forwarded_for|x-forwarded-for";
+/// `client_ip` is behind Caddy's trusted proxies, and since 2.7; `remote_addr` was before 2.5.
+const CADDY: &str = "time=ts,client=request.client_ip|request.remote_ip|request.remote_addr,\
+    user=user_id,method=request.method,path=request.uri,protocol=request.proto,status=status,\
+    bytes=size,referer=request.headers.Referer,user_agent=request.headers.User-Agent,\
+    host=request.host,forwarded_for=request.headers.X-Forwarded-For";
+/// Headers are kept only if Traefik's `accessLog.fields.headers` says so.
+const TRAEFIK: &str = "time=StartUTC|StartLocal|time,client=ClientHost|ClientAddr,\
+    user=ClientUsername,method=RequestMethod,path=RequestPath,protocol=RequestProtocol,\
+    status=DownstreamStatus|OriginStatus,bytes=DownstreamContentSize|OriginContentSize,\
+    referer=request_Referer,user_agent=request_User-Agent,host=RequestHost|RequestAddr,\
+    forwarded_for=request_X-Forwarded-For";
+/// Fields of IIS; `x-host-header`, `x-forwarded-for` and `cs-protocol-version` are CloudFront's.
+const W3C: &str = "time=date+time,client=c-ip,user=cs-username,method=cs-method,\
+    path=cs-uri-stem|cs-uri,query=cs-uri-query,protocol=cs-version|cs-protocol-version,\
+    status=sc-status,bytes=sc-bytes,referer=cs(Referer),user_agent=cs(User-Agent),\
+    host=x-host-header|cs-host|cs(Host),\
+    forwarded_for=x-forwarded-for|cs(X-Forwarded-For)|X-Forwarded-For";
+const ALB: &str = "$type $time_iso8601 $elb $remote_addr $target $request_time $target_time \
+    $response_time $status $target_status $received $bytes_sent \"$request\" \
+    \"$http_user_agent\"";
+/// Between the size and the request are a variable number of columns and captured headers.
+const HAPROXY: &str = "$remote_addr [$time_local] $frontend $backend $timers $status $bytes_sent \
+    $others\"$request\"";
+
+// === impl Preset ===
+
+impl Preset {
+    /// The layout; `names` go before those of the preset.
+    ///
+    /// # Errors
+    ///
+    /// The layout has no names, so none can be set.
+    pub fn layout(self, names: Option<FieldNames>) -> Result<Layout, NoNames> {
+        let own = |text: &str| -> FieldNames { text.parse().expect("a preset is valid") };
+        let names_or = |text| names.clone().unwrap_or_default().or(own(text));
+        let template = |text| match names {
+            Some(_) => Err(NoNames),
+            None => Ok(Layout::log_format(text).expect("a preset is valid")),
+        };
+        match self {
+            Preset::Nginx => Ok(Layout::json(names_or(NGINX))),
+            Preset::Envoy => Ok(Layout::json(names_or(ENVOY))),
+            Preset::Caddy => Ok(Layout::json(names_or(CADDY))),
+            Preset::Traefik => Ok(Layout::json(names_or(TRAEFIK))),
+            Preset::W3c => Ok(Layout(Kind::Columns {
+                syntax: Syntax::W3c,
+                names: names_or(W3C),
+                columns: None,
+            })),
+            Preset::Alb => template(ALB),
+            Preset::Haproxy => template(HAPROXY),
+        }
+    }
+}
+
+/// The values of this layout have places and no names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoNames;

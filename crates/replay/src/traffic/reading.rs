@@ -1,0 +1,107 @@
+//! How inputs are read: line by line, each of which is an event or is skipped.
+
+use std::io::Read;
+
+use super::{Input, Traffic};
+use crate::error::Error;
+use crate::event::Event;
+use crate::field::Field;
+use crate::foreign::Guess;
+use crate::input::{Line, Lines, NoLines};
+use crate::reader::{Read as ReadLine, Reader};
+
+impl Traffic {
+    /// Adds the events of an input, compressed or not, which comes after those already read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Read`] if the input cannot be read to its end, [`Error::Foreign`] if it is packed
+    /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond [`LINES_MAX`]. A line
+    /// that is no event is no error, and neither are compressed data that end early:
+    /// [`Traffic::cuts`].
+    pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
+        let failed = |source| Error::Read {
+            input: name.to_owned(),
+            source,
+        };
+        let mut lines = Lines::of(input).map_err(|why| match why {
+            NoLines::Io(source) => failed(source),
+            NoLines::Foreign(what) => Error::Foreign {
+                input: name.to_owned(),
+                what,
+            },
+        })?;
+        self.inputs.push(Input {
+            name: name.to_owned(),
+            first_line: self.lines,
+            lines: 0,
+            events: 0,
+            guess: Guess::Empty,
+            cut: None,
+        });
+        let (format, selection) = (self.format.clone(), self.selection.clone());
+        let filters = self.filters.clone();
+        let filtered = filters.iter().map(|(field, _)| *field);
+        let needed: Vec<Field> = format.fields().chain(filtered).collect();
+        let has_details = self.notes.has_details();
+        let mut reader = Reader::of(&format, &selection, &filters, &needed, has_details);
+        while let Some(line) = lines.next().map_err(failed)? {
+            self.add(&mut reader, &line)?;
+        }
+        if let Some(input) = self.inputs.last_mut() {
+            input.cut = lines.cut();
+        }
+        Ok(())
+    }
+
+    /// Reads one line: an event, or a reason to skip it.
+    fn add(&mut self, reader: &mut Reader<'_>, line: &Line<'_>) -> Result<(), Error> {
+        let second = u64::from(self.lines);
+        let second = self
+            .series
+            .as_ref()
+            .and_then(|series| series.second(second));
+        let found = reader.event(line, second, &mut self.requests);
+        let input = self
+            .inputs
+            .last_mut()
+            .expect("the input that is being read");
+        input.lines += 1;
+        match found {
+            Ok(ReadLine::Heading) => {}
+            Ok(ReadLine::Excluded) => {
+                input.events += 1;
+                self.excluded += 1;
+            }
+            Ok(ReadLine::Count(at, events)) => {
+                let is_selected = self.selection.has(at);
+                input.events += u64::from(events);
+                self.excluded += u64::from(if is_selected { 0 } else { events });
+                if let Some(series) = &mut self.series {
+                    series.push(if is_selected { events } else { 0 });
+                }
+            }
+            Ok(ReadLine::Event(at, request)) => {
+                input.events += 1;
+                let line = self.lines;
+                self.events.push(Event { at, line, request });
+            }
+            Err(reason) => {
+                if let (Line::Text(text), Guess::Empty) = (line, input.guess)
+                    && !text.trim_ascii().is_empty()
+                {
+                    input.guess = Guess::of(text, |text| reader.is_log_in_trace(text));
+                }
+                self.skipped.add(self.lines, line, reason);
+                if let Some(series) = &mut self.series {
+                    series.push(0);
+                }
+            }
+        }
+        if let Some(note) = reader.note() {
+            self.notes.add(note).map_err(|_| Error::ManyLines)?;
+        }
+        self.lines = self.lines.checked_add(1).ok_or(Error::ManyLines)?;
+        Ok(())
+    }
+}
