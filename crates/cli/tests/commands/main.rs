@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod checking;
+mod deploying;
 mod explaining;
 mod house;
 mod keys;
