@@ -1,11 +1,9 @@
 //! `TG.CHECK`, `TG.PEEK`, `TG.REFUND` and `TG.RESET`: requests that the rules decide.
 
-use std::time::{Duration, Instant};
-
 use tollgate_core::{
     COST_MAX, ChargeDenied, Cost, Decision, Descriptor, Entry, Request, Status, StoreError,
 };
-use tollgate_engine::{Decided, Engine};
+use tollgate_engine::Decided;
 use tollgate_resp::{Command, Replies};
 
 use super::throttles::{seconds, seconds_to_wait, unavailable};
@@ -66,7 +64,7 @@ impl Ask {
         Ok(ask)
     }
 
-    fn request(&self) -> Request<'_> {
+    pub(super) fn request(&self) -> Request<'_> {
         let (domain, entries) = self.words.split_first().expect("it was read with a domain");
         let entries = entries.chunks_exact(2);
         let entries = entries.map(|pair| Entry {
@@ -83,13 +81,6 @@ impl Ask {
             cost: self.cost,
             charge_denied: ChargeDenied::Never,
         }
-    }
-
-    /// Decides on it; also returns how long that took.
-    pub(super) async fn decide(&self, engine: &Engine) -> (Result<Decided, StoreError>, Duration) {
-        let began = Instant::now();
-        let decided = engine.decide(&self.request()).await;
-        (decided, began.elapsed())
     }
 }
 

@@ -1,13 +1,9 @@
 //! What a client has said about itself, and its commands that wait for a decision.
 
-use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::Pin;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tollgate_core::StoreError;
-use tollgate_engine::Decided;
+use tollgate_core::Request;
 use tollgate_listen::Connection;
 use tollgate_resp::{Command, ProtocolError, Replies, Version};
 
@@ -48,9 +44,6 @@ pub(super) enum Step {
     /// It comes after commands that have to be decided first.
     DecideFirst,
 }
-
-type Deciding<'a> =
-    Pin<Box<dyn Future<Output = (Result<Decided, StoreError>, Duration)> + Send + 'a>>;
 
 // === impl Session ===
 
@@ -224,20 +217,18 @@ impl<'s> Session<'s> {
         service.metrics.record_decision(NAME, began.elapsed());
     }
 
-    /// Decides on all requests at once: a shared store gets them together.
+    /// Decides on all requests at once, in their order.
     async fn decide_asks(&mut self, out: &mut Vec<u8>) {
         self.connection.begin_request();
         let asks = std::mem::take(&mut self.asks);
-        let engine = &self.service.engine;
-        let mut deciding: Vec<Deciding<'_>> = Vec::with_capacity(asks.len());
-        for ask in &asks {
-            deciding.push(Box::pin(ask.decide(engine)));
-        }
-        let decided = join(deciding).await;
+        let requests: Vec<Request<'_>> = asks.iter().map(Ask::request).collect();
+        let began = Instant::now();
+        let decided = self.service.engine.decide_batch(&requests).await;
+        let took = began.elapsed();
         let mut replies = Replies::new(out, self.version);
-        for (decided, took) in &decided {
+        for decided in &decided {
             match decided {
-                Ok(_) => self.service.metrics.record_decision(NAME, *took),
+                Ok(_) => self.service.metrics.record_decision(NAME, took),
                 Err(_) => self.service.count_error("store"),
             }
             ask::reply(decided, &mut replies);
@@ -284,27 +275,4 @@ impl<'s> Session<'s> {
         }
         self.reject("unknown_command", &text, out);
     }
-}
-
-/// Waits for all, and polls them in their order.
-async fn join<T>(mut waiting: Vec<Pin<Box<dyn Future<Output = T> + Send + '_>>>) -> Vec<T> {
-    let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
-    poll_fn(|cx| {
-        let mut is_ready = true;
-        for (future, done) in waiting.iter_mut().zip(&mut done) {
-            if done.is_none() {
-                match future.as_mut().poll(cx) {
-                    Poll::Ready(output) => *done = Some(output),
-                    Poll::Pending => is_ready = false,
-                }
-            }
-        }
-        if is_ready {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    })
-    .await;
-    done.into_iter().flatten().collect()
 }
