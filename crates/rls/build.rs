@@ -5,7 +5,10 @@ use std::{env, error, fs};
 
 use prost::Message;
 
-const PROTO: &str = "envoy/service/ratelimit/v3/rls.proto";
+const PROTOS: [&str; 2] = [
+    "envoy/service/ratelimit/v3/rls.proto",
+    "tollgate/v1/decisions.proto",
+];
 /// Strings of the protocol that are read as bytes. Envoy copies headers into them unchecked, and a
 /// decoder of strings rejects a whole message for one byte that is not UTF-8. What reflection hands
 /// out still says `string`.
@@ -25,7 +28,7 @@ const BY_HAND: [&str; 2] = [
 /// Compiles the protocol, with byte strings in place of those that need not be UTF-8.
 fn main() -> Result<(), Box<dyn error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let mut descriptors = protox::compile([PROTO], ["proto"])?;
+    let mut descriptors = protox::compile(PROTOS, ["proto"])?;
     let encoded = descriptors.encode_to_vec();
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), &encoded)?;
@@ -54,6 +57,8 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     prost_build::Config::new()
         .compile_well_known_types()
         .extern_path(".google.protobuf", "::pbjson_types")
+        // The texts of a request are parts of the buffer in which it arrives, not copies.
+        .bytes([".tollgate.v1"])
         .compile_fds(descriptors)?;
     pbjson_build::Builder::new()
         .register_descriptors(&encoded)?

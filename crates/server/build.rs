@@ -1,7 +1,8 @@
-//! Makes the gRPC service of the messages in `tollgate-rls`.
+//! Makes the gRPC services of the messages in `tollgate-rls`.
 
 use tonic_build::manual::{Builder, Method, Service};
 
+/// Writes the code of both services, for the codec of this crate.
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let method = Method::builder()
@@ -16,8 +17,22 @@ fn main() {
         .name("RateLimitService")
         .method(method)
         .build();
+    let method = Method::builder()
+        .name("check")
+        .route_name("Check")
+        .input_type("tollgate_rls::decisions::CheckRequest")
+        .output_type("tollgate_rls::decisions::CheckResponse")
+        .codec_path("crate::codec::Messages")
+        .client_streaming()
+        .server_streaming()
+        .build();
+    let decisions = Service::builder()
+        .package("tollgate.v1")
+        .name("Decisions")
+        .method(method)
+        .build();
     Builder::new()
         .build_client(false)
         .build_transport(false)
-        .compile(&[service]);
+        .compile(&[service, decisions]);
 }

@@ -5,6 +5,7 @@
 //! becomes a [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`]
 //! reads it, and [`json`] writes it from the answer; `serde` reads it as a part of a larger
 //! document.
+//! [`decisions`] has the messages of Tollgate's own service, `proto/tollgate/v1/decisions.proto`.
 //! Domain, keys and values are bytes: what a client sends need not be UTF-8.
 //!
 //! Knows nothing about sockets, gRPC, rules or stores.
@@ -30,11 +31,15 @@ pub use proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse, rate_limit_response,
 };
 pub use proto::envoy::r#type::v3::RateLimitUnit;
+pub use proto::tollgate::v1 as decisions;
 pub use request::{count_left_out, request};
 pub use response::{DurationText, Times, duration, json, response, write_members};
 
 /// An encoded `FileDescriptorSet` of the protocol, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// The name of the protocol's one service.
+/// The name of the service of the stream of decisions, whose messages are in [`decisions`].
+pub const DECISIONS_SERVICE: &str = "tollgate.v1.Decisions";
+
+/// The name of Envoy's one service.
 pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";

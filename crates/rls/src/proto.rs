@@ -48,3 +48,10 @@ pub mod envoy {
         }
     }
 }
+
+pub mod tollgate {
+    pub mod v1 {
+        // Nothing reads or writes it as JSON.
+        include!(concat!(env!("OUT_DIR"), "/tollgate.v1.rs"));
+    }
+}

@@ -23,6 +23,8 @@ pub(crate) struct RequestBody {
     incoming: Incoming,
     connection: Arc<Connection>,
     reserved: usize,
+    /// Whether each part is used up before the next one is read.
+    is_in_parts: bool,
     state: State,
 }
 
@@ -106,12 +108,20 @@ impl RequestBody {
             incoming,
             connection,
             reserved: 0,
+            is_in_parts: false,
             state: if is_empty {
                 State::Ended
             } else {
                 State::Reading
             },
         }
+    }
+
+    /// The same body, of a call that may never end: its reader uses up each part before it reads
+    /// the next one, and reserves what it keeps.
+    pub(crate) const fn in_parts(mut self) -> RequestBody {
+        self.is_in_parts = true;
+        self
     }
 
     /// Reads the next frame and reserves its bytes in the connection's budget. The last frame is
@@ -132,6 +142,10 @@ impl RequestBody {
             }
             Some(Ok(frame)) => frame,
         };
+        if self.is_in_parts {
+            self.connection.release(std::mem::take(&mut self.reserved));
+            self.connection.record_request(Instant::now());
+        }
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         if !self.connection.reserve(bytes) {
             self.state = State::Ended;

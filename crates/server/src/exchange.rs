@@ -26,6 +26,7 @@ use tonic::Status;
 
 use crate::auth;
 use crate::body::{RequestBody, ResponseBody, is_no_room, no_room, whole};
+use crate::decisions::CHECK_PATH;
 use crate::grpc::{DECIDE_PATH, late};
 use crate::head::{Rejection, check_grpc, check_http1};
 use crate::metrics::{ListenerName, Metrics};
@@ -152,7 +153,12 @@ impl Service<Request<Incoming>> for Exchange {
             let peer = Peer::from(self.connection.peer().ip());
             head.extensions.insert(peer);
         }
-        let body = RequestBody::new(body, Arc::clone(&self.connection));
+        let is_decisions = head.uri.path() == CHECK_PATH;
+        let mut body = RequestBody::new(body, Arc::clone(&self.connection));
+        if is_decisions {
+            body = body.in_parts();
+            head.extensions.insert(Arc::clone(&self.connection));
+        }
         let request = Request::from_parts(head, body);
         let this = self.clone();
         if self.all.protocol == Protocol::Http1 {
@@ -162,7 +168,8 @@ impl Service<Request<Incoming>> for Exchange {
             });
         }
         let path = request.uri().path();
-        let (has_end, is_stream) = (path == DECIDE_PATH, path.starts_with(STREAM_PATHS));
+        let has_end = is_decisions || path == DECIDE_PATH;
+        let is_stream = is_decisions || path.starts_with(STREAM_PATHS);
         Box::pin(async move {
             let response = if is_stream {
                 let (parts, body) = request.into_parts();

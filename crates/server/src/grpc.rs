@@ -10,14 +10,15 @@ use axum::response::Response as HttpResponse;
 use tokio::time::timeout;
 use tollgate_core::StoreError;
 use tollgate_engine::Engine;
-use tollgate_listen::Limits;
-use tollgate_rls::{DESCRIPTORS, RateLimitRequest, RateLimitResponse, SERVICE};
+use tollgate_listen::{Limits, ShutdownSignal};
+use tollgate_rls::{DECISIONS_SERVICE, DESCRIPTORS, RateLimitRequest, RateLimitResponse, SERVICE};
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::config::ListenerKind;
+use crate::decisions::{DecisionCalls, DecisionsServer, MESSAGE_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reply::store_unavailable;
@@ -30,7 +31,7 @@ pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitServi
 /// soon as its length is known.
 const NAME_BYTES_MAX: usize = 4 * 1024;
 /// The services of health checks: everything, the name that Envoy's service has, and Tollgate's.
-const HEALTH_SERVICES: [&str; 3] = ["", "ratelimit", SERVICE];
+const HEALTH_SERVICES: [&str; 4] = ["", "ratelimit", SERVICE, DECISIONS_SERVICE];
 
 #[allow(missing_docs, unused_qualifications, unreachable_pub)]
 #[allow(clippy::all, clippy::as_conversions)]
@@ -60,8 +61,11 @@ pub(crate) async fn routes(
     metrics: Arc<Metrics>,
     options: Options,
     limits: &Limits,
+    shutdown: &ShutdownSignal,
 ) -> (Router, Health) {
     let (body_timeout, message_bytes) = (limits.body_timeout, limits.message_bytes);
+    let decisions = DecisionCalls::new(Arc::clone(&engine), Arc::clone(&metrics), shutdown.clone());
+    let decisions = DecisionsServer::new(decisions).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let calls = Calls {
         engine,
         metrics: Arc::clone(&metrics),
@@ -79,6 +83,7 @@ pub(crate) async fn routes(
     // Reflection in both versions: most clients try the older one first, and some know no other.
     let reflection_v1alpha = reflection().build_v1alpha().expect(known);
     let routes = Routes::new(calls)
+        .add_service(decisions)
         .add_service(health.max_decoding_message_size(NAME_BYTES_MAX))
         .add_service(reflection_v1.max_decoding_message_size(NAME_BYTES_MAX))
         .add_service(reflection_v1alpha.max_decoding_message_size(NAME_BYTES_MAX));
@@ -147,7 +152,7 @@ fn store_failed(error: StoreError) -> Status {
     }
 }
 
-const fn kind(code: Code) -> &'static str {
+pub(crate) const fn kind(code: Code) -> &'static str {
     match code {
         Code::InvalidArgument => "bad_request",
         Code::OutOfRange | Code::ResourceExhausted => "too_large",

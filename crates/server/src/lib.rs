@@ -69,6 +69,8 @@ mod explain;
 
 mod dashboard;
 
+mod decisions;
+
 mod admin;
 
 mod certificates;

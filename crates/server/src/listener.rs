@@ -212,8 +212,9 @@ impl Serving {
                 return Routes::Redis(redis.expect("`start` makes one for each such listener"));
             }
             ListenerKind::Grpc => {
-                let routes = grpc::routes(engine, metrics, context.options, limits).await;
-                let (router, health) = routes;
+                let options = context.options;
+                let routes = grpc::routes(engine, metrics, options, limits, &shutdown);
+                let (router, health) = routes.await;
                 self.health.push(health);
                 router
             }

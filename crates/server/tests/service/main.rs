@@ -26,6 +26,8 @@ mod responses;
 
 mod batch;
 
+mod decisions;
+
 mod malformed;
 
 mod protocol;

@@ -72,7 +72,8 @@ async fn reflection_knows_the_service_in_both_versions() {
         reflected!(v1alpha, channel),
     ];
     for names in listed {
-        for known in [tollgate_rls::SERVICE, "grpc.health.v1.Health"] {
+        let own = [tollgate_rls::SERVICE, tollgate_rls::DECISIONS_SERVICE];
+        for known in own.into_iter().chain(["grpc.health.v1.Health"]) {
             assert!(names.iter().any(|name| name == known), "{names:?}");
         }
     }

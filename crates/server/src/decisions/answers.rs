@@ -1,0 +1,148 @@
+//! The answers of one call, in the order of its requests.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::vec;
+
+use futures_util::Stream;
+use tollgate_listen::{Connection, ShutdownSignal};
+use tollgate_rls::decisions::{CheckRequest, CheckResponse};
+use tonic::{Status, Streaming};
+
+use super::Decider;
+use super::request::text_bytes;
+use crate::body::no_room;
+
+/// The most requests of a call that are read before their answers are taken.
+pub(crate) const IN_FLIGHT_MAX: usize = 256;
+/// How many descriptors, and how many bytes of texts, end a batch.
+const BATCH_DESCRIPTORS: usize = 512;
+const BATCH_BYTES: usize = 32 * 1024;
+/// The approximate size of an answer, and of its part for one descriptor.
+const ANSWER_BYTES: usize = size_of::<CheckResponse>();
+const STATUS_BYTES: usize = size_of::<tollgate_rls::decisions::LimitStatus>() + 64;
+
+/// The answers of a call: reads requests when they are asked for.
+pub(crate) struct Answers {
+    decider: Arc<Decider>,
+    requests: Streaming<CheckRequest>,
+    connection: Arc<Connection>,
+    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    deciding: Option<Deciding>,
+    ready: vec::IntoIter<CheckResponse>,
+    /// Bytes of the requests and answers of the present batch that are reserved.
+    reserved: usize,
+    /// How the call ends after the answers so far.
+    end: Option<Result<(), Status>>,
+}
+
+type Deciding = Pin<Box<dyn Future<Output = Vec<CheckResponse>> + Send>>;
+
+// === impl Answers ===
+
+impl Answers {
+    pub(super) fn new(
+        decider: Arc<Decider>,
+        requests: Streaming<CheckRequest>,
+        connection: Arc<Connection>,
+        mut shutdown: ShutdownSignal,
+    ) -> Answers {
+        Answers {
+            decider,
+            requests,
+            connection,
+            stopped: Box::pin(async move { shutdown.wait().await }),
+            deciding: None,
+            ready: Vec::new().into_iter(),
+            reserved: 0,
+            end: None,
+        }
+    }
+
+    /// Reads the requests that have arrived, as many as a batch has.
+    fn read_batch(&mut self, cx: &mut Context<'_>) -> Vec<CheckRequest> {
+        let mut batch = Vec::new();
+        if self.connection.ends() || self.stopped.as_mut().poll(cx).is_ready() {
+            let text = "the connection is closing; retry on a new one";
+            self.end = Some(Err(Status::unavailable(text)));
+            return batch;
+        }
+        let (mut bytes, mut descriptors) = (0, 0);
+        while batch.len() < IN_FLIGHT_MAX && bytes < BATCH_BYTES && descriptors < BATCH_DESCRIPTORS
+        {
+            match Pin::new(&mut self.requests).poll_next(cx) {
+                Poll::Ready(Some(Ok(request))) => {
+                    bytes += text_bytes(&request);
+                    descriptors += request.descriptors.len();
+                    batch.push(request);
+                }
+                Poll::Ready(Some(Err(status))) => {
+                    self.end = Some(Err(status));
+                    break;
+                }
+                Poll::Ready(None) => {
+                    self.end = Some(Ok(()));
+                    break;
+                }
+                Poll::Pending => break,
+            }
+        }
+        let held = bytes + batch.len() * ANSWER_BYTES + descriptors * STATUS_BYTES;
+        if self.connection.reserve(held) {
+            self.reserved = held;
+            return batch;
+        }
+        self.end = Some(Err(no_room()));
+        Vec::new()
+    }
+
+    /// Returns the bytes of the last batch, whose answers were taken.
+    fn release(&mut self) {
+        self.connection.release(std::mem::take(&mut self.reserved));
+    }
+}
+
+impl Stream for Answers {
+    type Item = Result<CheckResponse, Status>;
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<CheckResponse, Status>>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(answer) = this.ready.next() {
+                return Poll::Ready(Some(Ok(answer)));
+            }
+            if let Some(deciding) = &mut this.deciding {
+                this.ready = ready!(deciding.as_mut().poll(cx)).into_iter();
+                this.deciding = None;
+                continue;
+            }
+            this.release();
+            if let Some(end) = this.end.take() {
+                // Polled again, it ends as well.
+                this.end = Some(Ok(()));
+                let error = end.err();
+                if let Some(status) = &error {
+                    this.decider.count_end(status);
+                }
+                return Poll::Ready(error.map(Err));
+            }
+            let batch = this.read_batch(cx);
+            if !batch.is_empty() {
+                let decider = Arc::clone(&this.decider);
+                this.deciding = Some(Box::pin(async move { decider.decide(&batch).await }));
+            } else if this.end.is_none() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
