@@ -42,6 +42,7 @@ pub fn svg(panels: &[Panel]) -> String {
 // === impl Panel ===
 
 impl Panel {
+    /// Draws the title and the bars below it, and moves `top` down.
     fn draw(&self, out: &mut String, top: &mut usize) -> fmt::Result {
         let title_y = *top + 20;
         writeln!(

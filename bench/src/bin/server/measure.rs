@@ -129,6 +129,8 @@ impl Subject {
         self.measure_at(scenario, Pace::Open { every }, seconds)
     }
 
+    /// Warms it up, loads it, and counts its processor time in the load. A wrong decision is an
+    /// error.
     fn measure_at(
         &self,
         scenario: &Scenario,
@@ -188,6 +190,7 @@ impl Subject {
         question.template(budget, space, &self.running.script)
     }
 
+    /// Loads it with requests of its kind; an error names it.
     fn load(
         &self,
         template: &Template,

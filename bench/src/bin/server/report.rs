@@ -104,6 +104,7 @@ impl Report {
         panels
     }
 
+    /// Writes the line of one contender, and whether it waited.
     fn write_row(&self, f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
         let Figures {
             per_second,
