@@ -10,6 +10,8 @@ mod hoards;
 
 mod pipelines;
 
+mod redis_protocol;
+
 mod slowness;
 
 mod streams;
@@ -26,7 +28,7 @@ pub(crate) struct Attack {
 }
 
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 19] = [
+pub(crate) const ATTACKS: [Attack; 21] = [
     attack("rapid reset", floods::rapid_reset),
     attack("continuation flood", floods::continuations),
     attack("ping flood", floods::pings),
@@ -46,6 +48,8 @@ pub(crate) const ATTACKS: [Attack; 19] = [
     attack("large pipelines", pipelines::over_http),
     attack("large messages at once", pipelines::over_grpc),
     attack("strange and large values", values::strange_values),
+    attack("redis, large pipelines", redis_protocol::large_pipelines),
+    attack("redis, large commands", redis_protocol::large_commands),
 ];
 
 const fn attack(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
@@ -23,6 +23,14 @@ const VISIT_PAUSE: Duration = Duration::from_millis(50);
 const WINDOW: u32 = 65_535;
 const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"good"}]}]}"#;
 
+/// Commands that are allowed, the lines of their replies, and how these begin.
+const COMMANDS: [(&str, usize, &str); 2] = [
+    ("CL.THROTTLE good 1000000 1000000 1\r\n", 6, "*5\r\n:0\r\n"),
+    ("TG.CHECK d 1 k good\r\n", 9, "*7\r\n:0\r\n"),
+];
+/// The longest reply to them.
+const REPLY_BYTES_MAX: usize = 200;
+
 /// How long each request took, and why others failed.
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<(Vec<Duration>, Vec<String>)>>);
@@ -35,6 +43,7 @@ pub(crate) async fn run(target: Target) {
         tokio::spawn(ask_grpc(target.grpc, seen.clone())),
         tokio::spawn(ask_grpc(target.grpc, seen.clone())),
         tokio::spawn(ask_http(target.http, seen.clone())),
+        tokio::spawn(ask_redis(target.redis, seen.clone())),
         tokio::spawn(visit(target.http, seen.clone())),
         tokio::spawn(visit(target.admin, seen.clone())),
     ];
@@ -150,6 +159,50 @@ async fn ask_http(to: SocketAddr, seen: Seen) {
             }
             sleep(PAUSE).await;
         }
+    }
+}
+
+/// Sends commands of the Redis protocol repeatedly, each after the reply to the one before.
+async fn ask_redis(to: SocketAddr, seen: Seen) {
+    loop {
+        let began = Instant::now();
+        let mut stream = match connect(FROM, to).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                seen.note("redis connect", began, &Err(error));
+                continue;
+            }
+        };
+        for (command, lines, begin) in COMMANDS.iter().cycle() {
+            let began = Instant::now();
+            let answered = within(ask_command(&mut stream, command, *lines, begin)).await;
+            seen.note("redis", began, &answered);
+            if answered.is_err() {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Sends one command, and reads its reply of so many lines, which must begin as given.
+async fn ask_command(
+    stream: &mut TcpStream,
+    command: &str,
+    lines: usize,
+    begin: &str,
+) -> Result<()> {
+    stream.write_all(command.as_bytes()).await?;
+    let mut reply = Vec::new();
+    let count = |reply: &[u8]| reply.iter().filter(|byte| **byte == b'\n').count();
+    while count(&reply) < lines && (reply.is_empty() || reply[0] == b'*') {
+        if reply.len() >= REPLY_BYTES_MAX || stream.read_buf(&mut reply).await? == 0 {
+            break;
+        }
+    }
+    match count(&reply) == lines && reply.starts_with(begin.as_bytes()) {
+        true => Ok(()),
+        false => Err(std::io::Error::other(reply.escape_ascii().to_string())),
     }
 }
 

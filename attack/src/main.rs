@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 
 /// The well-behaved client, in the process that [`row`] started for it.
 fn run_client(addresses: &[String]) -> Result<(), String> {
-    let target = Target::parse(addresses).ok_or("three addresses are needed")?;
+    let target = Target::parse(addresses).ok_or("four addresses are needed")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -20,8 +20,10 @@ const LINES_KEPT: usize = 5;
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 4000000000/day}]\n";
 /// The settings: defaults, but for the ports and the size of the store.
 const SETTINGS: &str = "rules: [rules.yaml]\n\
-    listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0', admin: '127.0.0.1:0'}\n\
-    memory: {max_keys: 100000}\n";
+    listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0', admin: '127.0.0.1:0',\n\
+    \x20 redis: '127.0.0.1:0'}\n\
+    memory: {max_keys: 100000}\n\
+    redis_protocol: {throttle_keys: 100000}\n";
 
 /// A running service; killed when dropped.
 #[derive(Debug)]
@@ -142,11 +144,11 @@ fn follow(
 
 /// The addresses in the log's lines `listening`, which come in any order.
 fn target(listening: &Receiver<String>) -> Option<Target> {
-    let mut words = [const { String::new() }; 3];
+    let mut words = [const { String::new() }; 4];
     while words.iter().any(String::is_empty) {
         let line = listening.recv_timeout(LISTENS_WITHIN).ok()?;
         let address = line.split("address=").nth(1)?.split_whitespace().next()?;
-        let listeners = ["grpc", "http", "admin"];
+        let listeners = ["grpc", "http", "admin", "redis"];
         let is_named = |name: &&str| line.replace('"', "").contains(&format!("={name}"));
         let named = listeners.iter().position(is_named)?;
         address.trim_matches('"').clone_into(&mut words[named]);
