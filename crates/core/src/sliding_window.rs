@@ -98,18 +98,13 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
         }
     }
 
-    /// The state as if `ahead` more segments had passed since the newest.
+    /// What counts, of a limit with so many segments.
     #[inline]
-    fn sum(&self, segments: usize, ahead: usize) -> Sum {
-        let newest_inside = segments - ahead;
-        let inside = self.counters[..newest_inside]
-            .iter()
-            .copied()
-            .map(u64::from)
-            .sum();
+    fn sum(&self, segments: usize) -> Sum {
+        let inside = &self.counters[..segments];
         Sum {
-            inside,
-            leaving: u64::from(self.counters[newest_inside]),
+            inside: inside.iter().copied().map(u64::from).sum(),
+            leaving: u64::from(self.counters[segments]),
         }
     }
 
@@ -133,7 +128,7 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
 
     #[inline]
     pub(crate) fn estimate(&self, limit: &Limit, now: Moment) -> u64 {
-        let sum = self.sum(Self::segments(limit), 0);
+        let sum = self.sum(Self::segments(limit));
         let length = Self::segment(limit).as_nanos();
         let rest = length - now.as_nanos() % length;
         let leaving = u128::from(sum.leaving) * u128::from(rest) / u128::from(length);
@@ -172,16 +167,19 @@ impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
         let length = Self::segment(limit).as_nanos();
         let into = now.as_nanos() % length;
         let room = u64::from(limit.available() - units);
+        let mut inside = self.sum(segments).inside;
         for ahead in 0..=segments {
-            let sum = self.sum(segments, ahead);
-            let Some(room) = room.checked_sub(sum.inside) else {
-                continue;
-            };
-            let at = first_fit(sum.leaving, room, length);
-            let passed = u64::try_from(ahead)
-                .unwrap_or(u64::MAX)
-                .saturating_mul(length);
-            return Span::from_nanos(passed.saturating_add(at).saturating_sub(into));
+            // As if `ahead` more segments had passed since the newest.
+            let leaving = segments - ahead;
+            if let Some(room) = room.checked_sub(inside) {
+                let at = first_fit(u64::from(self.counters[leaving]), room, length);
+                let passed = u64::try_from(ahead)
+                    .unwrap_or(u64::MAX)
+                    .saturating_mul(length);
+                return Span::from_nanos(passed.saturating_add(at).saturating_sub(into));
+            }
+            let next = leaving.checked_sub(1).map_or(0, |next| self.counters[next]);
+            inside -= u64::from(next);
         }
         // Once every segment has left, nothing counts, and `units` do not exceed the capacity.
         Span::ZERO

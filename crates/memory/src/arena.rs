@@ -135,33 +135,51 @@ impl Arena {
     }
 
     /// The number that the block's owner has stored as its link.
+    #[inline]
     pub(crate) fn link(&self, block: BlockId) -> u32 {
         self.blocks[block.index()].link.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn set_link(&self, block: BlockId, link: u32) {
         self.blocks[block.index()]
             .link
             .store(link, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn byte(&self, block: BlockId, at: usize) -> u8 {
         self.blocks[block.index()].bytes.get(at)
     }
 
+    #[inline]
     pub(crate) fn set_byte(&self, block: BlockId, at: usize, byte: u8) {
         self.blocks[block.index()].bytes.set(at, byte);
     }
 
-    /// `N` bytes of a block from `at` on.
-    pub(crate) fn bytes_at<const N: usize>(&self, block: BlockId, at: usize) -> [u8; N] {
-        std::array::from_fn(|offset| self.byte(block, at + offset))
+    /// Four bytes of a block from `at` on, a multiple of four, as a number.
+    #[inline]
+    pub(crate) fn word(&self, block: BlockId, at: usize) -> u32 {
+        self.blocks[block.index()].bytes.word(at)
     }
 
-    pub(crate) fn set_bytes<const N: usize>(&self, block: BlockId, at: usize, bytes: [u8; N]) {
-        for (offset, byte) in bytes.into_iter().enumerate() {
-            self.set_byte(block, at + offset, byte);
-        }
+    #[inline]
+    pub(crate) fn set_word(&self, block: BlockId, at: usize, word: u32) {
+        self.blocks[block.index()].bytes.set_word(at, word);
+    }
+
+    /// As [`Arena::word`], for eight bytes.
+    #[inline]
+    pub(crate) fn double_word(&self, block: BlockId, at: usize) -> u64 {
+        let bytes = &self.blocks[block.index()].bytes;
+        join(bytes.word(at + 4), bytes.word(at))
+    }
+
+    #[inline]
+    pub(crate) fn set_double_word(&self, block: BlockId, at: usize, word: u64) {
+        let bytes = &self.blocks[block.index()].bytes;
+        bytes.set_word(at, low(word));
+        bytes.set_word(at + 4, high(word));
     }
 }
 

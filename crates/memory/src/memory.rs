@@ -19,6 +19,8 @@ mod locked;
 
 mod fast_path;
 
+mod block_path;
+
 mod eviction;
 
 mod joint_path;

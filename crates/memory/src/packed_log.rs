@@ -17,6 +17,12 @@ const PUSHES_MAX: usize = 2;
 // So one reserved block is enough for any decision.
 const _: () = assert!(PUSHES_MAX * ENTRY_BYTES_MAX <= PAYLOAD);
 
+/// Where the head has how much of the first and of the last block of entries is taken, and the
+/// units of the newest entry. The numbers of the blocks and the sums are before.
+const FRONT_AT: usize = 32;
+const BACK_AT: usize = 33;
+const NEWEST_UNITS_AT: usize = 36;
+
 /// A log of more blocks than this loses its oldest entries in place of being evicted.
 const LONG: usize = 8;
 /// How many blocks it loses at a time.
@@ -30,6 +36,8 @@ pub(crate) struct PackedLog<'a> {
     head: Option<BlockId>,
     oldest: Moment,
     newest: Moment,
+    /// The units of the newest entry, which every decision asks for several times; 0 if unknown.
+    newest_units: u32,
     units: u64,
 }
 
@@ -49,6 +57,7 @@ impl<'a> PackedLog<'a> {
             head: None,
             oldest: Moment::ZERO,
             newest: Moment::ZERO,
+            newest_units: 0,
             units: 0,
         }
     }
@@ -56,13 +65,14 @@ impl<'a> PackedLog<'a> {
     /// The log whose ends [`PackedLog::close`] has stored in `head`.
     pub(crate) fn open(spares: Spares<'a>, head: BlockId) -> PackedLog<'a> {
         let arena = spares.arena();
-        let word = |at| u64::from_le_bytes(arena.bytes_at(head, at));
-        let end = |at| End {
-            block: u32::from_le_bytes(arena.bytes_at(head, at)),
-            at: usize::from(arena.byte(head, at + 4)),
+        let word = |at| arena.double_word(head, at);
+        let end = |block_at, at| End {
+            block: arena.word(head, block_at),
+            at: usize::from(arena.byte(head, at)),
         };
         let (oldest, newest, units) = (word(0), word(8), word(16));
-        let (front, back) = (end(24), end(29));
+        let (front, back) = (end(24, FRONT_AT), end(28, BACK_AT));
+        let newest_units = arena.word(head, NEWEST_UNITS_AT);
         let mut chain = Chain::new(spares);
         (chain.front, chain.back) = (front, back);
         PackedLog {
@@ -70,6 +80,7 @@ impl<'a> PackedLog<'a> {
             head: Some(head),
             oldest: Moment::from_nanos(oldest),
             newest: Moment::from_nanos(newest),
+            newest_units,
             units,
         }
     }
@@ -90,13 +101,18 @@ impl<'a> PackedLog<'a> {
         }
         let head = self.head.unwrap_or_else(|| self.chain.spares.take());
         let arena = self.chain.spares.arena();
-        arena.set_bytes(head, 0, self.oldest.as_nanos().to_le_bytes());
-        arena.set_bytes(head, 8, self.newest.as_nanos().to_le_bytes());
-        arena.set_bytes(head, 16, self.units.to_le_bytes());
-        for (at, end) in [(24, self.chain.front), (29, self.chain.back)] {
-            arena.set_bytes(head, at, end.block.to_le_bytes());
-            arena.set_byte(head, at + 4, u8::try_from(end.at).unwrap_or(u8::MAX));
+        arena.set_double_word(head, 0, self.oldest.as_nanos());
+        arena.set_double_word(head, 8, self.newest.as_nanos());
+        arena.set_double_word(head, 16, self.units);
+        let ends = [
+            (self.chain.front, 24, FRONT_AT),
+            (self.chain.back, 28, BACK_AT),
+        ];
+        for (end, block_at, at) in ends {
+            arena.set_word(head, block_at, end.block);
+            arena.set_byte(head, at, u8::try_from(end.at).unwrap_or(u8::MAX));
         }
+        arena.set_word(head, NEWEST_UNITS_AT, self.newest_units);
         // The slot owns the blocks from here on.
         (self.chain.front, self.chain.back, self.head) = (End::default(), End::default(), None);
         Some(head)
@@ -140,7 +156,7 @@ impl<'a> PackedLog<'a> {
         if let Some(head) = self.head.take() {
             self.chain.spares.give(head);
         }
-        self.units = 0;
+        (self.units, self.newest_units) = (0, 0);
     }
 
     fn push_number(&mut self, mut number: u64) {
@@ -228,6 +244,12 @@ impl Entries for PackedLog<'_> {
     }
 
     fn newest(&self) -> Option<LogEntry> {
+        if self.newest_units > 0 {
+            return Some(LogEntry {
+                at: self.newest,
+                units: self.newest_units,
+            });
+        }
         let step = self.previous_step(&mut self.chain.walk_backward())?;
         Some(LogEntry {
             at: self.newest,
@@ -258,7 +280,7 @@ impl Entries for PackedLog<'_> {
             self.push_number(u64::from(entry.units) << 1 | 1);
         }
         self.push_number(entry.at.since(self.newest).as_nanos() << 1);
-        self.newest = entry.at;
+        (self.newest, self.newest_units) = (entry.at, entry.units);
         self.units += u64::from(entry.units);
     }
 
@@ -270,7 +292,7 @@ impl Entries for PackedLog<'_> {
             units: step.units,
         };
         self.chain.cut_back(walk);
-        self.newest = self.newest - step.since;
+        (self.newest, self.newest_units) = (self.newest - step.since, 0);
         self.units -= u64::from(step.units);
         Some(entry)
     }
@@ -285,6 +307,9 @@ impl Entries for PackedLog<'_> {
         let next = self.next_step(&mut { walk });
         self.chain.cut_front(walk);
         self.oldest = next.map_or(self.newest, |next| self.oldest + next.since);
+        if self.chain.is_empty() {
+            self.newest_units = 0;
+        }
         self.units -= u64::from(step.units);
         Some(entry)
     }

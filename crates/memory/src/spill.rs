@@ -89,8 +89,8 @@ pub(crate) fn read<'a>(
             Account::SlidingWindow(read_counters(segments, first, spares))
         }
         _ => {
-            let end = Moment::from_nanos(u64::from_le_bytes(arena.bytes_at(first, 0)));
-            let used = u32::from_le_bytes(arena.bytes_at(first, 8));
+            let end = Moment::from_nanos(arena.double_word(first, 0));
+            let used = arena.word(first, 8);
             give_all(first, spares);
             Account::FixedWindow(FixedWindow::new(end, used))
         }
@@ -158,10 +158,8 @@ fn write_large(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u
             let block = spares.take();
             spares
                 .arena()
-                .set_bytes(block, 0, window.end().as_nanos().to_le_bytes());
-            spares
-                .arena()
-                .set_bytes(block, 8, window.used().to_le_bytes());
+                .set_double_word(block, 0, window.end().as_nanos());
+            spares.arena().set_word(block, 8, window.used());
             spares.arena().set_byte(block, KIND_AT, KIND_LIST);
             spares.arena().set_link(block, 0);
             word(expires_at, block)
@@ -220,16 +218,41 @@ fn blocks_of(segments: Segments) -> usize {
     1 + more.div_ceil(MORE_COUNTERS)
 }
 
+/// Whether the counters of so many segments fit one block.
+pub(crate) fn fits_block(segments: Segments) -> bool {
+    blocks_of(segments) == 1
+}
+
+/// Reads a sliding window whose counters fit one block; `None` if something else is in there.
+pub(crate) fn read_block(block: BlockId, arena: &Arena) -> Option<SlidingWindow<FIRST_COUNTERS>> {
+    let is_whole = arena.link(block) == 0 && arena.byte(block, KIND_AT) == KIND_LIST;
+    let counters: [u32; FIRST_COUNTERS] = std::array::from_fn(|n| arena.word(block, 8 + 4 * n));
+    is_whole.then(|| SlidingWindow::new(arena.double_word(block, 0), &counters))
+}
+
+/// Writes it back, for a limit that has as many counters.
+pub(crate) fn write_block(
+    window: &SlidingWindow<FIRST_COUNTERS>,
+    limit: &Limit,
+    block: BlockId,
+    arena: &Arena,
+) {
+    arena.set_double_word(block, 0, window.newest());
+    for (number, counter) in window.counters(limit).iter().enumerate() {
+        arena.set_word(block, 8 + 4 * number, *counter);
+    }
+}
+
 fn read_counters(segments: Segments, first: BlockId, spares: &mut Spares<'_>) -> SlidingWindow {
     let arena = spares.arena();
-    let newest = u64::from_le_bytes(arena.bytes_at(first, 0));
+    let newest = arena.double_word(first, 0);
     let mut counters = [0; COUNTERS_MAX];
     let count = usize::from(segments.get()) + 1;
     for (place, counter) in Blocks::of(first, arena)
         .places()
         .zip(&mut counters[..count])
     {
-        *counter = u32::from_le_bytes(arena.bytes_at(place.0, place.1));
+        *counter = arena.word(place.0, place.1);
     }
     give_all(first, spares);
     SlidingWindow::new(newest, &counters[..count])
@@ -240,7 +263,7 @@ fn write_counters(window: &SlidingWindow, limit: &Limit, spares: &mut Spares<'_>
     let arena = spares.arena();
     let counters = window.counters(limit);
     let first = spares.take();
-    arena.set_bytes(first, 0, window.newest().to_le_bytes());
+    arena.set_double_word(first, 0, window.newest());
     arena.set_byte(first, KIND_AT, KIND_LIST);
     let mut last = first;
     for _ in 0..counters
@@ -254,7 +277,7 @@ fn write_counters(window: &SlidingWindow, limit: &Limit, spares: &mut Spares<'_>
     }
     arena.set_link(last, 0);
     for (place, counter) in Blocks::of(first, arena).places().zip(counters) {
-        arena.set_bytes(place.0, place.1, counter.to_le_bytes());
+        arena.set_word(place.0, place.1, *counter);
     }
     first
 }

@@ -1,22 +1,38 @@
-//! The bytes of a block.
+//! The bytes of a block, four to a word.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::PAYLOAD;
 
+const WORD_BYTES: usize = size_of::<u32>();
+
 #[derive(Debug)]
-pub(super) struct Bytes([AtomicU8; PAYLOAD]);
+pub(super) struct Bytes([AtomicU32; PAYLOAD / WORD_BYTES]);
 
 // === impl Bytes ===
 
 impl Bytes {
     #[inline]
     pub(super) fn get(&self, at: usize) -> u8 {
-        self.0[at].load(Ordering::Relaxed)
+        self.word(at).to_le_bytes()[at % WORD_BYTES]
+    }
+
+    /// Writes one byte and the three beside it: the owner of a block is alone.
+    #[inline]
+    pub(super) fn set(&self, at: usize, byte: u8) {
+        let mut bytes = self.word(at).to_le_bytes();
+        bytes[at % WORD_BYTES] = byte;
+        self.set_word(at, u32::from_le_bytes(bytes));
+    }
+
+    /// The word that the byte at `at` is in.
+    #[inline]
+    pub(super) fn word(&self, at: usize) -> u32 {
+        self.0[at / WORD_BYTES].load(Ordering::Relaxed)
     }
 
     #[inline]
-    pub(super) fn set(&self, at: usize, byte: u8) {
-        self.0[at].store(byte, Ordering::Relaxed);
+    pub(super) fn set_word(&self, at: usize, word: u32) {
+        self.0[at / WORD_BYTES].store(word, Ordering::Relaxed);
     }
 }

@@ -26,6 +26,17 @@ impl Bytes {
         self.0.with(|bytes| unsafe { (*bytes)[at] })
     }
 
+    pub(super) fn word(&self, at: usize) -> u32 {
+        let first = at / 4 * 4;
+        u32::from_le_bytes(std::array::from_fn(|offset| self.get(first + offset)))
+    }
+
+    pub(super) fn set_word(&self, at: usize, word: u32) {
+        for (offset, byte) in word.to_le_bytes().into_iter().enumerate() {
+            self.set(at / 4 * 4 + offset, byte);
+        }
+    }
+
     pub(super) fn set(&self, at: usize, byte: u8) {
         // SAFETY: as above.
         self.0.with_mut(|bytes| unsafe { (*bytes)[at] = byte });

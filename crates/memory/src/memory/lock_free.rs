@@ -27,6 +27,8 @@ impl<C: Clock> Memory<C> {
             self.decide_lock_free::<FixedWindow>(place, charge, time)
         } else if SlidingWindow::fits_word(charge.limit) {
             self.decide_lock_free::<SlidingWindow<2>>(place, charge, time)
+        } else if let Some(decision) = self.try_block_path(place, charge, time) {
+            Ok(decision)
         } else {
             self.decide_locked(place, charge, time)
         }
