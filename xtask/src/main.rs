@@ -34,13 +34,14 @@ use std::process::ExitCode;
 
 use chore::Chore;
 
-const CHORES: [Chore; 12] = [
+const CHORES: [Chore; 13] = [
     ci::CHORE,
     loom::CHORE,
     asan::CHORE,
     stress::CHORE,
     attack::CHORE,
     simulate::CHORE,
+    simulate::INSTANCES,
     deny::CHORE,
     miri::CHORE,
     package::CHORE,

@@ -10,6 +10,30 @@ pub(crate) const CHORE: Chore = Chore {
     run,
 };
 
+/// The same world, with given traffic: what instances do in each mode.
+pub(crate) const INSTANCES: Chore = Chore {
+    name: "simulate",
+    about: "--traffic WORDS [--limit 100/minute] [--instances 3] [--mode NAME] [--measure] ...: \
+            instances over a simulated Redis, and beside them over a real one",
+    run: run_instances,
+};
+
+fn run_instances(args: &[String]) -> Result<(), String> {
+    let simulate = [
+        "run",
+        "--profile",
+        "simulate",
+        "-p",
+        "tollgate-simulation",
+        "--bin",
+        "simulate-instances",
+        "--",
+    ];
+    Step::cargo("simulated instances", &simulate)
+        .args(args)
+        .run()
+}
+
 fn run(args: &[String]) -> Result<(), String> {
     step().args(args).run()
 }
@@ -21,6 +45,8 @@ pub(crate) fn step() -> Step {
         "simulate",
         "-p",
         "tollgate-simulation",
+        "--bin",
+        "simulate-faults",
         "--",
     ];
     Step::cargo("simulated faults", &simulate)

@@ -65,6 +65,15 @@ pub struct WorkloadTotals {
     pub longest_delay: Span,
 }
 
+/// The first attempt of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstAttempt {
+    /// After the start of the simulation.
+    pub at: Span,
+    /// The client.
+    pub client: String,
+}
+
 /// Workloads and what came of them, for people.
 pub struct Workloads<'a>(
     /// The totals of each.
@@ -108,6 +117,25 @@ struct Run<'s> {
     scheduled: u64,
     traffic: Traffic,
     values: Values,
+}
+
+/// The first attempts of all requests of these workloads, in order of time: those of
+/// [`Simulation::run`] with the same seed.
+pub fn first_attempts(workloads: &[Workload], seed: u64) -> Vec<FirstAttempt> {
+    let mut attempts = Vec::new();
+    for (index, workload) in (0_u64..).zip(workloads) {
+        attempts.extend(arrivals(workload, index, seed).map(|arrival| FirstAttempt {
+            at: arrival.at,
+            client: workload.key(arrival.key),
+        }));
+    }
+    attempts.sort_by_key(|attempt| attempt.at);
+    attempts
+}
+
+/// The arrivals of the workload of this index.
+fn arrivals(workload: &Workload, index: u64, seed: u64) -> Arrivals {
+    workload.arrivals(Random::new(seed, index << 1 | ARRIVALS))
 }
 
 // === impl Simulation ===
@@ -159,7 +187,7 @@ impl<'s> Run<'s> {
         let sources = (0_u64..).zip(&simulation.workloads);
         let sources = sources.map(|(index, workload)| Source {
             workload,
-            arrivals: workload.arrivals(Random::new(simulation.seed, index << 1 | ARRIVALS)),
+            arrivals: arrivals(workload, index, simulation.seed),
             random: Random::new(simulation.seed, index << 1 | RETRIES),
             totals: WorkloadTotals {
                 text: workload.to_string(),

@@ -69,6 +69,11 @@ impl Workload {
         Arrivals::new(self.kind, self.keys, self.offset, self.duration, random)
     }
 
+    /// Whether denied clients try again.
+    pub const fn has_retries(&self) -> bool {
+        self.retry.is_some()
+    }
+
     /// What a denied client does, if it does not give up.
     pub(crate) const fn retry(&self) -> Option<Retry> {
         self.retry

@@ -13,7 +13,7 @@ use tollgate_core::{Clock, Key, KeyHasher, Moment, Now, Request, Span};
 use tollgate_engine::{
     AnyShared, Engine, ReservationBounds, ReservationId, ReserveError, SettleError, Stores,
 };
-use tollgate_memory::{Memory, RandomKeys};
+use tollgate_memory::{Memory, RandomKeys, SystemClock};
 use tollgate_redis::simulated::{Connecting, Environment, Transport};
 use tollgate_redis::{Config, Redis, Servers};
 use tollgate_rules::{Loaded, RuleSet};
@@ -84,7 +84,6 @@ impl Instance {
             charges_at_once: setup.base_micros.is_multiple_of(2) == number.is_multiple_of(2),
             ..Environment::default()
         };
-        let redis = Redis::connect_within(&config(world, setup), &environment);
         let clock: Arc<dyn Clock> = Arc::new(WallClock {
             start,
             base: setup.base_micros * 1_000,
@@ -92,6 +91,33 @@ impl Instance {
         });
         let memory = Memory::builder().max_keys(LOCAL_KEYS).clock(clock);
         let memory = memory.keys(RandomKeys::with_secret(1, 2)).build();
+        let config = config(world, setup);
+        Instance::over(number, &config, &environment, memory, wall)
+    }
+
+    /// Starts a process over a real Redis at `address`, in real time.
+    pub(crate) fn start_real(address: &str, number: usize, setup: &Setup) -> Instance {
+        let config = with_setup(Servers::Single(address.to_owned()), setup);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let memory = Memory::builder().max_keys(LOCAL_KEYS).clock(clock).build();
+        Instance::over(
+            number,
+            &config,
+            &Environment::default(),
+            memory,
+            Arc::default(),
+        )
+    }
+
+    /// An instance over the store of this configuration, with this memory for its fallback.
+    fn over(
+        number: usize,
+        config: &Config,
+        environment: &Environment,
+        memory: Memory<Arc<dyn Clock>>,
+        wall: Arc<AtomicI64>,
+    ) -> Instance {
+        let redis = Redis::connect_within(config, environment);
         let redis = Arc::new(redis.expect("the configuration is valid"));
         let shared = AnyShared::new("Redis", SharedRedis(Arc::clone(&redis)));
         let engine = Engine::new(Stores::new(memory).with_default(shared));
@@ -195,6 +221,11 @@ fn config(world: &World, setup: &Setup) -> Config {
             master: MASTER.to_owned(),
         },
     };
+    drop(redis);
+    with_setup(servers, setup)
+}
+
+fn with_setup(servers: Servers, setup: &Setup) -> Config {
     Config {
         timeout: Span::from_millis(setup.timeout_ms),
         connections: setup.connections,

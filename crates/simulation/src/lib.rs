@@ -8,7 +8,10 @@
 //! reloads and faults, and keeps an account of every unit ([`run`], `account`). A seed that breaks
 //! a promise is printed with its history, and replays exactly.
 //!
-//! For tests only: `cargo xtask simulate-faults`.
+//! The same world predicts what several instances do to given traffic ([`Fleet`]):
+//! `cargo xtask simulate`.
+//!
+//! For tests and chores only: `cargo xtask simulate-faults`.
 
 mod resp;
 
@@ -42,5 +45,8 @@ mod run;
 
 mod subject;
 
+mod fleet;
+
+pub use fleet::{Fleet, INSTANCES_MAX, Incident, Totals};
 pub use run::{Changes, Report, run, run_steady};
 pub use subject::{Bare, Simulated};
