@@ -24,7 +24,7 @@ fn run(args: &[String]) -> Result<(), String> {
     tools::ensure_debian("nginx-light", "nginx")?;
     // For servers whose clock is wrong.
     tools::ensure_debian("faketime", "faketime")?;
-    // For the alerts of `deploy/`.
+    // For the alerts and the dashboard of `deploy/`.
     tools::ensure_debian("prometheus", "promtool")?;
     tools::ensure_cargo(deny::PROGRAM, deny::VERSION)?;
     let envoy = tools::ensure_envoy()?;

@@ -7,6 +7,8 @@ mod explaining;
 mod house;
 mod keys;
 mod log_formats;
+mod monitoring;
+mod prometheus;
 mod remote_explaining;
 mod replaying;
 mod schema;
