@@ -21,6 +21,7 @@ mod retries;
 mod secure_upstreams;
 mod settings;
 mod shared_connection;
+mod spellings;
 mod tokens;
 mod tunnels;
 mod upgrades;
