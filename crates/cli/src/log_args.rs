@@ -1,7 +1,9 @@
 //! Options that say what the lines of a log are like, for all subcommands that read logs.
 
 use clap::ValueEnum;
-use tollgate_replay::{FieldNames, Layout, LogKind, Preset};
+use tollgate_replay::{FieldNames, KeyShape, Layout, LogKind, Preset, Traffic};
+
+use crate::key_shape_args::KeyShapeArgs;
 
 /// What the lines of a log are like.
 #[derive(Debug, clap::Args)]
@@ -24,6 +26,8 @@ pub(crate) struct LogArgs {
     /// `$remote_addr - $remote_user [$time_local] "$request" $status` or `%h %l %u %t "%r" %>s %b`.
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["format", "fields", "columns"])]
     pub(crate) log_format: Option<String>,
+    #[command(flatten)]
+    keys: KeyShapeArgs,
 }
 
 /// The formats of inputs by name.
@@ -115,6 +119,25 @@ impl LogArgs {
             LogFormat::Haproxy => self.preset(Preset::Haproxy)?,
         };
         Ok(Some(LogKind::Layout(layout)))
+    }
+
+    /// The traffic with its keys shaped as the options say.
+    ///
+    /// # Errors
+    ///
+    /// Which option cannot be used, or not with this format.
+    pub(crate) fn shape(&self, traffic: Traffic) -> Result<Traffic, String> {
+        let Some(option) = self.keys.first_option() else {
+            return Ok(traffic);
+        };
+        if matches!(self.format, LogFormat::Counts | LogFormat::Jsonl) {
+            return Err(format!(
+                "{option} is about access logs; drop it, or --format"
+            ));
+        }
+        let shape: KeyShape = self.keys.shape()?;
+        let shaped = traffic.with_shape(shape);
+        shaped.map_err(|error| format!("{option}: {error}"))
     }
 
     fn names_or_common(&self) -> FieldNames {

@@ -3,6 +3,7 @@
 mod admin_client;
 mod check;
 mod explain;
+mod key_shape_args;
 mod keys;
 mod log_args;
 mod message;

@@ -79,6 +79,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     let traffic = Traffic::new(format);
     let fields = traffic.check_fields();
     fields.map_err(|error| Failure::Message(format!("--descriptor: {error}")))?;
+    let traffic = args.log.shape(traffic).map_err(Failure::Message)?;
     let traffic = traffic.select(args::selection(args)?);
     let traffic = traffic.map_err(|error| Failure::Message(format!("--where: {error}")))?;
     let decisions = written.decisions.as_deref();

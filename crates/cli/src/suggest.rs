@@ -111,7 +111,7 @@ fn top(text: &str) -> Result<usize, String> {
 fn execute(args: &Args) -> Result<(), String> {
     let route: Pattern = ROUTE.parse().expect("the pattern is valid");
     let kind = args.log.kind()?;
-    let mut traffic = Traffic::new(Format::AccessLog {
+    let traffic = Traffic::new(Format::AccessLog {
         kind: kind.ok_or("traces and counts are no access logs; see `tollgate replay`")?,
         domain: args.domain.clone(),
         descriptors: vec![args.key.clone(), route],
@@ -119,6 +119,7 @@ fn execute(args: &Args) -> Result<(), String> {
     traffic
         .check_fields()
         .map_err(|error| format!("--key: {error}"))?;
+    let mut traffic = args.log.shape(traffic)?;
     for path in &args.files {
         read(path, &mut traffic).map_err(|error| with_causes(&error))?;
     }

@@ -82,6 +82,8 @@ mod layout;
 
 mod pattern;
 
+mod key_shape;
+
 mod trace;
 
 mod timestamp;
@@ -127,6 +129,7 @@ pub use field::Field;
 pub use foreign::{Foreign, Guess};
 pub use format::{Format, LogKind};
 pub use input::LINE_BYTES_MAX;
+pub use key_shape::KeyShape;
 pub use layout::{FieldNames, InvalidFieldNames, InvalidLogFormat, Layout, NoNames, Preset};
 pub use page::Page;
 pub use pattern::{InvalidPattern, Pattern};

@@ -7,6 +7,7 @@ use crate::field::{Agent, Field, Fields};
 use crate::format::{Format, LogKind};
 use crate::input::{LINE_BYTES_MAX, Line};
 use crate::interner::Interner;
+use crate::key_shape::{KeyShape, ShapedLine};
 use crate::layout::LayoutReader;
 use crate::notes::Noted;
 use crate::pattern::Pattern;
@@ -24,6 +25,8 @@ pub(crate) struct Reader<'f> {
 enum LineReader<'f> {
     AccessLog {
         values_of: ValuesOf<'f>,
+        /// How values are made, if not all of them stay as they are.
+        shape: Option<Box<ShapedLine<'f>>>,
         filters: &'f [(Field, Filter)],
         descriptors: &'f [Pattern],
         values: Values,
@@ -90,6 +93,7 @@ impl<'f> Reader<'f> {
                 };
                 LineReader::AccessLog {
                     values_of,
+                    shape: None,
                     filters,
                     descriptors,
                     values: Values::default(),
@@ -98,6 +102,13 @@ impl<'f> Reader<'f> {
             }
         };
         Reader { selection, lines }
+    }
+
+    /// Shapes the values of an access log's lines.
+    pub(crate) fn shape(&mut self, of: &'f KeyShape) {
+        if let LineReader::AccessLog { shape, .. } = &mut self.lines {
+            *shape = ShapedLine::new(of).map(Box::new);
+        }
     }
 
     /// The moment and the request of a line, or why there is none. `second` is that of a line that
@@ -148,6 +159,7 @@ impl<'f> Reader<'f> {
             }
             LineReader::AccessLog {
                 values_of,
+                shape,
                 filters,
                 descriptors,
                 values,
@@ -155,7 +167,7 @@ impl<'f> Reader<'f> {
             } => {
                 noted.clear();
                 let record;
-                let (at, fields) = match values_of {
+                let (at, mut fields) = match values_of {
                     ValuesOf::LogLine(agent) => {
                         let line = LogLine::parse(line).map_err(|bad| bad.to_string())?;
                         (line.at, Fields::of(line, *agent))
@@ -169,6 +181,9 @@ impl<'f> Reader<'f> {
                         record.read().map_err(|bad| bad.to_string())?
                     }
                 };
+                if let Some(shape) = shape {
+                    fields = shape.of(fields);
+                }
                 noted.set(&fields);
                 if !self.selection.has(at) || !are_met(filters, &fields) {
                     return Ok(Examined::Excluded);

@@ -12,6 +12,7 @@ use crate::field::Field;
 use crate::foreign::Guess;
 use crate::format::Format;
 use crate::interner::Interner;
+use crate::key_shape::KeyShape;
 use crate::notes::Notes;
 use crate::pattern::InvalidPattern;
 use crate::selection::{Filter, Selection};
@@ -29,6 +30,8 @@ pub const LINES_MAX: u32 = u32::MAX;
 #[derive(Debug)]
 pub struct Traffic {
     format: Format,
+    /// How the values of access logs are made.
+    shape: KeyShape,
     selection: Selection,
     /// The filters of the selection, if the inputs are access logs.
     filters: Vec<(Field, Filter)>,
@@ -86,6 +89,7 @@ impl Traffic {
         Traffic {
             series,
             format,
+            shape: KeyShape::default(),
             selection: Selection::default(),
             filters: Vec::new(),
             inputs: Vec::new(),
@@ -118,6 +122,19 @@ impl Traffic {
             filters,
             ..self
         })
+    }
+
+    /// Shapes the values of access logs that are read from now on, before anything else looks at
+    /// them: descriptors, filters, and what is kept of the lines.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPattern::Lacks`] if lines in this format do not have what the shape is made of.
+    pub fn with_shape(self, shape: KeyShape) -> Result<Traffic, InvalidPattern> {
+        if let Some(why) = shape.fields().find_map(|field| self.format.lacks(field)) {
+            return Err(InvalidPattern::Lacks { why });
+        }
+        Ok(Traffic { shape, ..self })
     }
 
     /// Also keeps the client of each line of an access log, for the output of decisions: four bytes

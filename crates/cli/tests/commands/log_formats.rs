@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::house::{directory, run};
@@ -104,5 +105,140 @@ fn suggest_reads_the_same_formats() {
     assert!(
         message.contains("traces and counts are no access logs"),
         "{message}"
+    );
+}
+
+const PROXIED: &str = "time,client,forwarded_for,path
+1,10.0.0.1,2001:db8::1,/users/7
+2,10.0.0.1,2001:db8::2,/users/8
+3,192.0.2.9,2001:db8::3,/users/9
+";
+
+/// What each decision says about its client, or the error.
+fn proxied(options: &[&str]) -> Result<String, String> {
+    let rules = "{domain: web, descriptors: [{key: k, rate_limit: 1/minute}]}";
+    let scene = directory(&[("rules.yaml", rules), ("a.csv", PROXIED)]);
+    let command = ["replay", "--rules", "rules.yaml", "--decisions", "-"];
+    let output = run(scene.path(), &[&command, options, &["a.csv"]].concat());
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+fn decisions(options: &[&str]) -> Vec<Value> {
+    let lines = proxied(options).unwrap();
+    let lines = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+fn key(decision: &Value) -> String {
+    let value = &decision["descriptors"][0]["entries"][0]["value"];
+    value.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn keys_are_those_that_the_gateway_would_count() {
+    let csv = ["--format", "csv", "--descriptor", "k={client}"];
+    let clients = |options: &[&str]| {
+        let lines = decisions(&[&csv, options].concat());
+        let keys = lines.iter().map(|line| {
+            assert_eq!(line["client"], key(line));
+            key(line)
+        });
+        keys.collect::<Vec<_>>()
+    };
+    assert_eq!(clients(&[]), ["10.0.0.1", "10.0.0.1", "192.0.2.9"]);
+    let networks = ["--trusted-proxies", "10.0.0.0/8"];
+    let expected = ["2001:db8::1", "2001:db8::2", "192.0.2.9"];
+    assert_eq!(clients(&networks), expected);
+    let prefixes = ["--ipv6-prefix", "64", "--ipv4-prefix", "24"];
+    let expected = ["2001:db8::/64", "2001:db8::/64", "192.0.2.0/24"];
+    assert_eq!(
+        clients(&[networks, ["--ipv6-prefix", "64"]].concat())[1],
+        expected[1]
+    );
+    assert_eq!(clients(&[&networks[..], &prefixes].concat()), expected);
+    let expected = ["2001:db8::1", "2001:db8::2", "2001:db8::3"];
+    assert_eq!(clients(&["--trusted-proxies", "1"]), expected);
+    // Filters see the client that is counted.
+    let filtered = [&networks[..], &["--where", "client=2001:db8::2"]].concat();
+    assert_eq!(clients(&filtered), ["2001:db8::2"]);
+    let routes = ["--format", "csv", "--descriptor", "k={path}"];
+    let template = [
+        "--path-template",
+        "/users/{id}",
+        "--path-template",
+        "/users/9",
+    ];
+    let found = decisions(&[&routes[..], &template].concat());
+    let expected = ["/users/{id}", "/users/{id}", "/users/9"];
+    assert_eq!(found.iter().map(key).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn an_option_about_keys_that_cannot_be_used_says_what_to_write() {
+    let csv = ["--format", "csv", "--descriptor", "k={client}"];
+    let plain = ["--descriptor", "k={client}"];
+    let no_header = ["--format", "csv", "--fields", "forwarded_for=xff"];
+    let table: [(&[&str], &[&str], &str); 10] = [
+        (
+            &csv,
+            &["--trusted-proxies", "10.0.0.1/8"],
+            "write 10.0.0.0/8, or",
+        ),
+        (
+            &csv,
+            &["--trusted-proxies", "0.0.0.0/0"],
+            "or a number of hops",
+        ),
+        (
+            &csv,
+            &["--trusted-proxies", "1,10.0.0.0/8"],
+            "\"1\" is no network",
+        ),
+        (&csv, &["--trusted-proxies", "0"], "leave the option out"),
+        (
+            &csv,
+            &["--trusted-proxies", "33"],
+            "--trusted-proxies: 33 hops; 32 is",
+        ),
+        (
+            &csv,
+            &["--ipv4-prefix", "33"],
+            "--ipv4-prefix: a prefix of 33 bits; write 1",
+        ),
+        (
+            &csv,
+            &["--ipv6-prefix", "0"],
+            "--ipv6-prefix: a prefix of 0 bits; write 1",
+        ),
+        (
+            &csv,
+            &["--path-template", "users"],
+            "--path-template: \"users\" does not begin",
+        ),
+        (
+            &plain,
+            &["--trusted-proxies", "1"],
+            "have no `forwarded_for`; use",
+        ),
+        (
+            &["--format", "jsonl"],
+            &["--ipv4-prefix", "24"],
+            "is about access logs",
+        ),
+    ];
+    for (format, options, why) in table {
+        let error = proxied(&[format, options].concat()).unwrap_err();
+        assert!(error.contains(why), "{options:?}: {error}");
+    }
+    let options = [&no_header[..], &plain, &["--trusted-proxies", "1"]].concat();
+    let error = proxied(&options).unwrap_err();
+    assert!(
+        error.contains("no column is known to be `forwarded_for`"),
+        "{error}"
     );
 }

@@ -42,9 +42,12 @@ impl Traffic {
         let (format, selection) = (self.format.clone(), self.selection.clone());
         let filters = self.filters.clone();
         let filtered = filters.iter().map(|(field, _)| *field);
-        let needed: Vec<Field> = format.fields().chain(filtered).collect();
+        let shape = self.shape.clone();
+        let needed = format.fields().chain(filtered).chain(shape.fields());
+        let needed: Vec<Field> = needed.collect();
         let has_details = self.notes.has_details();
         let mut reader = Reader::of(&format, &selection, &filters, &needed, has_details);
+        reader.shape(&shape);
         while let Some(line) = lines.next().map_err(failed)? {
             self.add(&mut reader, &line)?;
         }
