@@ -16,6 +16,8 @@ use crate::prometheus::Prometheus;
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How many names clients choose.
+const NAMES: usize = 50;
 /// What begins the paragraph of docs/operating.md about series that begin with an event.
 const LATER: &str = "\nThere are no series before the first event of ";
 /// What the names of our metrics, and of the process's, begin with.
@@ -103,7 +105,7 @@ impl Site {
     /// Requests to each listener that a client uses.
     fn traffic(&self) {
         ask(&self.http);
-        pass(&self.gateway);
+        exchange(&self.gateway, "GET /", "");
     }
 
     /// Sends requests until it is so.
@@ -139,14 +141,42 @@ fn upstream() -> String {
     address.to_string()
 }
 
-/// Sends a request through the gateway.
-fn pass(gateway: &str) {
-    let mut stream = TcpStream::connect(gateway).unwrap();
-    let head = "GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
-    stream.write_all(head.as_bytes()).unwrap();
+/// The response to a request on a connection of its own.
+fn exchange(address: &str, start: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{start} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
     assert!(reply.starts_with("HTTP/1.1 "), "{reply:?}");
+    reply
+}
+
+/// Requests with this name wherever a client may choose one.
+fn ask_with(site: &Site, name: &str) {
+    for body in [
+        format!(r#"{{"domain":"{name}","descriptors":[{{"k":"v"}}]}}"#),
+        format!(r#"{{"domain":"d","descriptors":[{{"{name}":"v"}}]}}"#),
+        format!(r#"{{"domain":"d","descriptors":[{{"k":"{name}"}}]}}"#),
+    ] {
+        exchange(&site.http, "POST /v1/check", &body);
+    }
+    for address in [&site.http, &site.gateway, &site.admin] {
+        exchange(address, &format!("GET /{name}?{name}"), "");
+        exchange(address, &format!("{name} /"), "");
+    }
+}
+
+/// The names and labels of all series that a service has.
+fn series(site: &Site) -> BTreeSet<String> {
+    let page = exchange(&site.admin, "GET /metrics", "");
+    let lines = page.lines().filter(|line| line.starts_with("tollgate_"));
+    let series = lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned());
+    series.collect()
 }
 
 /// The metrics whose series begin with an event that does not happen here, as the page has them.
@@ -284,4 +314,18 @@ fn every_panel_of_the_dashboard_shows_the_metrics_of_a_service() {
             });
         }
     }
+}
+
+#[test]
+fn names_that_clients_choose_make_no_series() {
+    let site = Site::start();
+    ask_with(&site, "NAME0");
+    let first = series(&site);
+    assert!(first.iter().any(|one| one.contains("unknown_domain")));
+    for number in 1..=NAMES {
+        ask_with(&site, &format!("NAME{number}"));
+    }
+    let last = series(&site);
+    let more: Vec<_> = last.difference(&first).collect();
+    assert!(more.is_empty(), "{more:?}");
 }
