@@ -1,8 +1,10 @@
 //! HTTP/2 from clients and to upstreams, and gRPC over both.
 
+use std::error::Error;
+
 use http::{HeaderMap, Request, Version};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
@@ -23,12 +25,22 @@ async fn grpc_gateway(service: &House, more: &str) -> House {
     gateway_with(RULES, section_of(&upstream, more), |_| ()).await
 }
 
-pub(super) async fn connect(house: &House) -> http2::SendRequest<Full<Bytes>> {
+/// A connection, and its socket, by which it can be cut.
+pub(super) async fn open<B>(house: &House) -> (http2::SendRequest<B>, std::net::TcpStream)
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+{
     let stream = TcpStream::connect(house.gateway()).await.unwrap();
+    let socket = stream.into_std().unwrap();
+    let stream = TcpStream::from_std(socket.try_clone().unwrap()).unwrap();
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = shaken.unwrap();
     tokio::spawn(connection);
-    sender
+    (sender, socket)
+}
+
+pub(super) async fn connect(house: &House) -> http2::SendRequest<Full<Bytes>> {
+    open(house).await.0
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Concurrency limits: who is denied, and when a request is no longer in flight.
 
+mod streams;
+
 use std::time::Duration;
 
 use http::{Request, Version};
