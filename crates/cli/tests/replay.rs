@@ -112,7 +112,7 @@ fn an_input_without_an_event_is_a_failure_that_says_what_it_looks_like() {
         ("log.csv", "it looks like CSV"),
         (
             "log.zst",
-            "error: log.zst is compressed with zstd; unpack it first",
+            "log.zst: its compressed data are cut or damaged before the first line ends",
         ),
         (
             "log.txt",
