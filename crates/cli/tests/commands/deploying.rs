@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tollgate_testbed::Redis;
 
-use crate::house::{RULES, SETTINGS, Service, ask, directory};
+use crate::house::{RULES, SETTINGS, Service, ask, directory, exchange};
 
 /// What all of our metrics begin with.
 const PREFIX: &str = "tollgate_";
@@ -109,20 +107,9 @@ fn every_metric_of_a_service_is_described() {
     );
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
     let mut service = Service::start(directory.path());
-    let mut address = |listener: &str| {
-        let line = service.logged(|line| line["listener"] == listener);
-        line["address"].as_str().unwrap().to_owned()
-    };
-    let (http, admin) = (address("http"), address("admin"));
+    let (http, admin) = (service.address("http"), service.address("admin"));
     ask(&http);
-    let mut stream = TcpStream::connect(admin).unwrap();
-    write!(
-        stream,
-        "GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
+    let reply = exchange(&admin, "GET /metrics", "");
     let types = reply
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());

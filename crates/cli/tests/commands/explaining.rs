@@ -1,14 +1,12 @@
 //! `tollgate explain`: by rules alone, and beside a service that counts in a real Redis.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 
 use serde_json::Value;
 use tollgate_testbed::Redis;
 
-use crate::house::{SETTINGS, Service, ask, directory, run};
+use crate::house::{SETTINGS, Service, ask, directory, exchange, run, text};
 
 const RULES: &str = "\
 domain: d
@@ -20,15 +18,6 @@ descriptors:
       - {key: path, rate_limit: 5/day}
   - {key: free, rate_limit: {unlimited: true}}
 ";
-
-fn text(output: &Output, status: i32) -> String {
-    let stream = match status {
-        0 => &output.stdout,
-        _ => &output.stderr,
-    };
-    assert_eq!(output.status.code(), Some(status), "{output:?}");
-    String::from_utf8(stream.clone()).unwrap()
-}
 
 fn json(output: &Output) -> Value {
     serde_json::from_str(&text(output, 0)).unwrap()
@@ -111,14 +100,7 @@ fn what_is_wrong_is_said_with_its_place() {
 
 /// The response to a GET request, as JSON.
 fn get(address: &str, path: &str) -> Value {
-    let mut stream = TcpStream::connect(address).unwrap();
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
+    let reply = exchange(address, &format!("GET {path}"), "");
     let (_, body) = reply.split_once("\r\n\r\n").unwrap();
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {reply}"))
 }
@@ -126,11 +108,7 @@ fn get(address: &str, path: &str) -> Value {
 /// A service, and the addresses of its listeners `http` and `admin`.
 fn serving(directory: &Path) -> (Service, String, String) {
     let mut service = Service::start(directory);
-    let mut address = |listener: &str| {
-        let line = service.logged(|line| line["listener"] == listener);
-        line["address"].as_str().unwrap().to_owned()
-    };
-    let (http, admin) = (address("http"), address("admin"));
+    let (http, admin) = (service.address("http"), service.address("admin"));
     (service, http, admin)
 }
 
@@ -177,7 +155,7 @@ fn the_command_and_the_service_explain_the_same_over_redis() {
         assert!(reply.starts_with(&format!("HTTP/1.1 {status}")), "{reply}");
     }
     // Looking has not charged anything, nor counted as an instance: a denial is still one.
-    let metrics = run_metrics(&admin);
+    let metrics = exchange(&admin, "GET /metrics", "");
     assert!(metrics.contains("outcome=\"denied\"} 1\n"), "{metrics}");
     drop(service);
     let arguments = [
@@ -196,18 +174,6 @@ fn the_command_and_the_service_explain_the_same_over_redis() {
     drop(redis);
     let found = text(&run(directory.path(), &arguments), 1);
     assert!(found.contains("127.0.0.1"), "{found}");
-}
-
-fn run_metrics(admin: &str) -> String {
-    let mut stream = TcpStream::connect(admin).unwrap();
-    write!(
-        stream,
-        "GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    reply
 }
 
 #[test]

@@ -71,6 +71,12 @@ impl Service {
         }
     }
 
+    /// Reads the log up to the line of a listener, which has its address.
+    pub(crate) fn address(&mut self, listener: &str) -> String {
+        let line = self.logged(|line| line["listener"] == listener);
+        line["address"].as_str().unwrap().to_owned()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.process.id().to_string();
         let sent = Command::new("kill").args([name, &pid]).status().unwrap();
@@ -78,13 +84,32 @@ impl Service {
     }
 }
 
-pub(crate) fn ask(address: &str) -> String {
-    let question = r#"{"domain":"d","descriptors":[{"k":"secret"}]}"#;
+/// What a command has printed, which ended with `status`: its errors, if that is not 0.
+pub(crate) fn text(output: &Output, status: i32) -> String {
+    let stream = match status {
+        0 => &output.stdout,
+        _ => &output.stderr,
+    };
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    String::from_utf8(stream.clone()).unwrap()
+}
+
+/// The response to a request that begins with `start`, such as `GET /metrics`.
+pub(crate) fn exchange(address: &str, start: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    let length = question.len();
-    let head = "POST /v1/check HTTP/1.1\r\nhost: h\r\nconnection: close\r\n";
-    write!(stream, "{head}content-length: {length}\r\n\r\n{question}").unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{start} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 "), "{reply:?}");
     reply
+}
+
+pub(crate) fn ask(address: &str) -> String {
+    let question = r#"{"domain":"d","descriptors":[{"k":"secret"}]}"#;
+    exchange(address, "POST /v1/check", question)
 }

@@ -36,8 +36,7 @@ fn at(redis: &Redis) -> TempDir {
 
 fn serving(directory: &Path) -> (Service, String) {
     let mut service = Service::start(directory);
-    let listening = service.logged(|line| line["listener"] == "http");
-    let address = listening["address"].as_str().unwrap().to_owned();
+    let address = service.address("http");
     service.logged(|line| line["listener"] == "admin");
     (service, address)
 }

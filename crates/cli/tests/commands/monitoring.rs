@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tollgate_testbed::{Certificates, Redis};
 
-use crate::house::{RULES, Service, ask, directory};
+use crate::house::{RULES, Service, ask, directory, exchange};
 use crate::prometheus::Prometheus;
 
 /// How long anything may take.
@@ -72,12 +72,12 @@ impl Site {
             ("key.pem", &key),
         ]);
         let mut service = Service::start(directory.path());
-        let mut address = |listener: &str| {
-            let line = service.logged(|line| line["listener"] == listener);
-            line["address"].as_str().unwrap().to_owned()
-        };
         // The order in which they are logged.
-        let (http, gateway, admin) = (address("http"), address("gateway"), address("admin"));
+        let (http, gateway, admin) = (
+            service.address("http"),
+            service.address("gateway"),
+            service.address("admin"),
+        );
         Site {
             redis,
             directory,
@@ -139,21 +139,6 @@ fn upstream() -> String {
         }
     });
     address.to_string()
-}
-
-/// The response to a request on a connection of its own.
-fn exchange(address: &str, start: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let length = body.len();
-    write!(
-        stream,
-        "{start} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
-    .unwrap();
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    assert!(reply.starts_with("HTTP/1.1 "), "{reply:?}");
-    reply
 }
 
 /// Requests with this name wherever a client may choose one.

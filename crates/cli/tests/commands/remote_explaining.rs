@@ -10,18 +10,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tollgate_testbed::Certificates;
 
-use crate::house::{RULES, SETTINGS, Service, ask, directory, run, tollgate};
+use crate::house::{RULES, SETTINGS, Service, ask, directory, run, text, tollgate};
 
 const TOKEN: &str = "hunter2-hunter2-hunter2";
-
-fn text(output: &Output, status: i32) -> String {
-    let stream = match status {
-        0 => &output.stdout,
-        _ => &output.stderr,
-    };
-    assert_eq!(output.status.code(), Some(status), "{output:?}");
-    String::from_utf8(stream.clone()).unwrap()
-}
 
 /// A service with one more setting, the addresses of its listeners `http` and `admin`, and its
 /// directory.
@@ -34,11 +25,7 @@ fn serving(setting: &str) -> (Service, String, String, TempDir) {
         ("other", "another-token-of-somewhere\n"),
     ]);
     let mut service = Service::start(directory.path());
-    let mut address = |listener: &str| {
-        let line = service.logged(|line| line["listener"] == listener);
-        line["address"].as_str().unwrap().to_owned()
-    };
-    let (http, admin) = (address("http"), address("admin"));
+    let (http, admin) = (service.address("http"), service.address("admin"));
     (service, http, format!("http://{admin}"), directory)
 }
 

@@ -9,8 +9,7 @@ use crate::house::{RULES, SETTINGS, Service, ask, directory, run, tollgate};
 fn serve_answers_reloads_and_ends_with_0() {
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
     let mut service = Service::start(directory.path());
-    let listening = service.logged(|line| line["listener"] == "http");
-    let address = listening["address"].as_str().unwrap().to_owned();
+    let address = service.address("http");
     service.logged(|line| line["listener"] == "admin");
     assert!(ask(&address).starts_with("HTTP/1.1 200"));
     assert!(ask(&address).starts_with("HTTP/1.1 429"));
@@ -46,8 +45,8 @@ fn tokens_from_the_environment_are_demanded_and_in_no_output() {
     );
 
     let mut service = Service::start_with(directory.path(), &[("TOLLGATE_TEST_TOKEN", token)]);
-    let address = service.logged(|line| line["listener"] == "admin")["address"].clone();
-    let address = address.as_str().unwrap();
+    let address = service.address("admin");
+    let address = address.as_str();
     let status = |token: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         let head = format!("authorization: Bearer {token}\r\nconnection: close\r\n");

@@ -1,12 +1,11 @@
 //! `tollgate suggest`: a study of a log, rules that `check` accepts, and limits that are tried.
 
 use std::fmt::Write as _;
-use std::process::Output;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::house::{directory, run};
+use crate::house::{directory, run, text};
 
 /// One client with 40 requests in a minute, and 30 with 4 each.
 fn log() -> TempDir {
@@ -28,16 +27,6 @@ fn log() -> TempDir {
     }
     log.push_str("no request\n");
     directory(&[("access.log", &log)])
-}
-
-fn text(output: &Output, status: i32) -> String {
-    assert_eq!(output.status.code(), Some(status), "{output:?}");
-    let stream = if status == 0 {
-        &output.stdout
-    } else {
-        &output.stderr
-    };
-    String::from_utf8(stream.clone()).unwrap()
 }
 
 #[test]

@@ -36,8 +36,7 @@ fn put(directory: &Path, (cert, key): (String, String)) {
 /// Starts a service; returns it with the port of its `http` listener.
 fn start(directory: &Path) -> (Service, String) {
     let mut service = Service::start(directory);
-    let listening = service.logged(|line| line["listener"] == "http");
-    let address = listening["address"].as_str().unwrap();
+    let address = service.address("http");
     let port = address.rsplit(':').next().unwrap().to_owned();
     service.logged(|line| line["listener"] == "admin");
     (service, port)

@@ -3,33 +3,20 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 
 use serde_json::Value;
 
-use crate::house::{RULES, SETTINGS, Service, ask, directory, run, tollgate};
+use crate::house::{RULES, SETTINGS, Service, ask, directory, run, text, tollgate};
 
 const TOKEN: &str = "hunter2-hunter2-hunter2";
 
 /// A service, and the addresses of its listeners `http` and `admin`.
 fn serving(directory: &Path) -> (Service, String, String) {
     let mut service = Service::start_with(directory, &[("TOKENS", TOKEN)]);
-    let mut address = |listener: &str| {
-        let line = service.logged(|line| line["listener"] == listener);
-        line["address"].as_str().unwrap().to_owned()
-    };
-    let (http, admin) = (address("http"), address("admin"));
+    let (http, admin) = (service.address("http"), service.address("admin"));
     (service, http, format!("http://{admin}"))
-}
-
-fn text(output: &Output, status: i32) -> String {
-    let stream = match status {
-        0 => &output.stdout,
-        _ => &output.stderr,
-    };
-    assert_eq!(output.status.code(), Some(status), "{output:?}");
-    String::from_utf8(stream.clone()).unwrap()
 }
 
 #[test]
