@@ -22,6 +22,17 @@ pub struct BasisPoints(
     pub u64,
 );
 
+/// The median; of two in the middle, the larger one.
+///
+/// # Panics
+///
+/// If there are no figures.
+pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut all: Vec<f64> = figures.collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
 // === impl Histogram ===
 
 impl Default for Histogram {

@@ -8,8 +8,12 @@
 
 pub mod chart;
 
+pub mod command_line;
+
 pub mod latency;
 
 pub mod machine;
 
 pub mod server_process;
+
+pub mod target;

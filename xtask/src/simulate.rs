@@ -18,36 +18,22 @@ pub(crate) const INSTANCES: Chore = Chore {
     run: run_instances,
 };
 
-fn run_instances(args: &[String]) -> Result<(), String> {
-    let simulate = [
-        "run",
-        "--profile",
-        "simulate",
-        "-p",
-        "tollgate-simulation",
-        "--bin",
-        "simulate-instances",
-        "--",
-    ];
-    Step::cargo("simulated instances", &simulate)
-        .args(args)
-        .run()
-}
-
 fn run(args: &[String]) -> Result<(), String> {
     step().args(args).run()
 }
 
+fn run_instances(args: &[String]) -> Result<(), String> {
+    let instances = step_of("simulated instances", "simulate-instances");
+    instances.args(args).run()
+}
+
 pub(crate) fn step() -> Step {
-    let simulate = [
-        "run",
-        "--profile",
-        "simulate",
-        "-p",
-        "tollgate-simulation",
-        "--bin",
-        "simulate-faults",
-        "--",
-    ];
-    Step::cargo("simulated faults", &simulate)
+    step_of("simulated faults", "simulate-faults")
+}
+
+/// A step that runs one of the simulation's programs.
+fn step_of(name: &'static str, program: &str) -> Step {
+    let profile = ["run", "--profile", "simulate"];
+    let program = ["-p", "tollgate-simulation", "--bin", program, "--"];
+    Step::cargo(name, &[&profile[..], &program].concat())
 }

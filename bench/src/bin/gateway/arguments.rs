@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use tollgate_bench::command_line::number;
+
 pub(crate) const USAGE: &str = "\
 Compares the gateway with other reverse proxies.
 
@@ -16,9 +18,6 @@ Usage: cargo xtask bench gateway [options]
 Given by the chore, which builds or installs them:
   --tollgate PATH, --envoy PATH
 ";
-
-/// The most rounds, and the most seconds of a measurement.
-const MOST: u32 = 1000;
 
 /// The parsed arguments.
 #[derive(Debug)]
@@ -64,14 +63,6 @@ impl Arguments {
         }
         Ok(arguments)
     }
-}
-
-fn number(option: &str, text: &str) -> Result<u32, String> {
-    let number = text
-        .parse()
-        .ok()
-        .filter(|number| (1..=MOST).contains(number));
-    number.ok_or_else(|| format!("`{option} {text}`: write a number from 1 to {MOST}"))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tollgate_bench::latency;
 use tollgate_testbed::Folder;
 
 use crate::contender::LOAD_CORE;
@@ -89,11 +90,7 @@ fn number_before<'t>(text: &'t str, line: &str, word: &str) -> Option<&'t str> {
 
 /// The medians of each figure.
 pub(crate) fn median(rounds: &[Figures]) -> Figures {
-    let middle = |figure: fn(&Figures) -> f64| {
-        let mut all: Vec<f64> = rounds.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    };
+    let middle = |figure: fn(&Figures) -> f64| latency::median(rounds.iter().map(figure));
     Figures {
         per_second: middle(|one| one.per_second),
         cpu_micros: middle(|one| one.cpu_micros),

@@ -33,6 +33,8 @@ use std::error::Error;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
+use tollgate_bench::command_line;
+
 use arguments::{Arguments, USAGE};
 use contender::{Contender, Running};
 use load::{Figures, median};
@@ -42,19 +44,7 @@ use report::Report;
 const CONNECTIONS: [usize; 2] = [64, 8];
 
 fn main() -> ExitCode {
-    match Arguments::from_args(std::env::args().skip(1)) {
-        Ok(arguments) => match run(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
-    }
+    command_line::run(Arguments::from_args, run)
 }
 
 /// Checks and measures all contenders, and prints the report.

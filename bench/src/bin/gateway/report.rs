@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::{Value, json};
+use tollgate_bench::target::Target;
 
 use crate::layer::LayerFigures;
 use crate::load::Figures;
@@ -30,14 +31,6 @@ struct Row {
     figures: Figures,
 }
 
-/// Whether a figure is as good as it should be.
-struct Target {
-    what: &'static str,
-    is_least: bool,
-    bound: f64,
-    measured: f64,
-}
-
 // === impl Report ===
 
 impl Report {
@@ -63,9 +56,9 @@ impl Report {
     fn targets(&self) -> Vec<Target> {
         let find = |name| self.find(CONNECTIONS, name);
         let mut targets = Vec::new();
-        let mut add = |what, is_least, bound, measured: Option<f64>| {
+        let mut add = |what: &str, is_least, bound, measured: Option<f64>| {
             targets.extend(measured.map(|measured| Target {
-                what,
+                what: what.to_owned(),
                 is_least,
                 bound,
                 measured,
@@ -166,24 +159,5 @@ impl fmt::Display for Report {
         self.targets()
             .iter()
             .try_for_each(|target| write!(f, "{target}"))
-    }
-}
-
-// === impl Target ===
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target {
-            what,
-            is_least,
-            bound,
-            measured,
-        } = self;
-        let (sign, is_reached) = match is_least {
-            true => (">=", measured >= bound),
-            false => ("<=", measured <= bound),
-        };
-        let verdict = if is_reached { "reached" } else { "MISSED" };
-        writeln!(f, "  {what:<42}{sign} {bound:<8}{measured:<10.3}{verdict}")
     }
 }

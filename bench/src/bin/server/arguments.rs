@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use tollgate_bench::command_line::number;
+
 use crate::contender::{Contender, Launch};
 use crate::floor::Floor;
 use crate::question::Question;
@@ -34,9 +36,6 @@ Usage: cargo xtask bench server [options]
 Given by the chore, which builds or installs them:
   --tollgate PATH, --redis-cell PATH, --throttlecrab PATH
 ";
-
-/// The most rounds, and the most seconds of a measurement.
-const MOST: u32 = 1000;
 
 /// The parsed arguments.
 #[derive(Debug, Default)]
@@ -181,14 +180,6 @@ impl Arguments {
         all.extend(self.others.iter().cloned());
         all
     }
-}
-
-fn number(option: &str, text: &str) -> Result<u32, String> {
-    let number = text
-        .parse()
-        .ok()
-        .filter(|number| (1..=MOST).contains(number));
-    number.ok_or_else(|| format!("`{option} {text}`: write a number from 1 to {MOST}"))
 }
 
 /// A contender of the command line.

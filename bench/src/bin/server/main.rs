@@ -53,8 +53,8 @@ use std::error::Error;
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use tollgate_bench::chart;
 use tollgate_bench::machine::pin;
+use tollgate_bench::{chart, command_line};
 
 use arguments::{Arguments, USAGE};
 use contender::Contender;
@@ -68,19 +68,7 @@ const LOAD_CORE: usize = 0;
 const PACED_PART: f64 = 0.5;
 
 fn main() -> ExitCode {
-    match Arguments::from_args(std::env::args().skip(1)) {
-        Ok(arguments) => match run(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        },
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(2)
-        }
-    }
+    command_line::run(Arguments::from_args, run)
 }
 
 /// Does what the arguments say: prints a list, is a floor, or compares and writes the report.

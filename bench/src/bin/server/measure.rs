@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate_bench::latency::BasisPoints;
+use tollgate_bench::latency::{self, BasisPoints};
 use tollgate_bench::server_process::cpu_time;
 
 use crate::budget::Budget;
@@ -237,11 +237,7 @@ impl Figures {
 
     /// The median of each figure.
     pub(crate) fn median(rounds: &[Figures]) -> Figures {
-        let middle = |figure: fn(&Figures) -> f64| {
-            let mut all: Vec<f64> = rounds.iter().map(figure).collect();
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        };
+        let middle = |figure: fn(&Figures) -> f64| latency::median(rounds.iter().map(figure));
         Figures {
             per_second: middle(|one| one.per_second),
             cpu_micros: middle(|one| one.cpu_micros),

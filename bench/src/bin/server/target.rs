@@ -1,16 +1,8 @@
 //! What the results should be.
 
-use std::fmt;
+use tollgate_bench::target::Target;
 
 use crate::report::Report;
-
-/// Whether a figure is as good as it should be.
-pub(crate) struct Target {
-    what: String,
-    is_least: bool,
-    bound: f64,
-    measured: f64,
-}
 
 /// Ratios of processor time per decision: load, ours, the other's, and how large it may be.
 const CPU: [(&str, &str, &str, f64); 7] = [
@@ -107,23 +99,4 @@ pub(crate) fn targets(report: &Report) -> Vec<Target> {
         add("speed", true, wanted, ratio);
     }
     targets
-}
-
-// === impl Target ===
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target {
-            what,
-            is_least,
-            bound,
-            measured,
-        } = self;
-        let (sign, is_reached) = match is_least {
-            true => (">=", measured >= bound),
-            false => ("<=", measured <= bound),
-        };
-        let verdict = if is_reached { "reached" } else { "MISSED" };
-        writeln!(f, "  {what:<80}{sign} {bound:<6}{measured:<8.3}{verdict}")
-    }
 }
