@@ -24,6 +24,8 @@ fn run(args: &[String]) -> Result<(), String> {
     tools::ensure_debian("nginx-light", "nginx")?;
     // For servers whose clock is wrong.
     tools::ensure_debian("faketime", "faketime")?;
+    // The load on two gateways.
+    tools::ensure_debian("nghttp2-client", "h2load")?;
     // For the alerts and the dashboard of `deploy/`.
     tools::ensure_debian("prometheus", "promtool")?;
     tools::ensure_cargo(deny::PROGRAM, deny::VERSION)?;

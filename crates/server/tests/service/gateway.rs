@@ -24,6 +24,7 @@ mod shared_connection;
 mod spellings;
 mod tokens;
 mod tunnels;
+mod two_instances;
 mod upgrades;
 mod upstream;
 mod websocket;
