@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use foldhash::fast::RandomState;
 use tollgate_core::{Answer, Decision, Enforcement, Limited, RuleName, Status};
 use tollgate_rules::{Resolved, RuleSet};
 
@@ -81,9 +82,13 @@ pub(crate) struct Decisions {
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     /// By the address of the rule's name, which lives as long as the rules that this belongs to.
-    rules: HashMap<usize, Arc<Tally>>,
-    domains: HashMap<String, DomainSeries>,
+    rules: Table<usize, Arc<Tally>>,
+    domains: Table<String, DomainSeries>,
 }
+
+/// Every decision looks up a rule and a domain here, which only the author of the rules could make
+/// collide: a fast hash will do.
+type Table<K, V> = HashMap<K, V, RandomState>;
 
 /// The series of a domain that belong to no rule.
 #[derive(Debug)]
