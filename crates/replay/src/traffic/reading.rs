@@ -16,9 +16,9 @@ impl Traffic {
     /// # Errors
     ///
     /// [`Error::Read`] if the input cannot be read to its end, [`Error::Foreign`] if it is packed
-    /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond [`LINES_MAX`]. A line
-    /// that is no event is no error, and neither are compressed data that end early:
-    /// [`Traffic::cuts`].
+    /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond
+    /// [`LINES_MAX`](crate::LINES_MAX). A line that is no event is no error, and neither are
+    /// compressed data that end early: [`Traffic::cuts`].
     pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
         let failed = |source| Error::Read {
             input: name.to_owned(),
