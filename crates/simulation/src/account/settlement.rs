@@ -24,6 +24,9 @@ impl Account {
             is_settled: false,
             is_in_doubt: false,
         };
+        // These are refunded by the settlement.
+        let tab = &mut self.tabs[part.counter];
+        tab.refundable = tab.refundable.saturating_sub(reservation.units);
         self.reservations.insert(number, reservation);
     }
 
