@@ -96,12 +96,14 @@ impl Settlements {
     /// The reservation, unless it is settled or has expired.
     pub(crate) async fn find(&self, record: Key) -> Result<Option<KeptReservation>, StoreError> {
         let name = name_of(&self.router, record);
-        let words: [&[u8]; 2] = [b"GET", name.as_bytes()];
+        // Reads as GET does. But it counts as a write, so a former primary, whose connections are
+        // still open, rejects it, where GET would not find what the new primary has.
+        let words: [&[u8]; 2] = [b"GETEX", name.as_bytes()];
         let reply = self.router.command(record, &words, Instant::now()).await;
         match reply.map_err(|failure| self.router.error(failure))? {
             Reply::Nil => Ok(None),
             Reply::Bulk(record) => read_record(record).map_err(bad_reply),
-            _ => Err(bad_reply(Malformed("the reply to GET is not a string"))),
+            _ => Err(bad_reply(Malformed("the reply to GETEX is not a string"))),
         }
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::time::{Duration, Instant};
 use tollgate_behaviour::Random;
 
-use crate::keyspace::{Entry, Keyspace};
+use crate::keyspace::{self, Entry, Keyspace, READ_ONLY};
 use crate::resp::Reply;
 use crate::server::{Server, key_count};
 use crate::slots::{SLOTS, slot_of};
@@ -185,7 +185,10 @@ impl Deployment {
             }
             _ => {
                 let keys: Vec<Vec<u8>> = rest.iter().take(1).cloned().collect();
-                self.on_keys(server, &keys, is_asking, |this, micros, _| {
+                self.on_keys(server, &keys, is_asking, |this, micros, is_read_only| {
+                    if is_read_only && keyspace::writes(&name) {
+                        return Reply::error(READ_ONLY);
+                    }
                     this.servers[server].keyspace.execute(&name, &rest, micros)
                 })
             }

@@ -26,6 +26,8 @@ enum Value {
     Sorted(BTreeMap<Vec<u8>, i64>),
 }
 
+/// The answer of a replica to a command that may change something.
+pub(crate) const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// The commands that need memory, and fail with `OOM` when there is none.
@@ -41,7 +43,7 @@ pub(crate) fn writes(name: &str) -> bool {
     needs_memory(name)
         || matches!(
             name,
-            "DEL" | "PEXPIREAT" | "PEXPIRE" | "ZREM" | "ZREMRANGEBYSCORE"
+            "DEL" | "GETEX" | "PEXPIREAT" | "PEXPIRE" | "ZREM" | "ZREMRANGEBYSCORE"
         )
 }
 
@@ -128,7 +130,7 @@ impl Keyspace {
                 Reply::bulk((micros / 1_000_000).to_string()),
                 Reply::bulk((micros % 1_000_000).to_string()),
             ]),
-            ("GET", [key]) => self
+            ("GET" | "GETEX", [key]) => self
                 .text(key, millis)
                 .map_or(wrong(), |text| text.map_or(Reply::Nil, Reply::bulk)),
             ("MGET", keys) => {

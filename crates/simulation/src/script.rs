@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
-use crate::keyspace::{self, Keyspace};
+use crate::keyspace::{self, Keyspace, READ_ONLY};
 use crate::resp::Reply;
 
 /// The context of a script call.
@@ -98,7 +98,7 @@ impl Context {
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
         if keyspace::writes(&name) {
             if self.is_read_only {
-                return Reply::error("READONLY You can't write against a read only replica.");
+                return Reply::error(READ_ONLY);
             }
             // As in Redis, a script that has already written may go on.
             if keyspace::needs_memory(&name) && self.is_full && !self.has_written {
