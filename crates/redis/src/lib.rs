@@ -49,7 +49,8 @@
 //! In the scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN`
 //! and `PEXPIREAT`. Membership ([`Redis::nodes`]) uses `EVAL`, and `TIME`, `ZADD`, `ZREM`,
 //! `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, on the key `PREFIX{nodes}`. Inspection
-//! ([`tollgate_core::InspectStore`]) needs `EVAL`, `PTTL` and `DEL` as well, and reservations `GETEX`.
+//! ([`tollgate_core::InspectStore`]) needs `EVAL`, `PTTL` and `DEL` as well, and settling a
+//! reservation `GETEX`.
 
 mod config;
 
