@@ -119,7 +119,7 @@ impl Instance {
     ) -> Instance {
         let redis = Redis::connect_within(config, environment);
         let redis = Arc::new(redis.expect("the configuration is valid"));
-        let shared = AnyShared::new("Redis", SharedRedis(Arc::clone(&redis)));
+        let shared = AnyShared::new("Redis", SharedRedis::new(Arc::clone(&redis), number));
         let engine = Engine::new(Stores::new(memory).with_default(shared));
         let engine = engine.with_reservations(ReservationBounds {
             lifetime: RESERVATION_LIFETIME,

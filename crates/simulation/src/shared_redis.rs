@@ -1,8 +1,9 @@
 //! The store over Redis as an engine holds it, which the simulation can look into.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use tollgate_behaviour::Random;
 use tollgate_core::{
     Charge, KeptReservation, Key, KeyHasher, NewReservation, ReserveVerdict, Settled,
     SettledCharge, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
@@ -22,7 +23,11 @@ pub(crate) struct Answers {
 }
 
 /// The store, shared with the engine.
-pub(crate) struct SharedRedis(pub(crate) Arc<Redis>);
+pub(crate) struct SharedRedis {
+    redis: Arc<Redis>,
+    /// In place of the system's random numbers, so that a seed replays exactly.
+    secrets: Mutex<Random>,
+}
 
 // === impl Answers ===
 
@@ -46,15 +51,31 @@ impl Answers {
 
 // === impl SharedRedis ===
 
+impl SharedRedis {
+    /// The store of the instance with this number.
+    pub(crate) fn new(redis: Arc<Redis>, instance: usize) -> SharedRedis {
+        let seed = u64::try_from(instance).unwrap_or(u64::MAX);
+        SharedRedis {
+            redis,
+            secrets: Mutex::new(Random::new(seed)),
+        }
+    }
+
+    fn draw_secret(&self) -> u128 {
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        u128::from(secrets.word()) << 64 | u128::from(secrets.word())
+    }
+}
+
 impl KeyHasher for SharedRedis {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
-        self.0.key(parts)
+        self.redis.key(parts)
     }
 }
 
 impl Store for SharedRedis {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        let decided = self.0.decide(charges).await;
+        let decided = self.redis.decide(charges).await;
         ANSWERS.with(|answers| answers.add(decided.is_err()));
         decided
     }
@@ -62,27 +83,27 @@ impl Store for SharedRedis {
 
 impl SharedStore for SharedRedis {
     fn join(&self) {
-        SharedStore::join(&*self.0);
+        SharedStore::join(&*self.redis);
     }
 
     fn instances(&self) -> u32 {
-        SharedStore::instances(&*self.0)
+        SharedStore::instances(&*self.redis)
     }
 
     fn is_up(&self) -> bool {
-        SharedStore::is_up(&*self.0)
+        SharedStore::is_up(&*self.redis)
     }
 
     fn trouble(&self) -> Option<String> {
-        SharedStore::trouble(&*self.0)
+        SharedStore::trouble(&*self.redis)
     }
 
     fn take_events(&self) -> Vec<StoreEvent> {
-        SharedStore::take_events(&*self.0)
+        SharedStore::take_events(&*self.redis)
     }
 
     fn metrics(&self) -> Vec<StoreMetric> {
-        SharedStore::metrics(&*self.0)
+        SharedStore::metrics(&*self.redis)
     }
 
     async fn reserve(
@@ -90,7 +111,11 @@ impl SharedStore for SharedRedis {
         charges: &[Charge<'_>],
         new: &NewReservation<'_>,
     ) -> Result<ReserveVerdict, StoreError> {
-        let reserved = SharedStore::reserve(&*self.0, charges, new).await;
+        let new = NewReservation {
+            secret: self.draw_secret(),
+            ..*new
+        };
+        let reserved = SharedStore::reserve(&*self.redis, charges, &new).await;
         ANSWERS.with(|answers| answers.add(reserved.is_err()));
         reserved
     }
@@ -99,7 +124,7 @@ impl SharedStore for SharedRedis {
         &self,
         reservation: Key,
     ) -> Result<Option<KeptReservation>, StoreError> {
-        SharedStore::find_reservation(&*self.0, reservation).await
+        SharedStore::find_reservation(&*self.redis, reservation).await
     }
 
     async fn settle_reservation(
@@ -107,10 +132,10 @@ impl SharedStore for SharedRedis {
         reservation: Key,
         settled: &[SettledCharge<'_>],
     ) -> Result<Settled, StoreError> {
-        SharedStore::settle_reservation(&*self.0, reservation, settled).await
+        SharedStore::settle_reservation(&*self.redis, reservation, settled).await
     }
 
     async fn close(&self) {
-        SharedStore::close(&*self.0).await;
+        SharedStore::close(&*self.redis).await;
     }
 }
