@@ -217,16 +217,7 @@ impl Account {
     /// Records a decision whose outcome is unknown.
     fn record_unknown(&mut self, open: &Open, now: u64) {
         for part in open.find_limited_in_any(&self.plan) {
-            let tab = &mut self.tabs[part.counter];
-            match part.cost {
-                Cost::Take(units) => tab.unknown.push(open.take(now, units)),
-                Cost::Refund(units) => {
-                    tab.lost_refunds += units;
-                    // A server that stands still does it when it goes on.
-                    tab.refunds.push(open.take(u64::MAX, units));
-                }
-                Cost::Peek(_) => {}
-            }
+            self.tabs[part.counter].add_unknown(part.cost, open.from, now);
         }
     }
 
@@ -367,10 +358,6 @@ fn must_not_allow(open: &Open, choices: &[OnStoreError], answer: &Answer) -> boo
 
 impl Open {
     const fn take(&self, to: u64, units: u64) -> Taken {
-        Taken {
-            from: self.from,
-            to,
-            units,
-        }
+        Taken::new(self.from, to, units)
     }
 }

@@ -34,10 +34,6 @@ impl Settling {
     }
 
     pub(super) const fn take(&self, to: u64, units: u64) -> Taken {
-        Taken {
-            from: self.from,
-            to,
-            units,
-        }
+        Taken::new(self.from, to, units)
     }
 }

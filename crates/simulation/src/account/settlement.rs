@@ -142,15 +142,7 @@ impl Account {
         };
         reservation.is_in_doubt = true;
         let tab = &mut self.tabs[reservation.counter];
-        match settling.part.cost {
-            Cost::Take(units) => tab.unknown.push(settling.take(now, units)),
-            Cost::Refund(units) => {
-                tab.lost_refunds += units;
-                // A server that stands still does it when it goes on.
-                tab.refunds.push(settling.take(u64::MAX, units));
-            }
-            Cost::Peek(_) => {}
-        }
+        tab.add_unknown(settling.part.cost, settling.from, now);
     }
 
     /// Whether a failover or a clock that was set may have lost the reservation, or its settlement.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_core::Cost;
+
 /// What happened to one counter.
 #[derive(Debug, Default)]
 pub(super) struct Tab {
@@ -44,11 +46,28 @@ impl Tab {
         taken.insert_into(&mut self.allowed);
         self.refundable += taken.units;
     }
+
+    /// Records a charge or a refund whose outcome is unknown at `now`.
+    pub(super) fn add_unknown(&mut self, cost: Cost, from: u64, now: u64) {
+        match cost {
+            Cost::Take(units) => self.unknown.push(Taken::new(from, now, units)),
+            Cost::Refund(units) => {
+                self.lost_refunds += units;
+                // A server that stands still does it when it goes on.
+                self.refunds.push(Taken::new(from, u64::MAX, units));
+            }
+            Cost::Peek(_) => {}
+        }
+    }
 }
 
 // === impl Taken ===
 
 impl Taken {
+    pub(super) const fn new(from: u64, to: u64, units: u64) -> Taken {
+        Taken { from, to, units }
+    }
+
     /// Adds it to a list in the order of their starts.
     pub(super) fn insert_into(self, list: &mut Vec<Taken>) {
         let at = list.partition_point(|earlier| earlier.from <= self.from);
