@@ -9,13 +9,15 @@ mod applied;
 
 mod audit;
 
+mod available;
+
 mod bound;
+
+mod headroom;
 
 mod judge;
 
 mod lost;
-
-mod priority;
 
 mod reservation;
 
@@ -23,15 +25,18 @@ mod settlement;
 
 mod tab;
 
+mod views;
+
 use std::collections::BTreeMap;
 
 use tollgate_core::{Answer, Cost, Enforcement, Limited, OnDenial, OnStoreError};
 
 use crate::deployment::Topology;
 use crate::outcome::Outcome;
-use crate::plan::{Part, Plan};
+use crate::plan::{Part, Plan, View};
 pub(crate) use applied::Effects;
 use bound::Bound;
+use headroom::Headroom;
 use reservation::{Reservation, Settling};
 use tab::{Tab, Taken};
 
@@ -60,6 +65,8 @@ pub(crate) struct Account {
     instances: u64,
     /// The version of the rules file that each instance has.
     versions: BTreeMap<usize, usize>,
+    /// Which instances had headroom, and when.
+    headroom: Headroom,
     /// For each instance, how many reports it had lost when last checked, and when that was.
     reports_lost: BTreeMap<usize, (u64, u64)>,
     /// Times at which some server's or instance's clock was set.
@@ -76,7 +83,9 @@ struct Open {
     from: u64,
     instance: usize,
     parts: Vec<Part>,
-    has_priority: bool,
+    /// How it met limits at least, and at most: which of both is unknown.
+    least: View,
+    most: View,
     /// The versions of the rules file that its instance has had since.
     versions: Vec<usize>,
 }
@@ -95,6 +104,7 @@ impl Account {
             disturbed_until: 300 * MILLI,
             instances: 0,
             versions: BTreeMap::new(),
+            headroom: Headroom::default(),
             reports_lost: BTreeMap::new(),
             jumps: Vec::new(),
             broken: Vec::new(),
@@ -145,11 +155,13 @@ impl Account {
         has_priority: bool,
     ) {
         let version = self.versions.get(&instance).copied().unwrap_or_default();
+        let view = self.view_now(instance, has_priority, now);
         let open = Open {
             from: now,
             instance,
             parts: parts.to_vec(),
-            has_priority,
+            least: view,
+            most: view,
             versions: vec![version],
         };
         self.return_unlimited(&open);
@@ -159,9 +171,10 @@ impl Account {
 
     /// Records the end of a decision, during which so many requests to Redis failed.
     pub(crate) fn end(&mut self, number: u64, now: u64, outcome: &Outcome, errors: u64) {
-        let Some(open) = self.open.remove(&number) else {
+        let Some(mut open) = self.open.remove(&number) else {
             return;
         };
+        self.widen_views(&mut open, now);
         let budget = self.plan.setup.timeout_ms * MILLI;
         if now - open.from > budget + LATE_MAX {
             let late = (now - open.from) / MILLI;
@@ -242,7 +255,8 @@ impl Account {
                 Cost::Take(_) if is_allowed && fits => {
                     self.tabs[part.counter].allow(taken);
                     self.judge_allowed(number, part.counter, taken);
-                    self.judge_share(number, open, part.counter, taken);
+                    self.judge_available(number, open, part.counter, taken);
+                    self.count_elastic(open, *part, limited);
                 }
                 Cost::Take(_) if !is_allowed => {
                     self.record_penalty(number, open, *part, taken, limited)
@@ -274,8 +288,8 @@ impl Account {
         if !is_alone || limited.decision.is_allowed() {
             return;
         }
-        // One that has no priority leaves what is kept for others.
-        if open.has_priority || !counter.keeps_share() {
+        // Others leave a part of the limit.
+        if counter.is_whole(open.least) {
             self.tabs[part.counter].exhausted.push(taken);
         }
         let remaining = limited.decision.remaining();

@@ -23,6 +23,7 @@ use crate::network::{End, Link};
 use crate::outcome::{Outcome, SettleOutcome};
 use crate::plan::Setup;
 use crate::resp;
+use crate::rules_file::DOMAIN;
 use crate::shared_redis::{ANSWERS, Answers, SharedRedis};
 use crate::world::World;
 
@@ -148,6 +149,14 @@ impl Instance {
     pub(crate) fn keys(&self, rules: &RuleSet, request: &Request<'_>) -> Vec<Key> {
         let resolved = rules.resolve(request, &*self.redis);
         resolved.charges().iter().map(|charge| charge.key).collect()
+    }
+
+    /// Reports whether there is headroom, which expires after so many milliseconds. Returns whether
+    /// the report is accepted.
+    pub(crate) fn report_headroom(&self, has_headroom: bool, lasts_ms: u64) -> bool {
+        let lasts = Span::from_millis(lasts_ms);
+        let reported = self.engine.report_headroom(DOMAIN, has_headroom, lasts);
+        reported.is_ok()
     }
 
     /// Sets the wall clock forward or back.

@@ -2,19 +2,26 @@
 
 mod change;
 
+mod elastic;
+
 mod fault;
 
 mod feature;
 
+mod met;
+
 mod priority;
 
 mod reservation;
+
+mod view;
 
 use tollgate_behaviour::Random;
 use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
 
 pub(crate) use change::Replacement;
 pub(crate) use fault::{Fault, Faults, LAG_MAX_MS};
+pub(crate) use view::View;
 
 use crate::deployment::Topology;
 
@@ -77,6 +84,7 @@ pub(crate) enum Step {
     Request(Request),
     Fault(Fault),
     Reload(Reload),
+    Headroom(HeadroomReport),
 }
 
 /// An instance reads a version of the rules file.
@@ -86,6 +94,15 @@ pub(crate) struct Reload {
     pub(crate) version: usize,
     /// The file has an error, so the rules stay as they were.
     pub(crate) is_invalid: bool,
+}
+
+/// A report to an instance whether there is headroom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadroomReport {
+    pub(crate) place: usize,
+    pub(crate) has_headroom: bool,
+    /// After how long the report expires.
+    pub(crate) lasts_ms: u64,
 }
 
 /// One request.
@@ -144,13 +161,14 @@ impl Plan {
         let mut plan = Plan::draw_steady(seed);
         plan.draw_changes();
         plan.draw_priorities();
+        plan.draw_elastic();
         plan.draw_reservations();
         plan.steps.sort_by_key(|(at, _)| *at);
         plan
     }
 
     /// Draws the plan from `seed`, without versions of the rules file that change more than limits
-    /// and what a denial does, without priorities and reservations.
+    /// and what a denial does, without priorities, elastic limits and reservations.
     pub(crate) fn draw_steady(seed: u64) -> Plan {
         let mut random = Random::new(seed);
         let topology = random.pick(&[Topology::Single, Topology::Cluster, Topology::Sentinel]);
@@ -322,9 +340,12 @@ impl Counter {
         self.is_override || *of_version(&self.presence, version)
     }
 
-    /// Whether Redis makes every decision in every version: always if a share is kept for priority.
+    /// Whether Redis makes every decision in every version: always if requests leave a part of the
+    /// limit for others.
     pub(crate) fn is_strict(&self) -> bool {
-        self.keeps_share() || self.modes.iter().all(|mode| *mode == Mode::Strict)
+        self.keeps_share()
+            || self.is_elastic()
+            || self.modes.iter().all(|mode| *mode == Mode::Strict)
     }
 
     /// Whether instances count for themselves in some version.

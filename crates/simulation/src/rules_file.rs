@@ -9,7 +9,8 @@ use tollgate_rules::{Loaded, Options, RuleSet, Source};
 
 use crate::plan::{Counter, Part, Plan};
 
-const DOMAIN: &str = "simulation";
+/// The domain of all rules.
+pub(crate) const DOMAIN: &str = "simulation";
 /// The name of a rule that another one replaces.
 const REPLACED: &str = "replaced";
 /// The priority for which limits keep a share.
@@ -135,8 +136,14 @@ fn members(counter: &Counter, version: usize) -> Vec<String> {
         format!("window: {}", limit.window()),
         format!("mode: {}", counter.mode_in(version)),
         format!("on_store_error: {}", counter.on_store_error_in(version)),
-        format!("soft: {}%", limit.soft_percent()),
     ];
+    members.push(match counter.is_elastic() {
+        true => format!(
+            "elastic: {{share: {}%, while: [reported]}}",
+            limit.elastic_percent()
+        ),
+        false => format!("soft: {}%", limit.soft_percent()),
+    });
     if counter.keeps_share() {
         let share = limit.priority_percent();
         members.push(format!("reserved: {{share: {share}%, for: [{PRIORITY}]}}"));

@@ -22,7 +22,7 @@ use in_flight::RequestInFlight;
 use crate::account::MILLI;
 use crate::deployment::Topology;
 use crate::instance::Instance;
-use crate::plan::{Fault, Part, Plan, Reload, Request, Settle, Step};
+use crate::plan::{Fault, HeadroomReport, Part, Plan, Reload, Request, Settle, Step};
 use crate::rules_file;
 use crate::world::World;
 
@@ -227,6 +227,25 @@ impl Runner {
         }
     }
 
+    /// Reports to an instance whether there is headroom, if it is up. It accepts the report if a
+    /// rule depends on it.
+    fn report_headroom(&mut self, report: HeadroomReport) {
+        let Some(instance) = &self.instances[report.place] else {
+            return;
+        };
+        self.world.note(format!("{report:?}"));
+        let now = self.world.now();
+        let is_accepted = instance.report_headroom(report.has_headroom, report.lasts_ms);
+        let mut account = self.world.account();
+        if is_accepted {
+            let lasts = report.has_headroom.then_some(report.lasts_ms * MILLI);
+            account.headroom_reported(instance.number, now, lasts);
+        }
+        if is_accepted != self.plan.is_elastic_in(self.versions[report.place]) {
+            account.fail(now, &format!("{report:?}: accepted: {is_accepted}"));
+        }
+    }
+
     /// Executes the plan.
     async fn play(&mut self) {
         while let Some(((at, _), task)) = self.agenda.pop_first() {
@@ -235,6 +254,7 @@ impl Runner {
                 Task::Step(Step::Request(request)) => self.request(request),
                 Task::Step(Step::Fault(fault)) => self.inflict(fault).await,
                 Task::Step(Step::Reload(reload)) => self.reload(reload),
+                Task::Step(Step::Headroom(report)) => self.report_headroom(report),
                 Task::Undo(undo) => self.undo(undo),
             }
         }

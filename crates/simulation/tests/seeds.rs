@@ -54,6 +54,8 @@ fn reloads_change_more_than_limits() {
         sum.without_rule += changes.without_rule;
         sum.replaced += changes.replaced;
         sum.kept_for_priority += changes.kept_for_priority;
+        sum.denied_without_headroom += changes.denied_without_headroom;
+        sum.allowed_with_headroom += changes.allowed_with_headroom;
         sum.settled_below += changes.settled_below;
         sum.settled_above += changes.settled_above;
         assert_eq!(run_steady(seed).changes, Changes::default(), "seed {seed}");
@@ -67,6 +69,8 @@ fn reloads_change_more_than_limits() {
         without_rule,
         replaced,
         kept_for_priority,
+        denied_without_headroom,
+        allowed_with_headroom,
         settled_below,
         settled_above,
     } = sum;
@@ -79,6 +83,8 @@ fn reloads_change_more_than_limits() {
         without_rule,
         replaced,
         kept_for_priority,
+        denied_without_headroom,
+        allowed_with_headroom,
         settled_below,
         settled_above,
     ];

@@ -27,8 +27,7 @@ impl Account {
         let part = open.parts[denied_part(answer)];
         let counter = &self.plan.counters[part.counter];
         let cost = open.judged_units(part.counter);
-        let met = counter.as_met(&limited.limit, open.has_priority);
-        let fits = cost <= u64::from(met.available());
+        let fits = |view| cost <= u64::from(counter.as_met(&limited.limit, view).available());
         let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
         // What others allowed beyond the limit is paid back.
         let debts = match counter.has_local_counts() {
@@ -37,8 +36,8 @@ impl Account {
         };
         let most = bound.longest_lock() * debts + 2 * MILLI;
         let is_right = match limited.decision.wait() {
-            Some(Wait::For(wait)) => fits && wait.as_nanos() <= most,
-            Some(Wait::Never) => !fits,
+            Some(Wait::For(wait)) => fits(open.most) && wait.as_nanos() <= most,
+            Some(Wait::Never) => !fits(open.least),
             None => true,
         };
         if !is_right {

@@ -48,7 +48,8 @@ impl Account {
             from: open.from,
             instance: open.instance,
             parts: limited.collect(),
-            has_priority: open.has_priority,
+            least: open.least,
+            most: open.most,
             versions: Vec::new(),
         };
         let all: Vec<&Limited> = answer.limited().collect();
@@ -92,6 +93,10 @@ pub(crate) struct Effects {
     pub(crate) replaced: u64,
     /// How many requests without priority were denied that would have fit the share of others.
     pub(crate) kept_for_priority: u64,
+    /// How many requests without headroom were denied that would have fit the elastic part.
+    pub(crate) denied_without_headroom: u64,
+    /// How many requests were allowed a unit of an elastic part.
+    pub(crate) allowed_with_headroom: u64,
     /// How many reservations were settled to fewer units.
     pub(crate) settled_below: u64,
     /// How many to more.

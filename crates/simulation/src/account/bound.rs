@@ -3,7 +3,7 @@
 use tollgate_core::{Algorithm, Anchor, Limit, Span};
 
 use super::{MILLI, Taken};
-use crate::plan::Counter;
+use crate::plan::{Counter, View};
 
 /// Units under a limit with a memory this long do not expire during a run.
 const LONG: u64 = 1_000_000 * MILLI;
@@ -15,8 +15,8 @@ pub(super) struct Bound<'p> {
     base: u64,
     /// Whether windows may begin at other times because a clock was set.
     is_skewed: bool,
-    /// What of a limit the requests can use.
-    usable: fn(&Limit) -> u32,
+    /// How the requests meet the limits.
+    view: View,
 }
 
 // === impl Bound ===
@@ -27,16 +27,18 @@ impl<'p> Bound<'p> {
             counter,
             base: base_micros * 1_000,
             is_skewed: !jumps.is_empty(),
-            usable: Limit::capacity,
+            view: View::WHOLE,
         }
     }
 
-    /// What they allow to requests without priority.
-    pub(super) fn without_priority(self) -> Bound<'p> {
-        Bound {
-            usable: Limit::available,
-            ..self
-        }
+    /// What they allow to requests that meet them so.
+    pub(super) fn of_view(self, view: View) -> Bound<'p> {
+        Bound { view, ..self }
+    }
+
+    /// What of a limit the requests can use.
+    fn usable(&self, limit: &Limit) -> u32 {
+        self.counter.as_met(limit, self.view).available()
     }
 
     /// How long consumed units may matter.
@@ -78,13 +80,13 @@ impl<'p> Bound<'p> {
     /// The most that `limit` allows from `from` to `to`, whatever happened before: a full capacity,
     /// and what becomes free in that time, rounded up.
     fn most_of(&self, limit: &Limit, from: u64, to: u64) -> u64 {
-        let (capacity, window) = (u64::from((self.usable)(limit)), limit.window().as_nanos());
+        let (capacity, window) = (u64::from(self.usable(limit)), limit.window().as_nanos());
         // Redis's clock may read up to a millisecond more.
         let span = to - from + 2 * MILLI;
         if let Some(interval) = limit.interval() {
             // A changed bucket keeps the time until it is full, which is more with the longer
             // interval.
-            let capacities = self.counter.limits.iter().map(self.usable);
+            let capacities = self.counter.limits.iter().map(|limit| self.usable(limit));
             let largest = u64::from(capacities.max().unwrap_or(0));
             return largest + span / interval.as_nanos().max(1) + 1;
         }

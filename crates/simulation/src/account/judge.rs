@@ -4,7 +4,7 @@ use tollgate_core::{Cost, Limited};
 use tollgate_redis::DENIAL_CACHE_MAX;
 
 use super::{Account, Bound, MILLI, Open, Taken};
-use crate::plan::Part;
+use crate::plan::{Part, View};
 
 /// The shortest budget in which every decision without faults must succeed despite contention.
 const ENOUGH: u64 = 20 * MILLI;
@@ -152,12 +152,20 @@ impl Account {
         let used = sum(&tab.allowed) + sum(&tab.unknown) + sum(&tab.penalties) + on_their_way;
         let used = used.saturating_sub(refunds);
         // What is kept for others is not there for this request.
-        let met = counter.as_met(&limited.limit, open.has_priority);
-        let capacity = u64::from(met.available());
-        if used + cost.max(1) <= u64::from(met.capacity()) {
-            self.effects.kept_for_priority += 1;
-        }
-        if used + cost.max(1) <= capacity {
+        let available = |view| u64::from(counter.as_met(&limited.limit, view).available());
+        let fits = |view| used + cost.max(1) <= available(view);
+        let (view, capacity) = (open.least, available(open.least));
+        let with_priority = View {
+            has_priority: true,
+            ..view
+        };
+        let with_headroom = View {
+            has_headroom: true,
+            ..view
+        };
+        self.effects.kept_for_priority += u64::from(fits(with_priority));
+        self.effects.denied_without_headroom += u64::from(fits(with_headroom));
+        if fits(view) {
             let why = format!(
                 "decision {number} on counter {}: denied {cost} of {capacity}, of which at most \
                  {used} are used",

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use tollgate_core::Cost;
 
+use crate::plan::View;
+
 /// What happened to one counter.
 #[derive(Debug, Default)]
 pub(super) struct Tab {
     /// Allowed by Redis, a lease or a local count; in the order of their starts.
     pub(super) allowed: Vec<Taken>,
-    /// Those of them that had no priority.
-    pub(super) without_priority: Vec<Taken>,
+    /// Those of them that leave a part of the limit for others, by how they met it.
+    pub(super) partial: BTreeMap<View, Vec<Taken>>,
     /// Allowed by the memory of each instance.
     pub(super) local: BTreeMap<usize, Vec<Taken>>,
     /// Decisions whose outcome is unknown: they may have been charged.
@@ -45,6 +47,15 @@ impl Tab {
     pub(super) fn allow(&mut self, taken: Taken) {
         taken.insert_into(&mut self.allowed);
         self.refundable += taken.units;
+    }
+
+    /// Those that could use no more of the limit than a request with this view, in the order of
+    /// their starts.
+    pub(super) fn all_within(&self, view: View) -> Vec<Taken> {
+        let within = self.partial.iter().filter(|(one, _)| one.is_within(view));
+        let mut within: Vec<Taken> = within.flat_map(|(_, taken)| taken).copied().collect();
+        within.sort_by_key(|taken| taken.from);
+        within
     }
 
     /// Records a charge or a refund whose outcome is unknown at `now`.

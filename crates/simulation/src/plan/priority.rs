@@ -4,7 +4,6 @@
 //! the same plan as without it.
 
 use tollgate_behaviour::Random;
-use tollgate_core::Limit;
 
 use super::{Counter, Plan, Step};
 
@@ -54,19 +53,6 @@ impl Counter {
         for limit in &mut self.limits {
             let kept = limit.with_priority_share(percent);
             *limit = kept.expect("the share is at most the whole limit");
-        }
-    }
-
-    /// Whether a share of the limit is kept for requests with priority.
-    pub(crate) fn keeps_share(&self) -> bool {
-        self.limits[0].priority_percent() != 0
-    }
-
-    /// A version of the limit, as requests with or without priority meet it.
-    pub(crate) fn as_met(&self, limit: &Limit, has_priority: bool) -> Limit {
-        match self.keeps_share() && has_priority {
-            true => limit.for_priority(),
-            false => *limit,
         }
     }
 }

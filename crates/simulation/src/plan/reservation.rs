@@ -54,5 +54,5 @@ fn can_reserve(request: &Request, counters: &[Counter]) -> bool {
     let counter = &counters[part.counter];
     matches!(part.cost, Cost::Take(_))
         && !counter.is_override
-        && (counter.keeps_share() || !counter.modes.contains(&Mode::WriteBack))
+        && (counter.is_strict() || !counter.modes.contains(&Mode::WriteBack))
 }

@@ -93,7 +93,7 @@ impl Runner {
         } else {
             &plan.limits[0]
         };
-        let limit = limit.for_priority();
+        let limit = limit.whole();
         let charge = Charge::new(self.keys[counter], &limit, Cost::Peek(1));
         for _ in 0..AUDIT_ATTEMPTS {
             let charge = charge.shared(Sharing::in_mode(Mode::Strict));

@@ -1,4 +1,4 @@
-//! What reloads and priorities change in a run, so that a test can tell that they do.
+//! What reloads, priorities and headroom change in a run, so that a test can tell that they do.
 
 use crate::account::Effects;
 use crate::plan::{Counter, Plan};
@@ -22,6 +22,10 @@ pub struct Changes {
     pub replaced: u64,
     /// Denials of requests without priority that would have fit the share of others.
     pub kept_for_priority: u64,
+    /// Denials of requests without headroom that would have fit an elastic part.
+    pub denied_without_headroom: u64,
+    /// Allowed requests that used a unit of an elastic part.
+    pub allowed_with_headroom: u64,
     /// Reservations that were settled to fewer units.
     pub settled_below: u64,
     /// Reservations that were settled to more units.
@@ -54,6 +58,8 @@ impl Changes {
             without_rule: effects.without_rule,
             replaced: effects.replaced,
             kept_for_priority: effects.kept_for_priority,
+            denied_without_headroom: effects.denied_without_headroom,
+            allowed_with_headroom: effects.allowed_with_headroom,
             settled_below: effects.settled_below,
             settled_above: effects.settled_above,
             ..self
