@@ -26,7 +26,7 @@ const NGINX_IS_READY: &str = "getrlimit";
 /// nginx in front of a site, and Tollgate beside it.
 struct Site {
     port: u16,
-    _folder: Folder,
+    folder: Folder,
     tollgate: Process,
     _nginx: Process,
 }
@@ -43,26 +43,26 @@ struct Reply {
 
 impl Site {
     fn start() -> Site {
-        Site::with(|conf| conf)
+        Site::with(|text, _| text)
     }
 
-    /// With a change of `site.conf`.
-    fn with(change: impl Fn(String) -> String) -> Site {
+    /// With a change of `site.conf` and `tollgate.yaml`, which knows the folder of both.
+    fn with(change: impl Fn(String, &Folder) -> String) -> Site {
         let started = (0..STARTS_TRIED).find_map(|_| Site::launch(&change));
         started.expect("nginx and tollgate start: `cargo xtask ci` installs nginx")
     }
 
     /// `None` if another process has taken a port.
-    fn launch(change: &impl Fn(String) -> String) -> Option<Site> {
+    fn launch(change: &impl Fn(String, &Folder) -> String) -> Option<Site> {
         let ports = free_ports();
         let folder = Folder::new();
         for name in ["nginx.conf", "site.conf", "tollgate.yaml", "rules.yaml"] {
             let mut text = fs::read_to_string(examples().join(name)).unwrap();
+            if matches!(name, "site.conf" | "tollgate.yaml") {
+                text = change(text, &folder);
+            }
             for (named, free) in ADDRESSES.iter().zip(ports) {
                 text = text.replace(named, &format!("127.0.0.1:{free}"));
-            }
-            if name == "site.conf" {
-                text = change(text);
             }
             fs::write(folder.file(name), text).unwrap();
         }
@@ -75,7 +75,7 @@ impl Site {
         let nginx = start(&["nginx", "-p", prefix, "-c", "nginx.conf"], NGINX_IS_READY)?;
         Some(Site {
             port: ports[0],
-            _folder: folder,
+            folder,
             tollgate,
             _nginx: nginx,
         })
@@ -269,9 +269,26 @@ fn headers_that_nginx_accepts_are_accepted() {
     assert_eq!(site.ask(2, "/", &headers).status, 200);
 }
 
+/// Tollgate trusts what comes over its Unix socket, as it trusts proxies on this host.
+#[test]
+fn nginx_asks_over_a_unix_socket() {
+    let site = Site::with(|text, folder| {
+        let socket = folder.file("tollgate.sock");
+        text.replace("server 127.0.0.1:8080;", &format!("server unix:{socket};"))
+            .replace("http: '127.0.0.1:8080'", &format!("http: 'unix:{socket}'"))
+    });
+    assert_eq!(
+        site.statuses(2, &["/"; 6], &[]),
+        [200, 200, 200, 200, 200, 429]
+    );
+    let forged = ["--header", "X-Real-IP: 127.0.0.2"];
+    assert_eq!(site.ask(3, "/", &forged).status, 200);
+    assert!(Path::new(&site.folder.file("tollgate.sock")).exists());
+}
+
 #[test]
 fn without_tollgate_requests_fail_unless_nginx_allows_them() {
-    let allow = |conf: String| {
+    let allow = |conf: String, _: &Folder| {
         let lines = conf.lines().map(|line| {
             let setting = line.trim_start().strip_prefix('#');
             let setting = setting.filter(|rest| !rest.starts_with(' '));

@@ -369,7 +369,12 @@ impl Passage<'_> {
     fn sender(&self) -> Sender {
         let addresses = self.route.classifier.client_address();
         Sender {
-            peer: self.arrival.connection.peer().ip().to_canonical(),
+            peer: self
+                .arrival
+                .connection
+                .peer()
+                .ip()
+                .map(|peer| peer.to_canonical()),
             is_trusted: addresses.trusts(self.arrival.peer()),
             client: self.client.address,
             scheme: self.arrival.scheme,

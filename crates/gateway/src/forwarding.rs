@@ -68,8 +68,8 @@ static NO_TRAILERS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOK
 /// Who sent a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
-    /// The other end of the connection.
-    pub(crate) peer: IpAddr,
+    /// The other end of the connection; `None` is a Unix socket.
+    pub(crate) peer: Option<IpAddr>,
     /// Whether it is a proxy of ours, whose word about the client is taken.
     pub(crate) is_trusted: bool,
     /// The client, as the settings find it.
@@ -209,17 +209,17 @@ fn write_forwarding(headers: &mut HeaderMap, sender: Sender) {
         let text = address_text(address);
         HeaderValue::from_str(&text).expect("addresses are ASCII")
     };
-    let peer = address(sender.peer);
+    let peer = sender.peer.map(address);
     if let Some(client) = sender.client {
-        let client = match client == sender.peer {
-            true => peer.clone(),
-            false => address(client),
-        };
-        headers.insert(X_REAL_IP, client);
+        let is_peer = Some(client) == sender.peer;
+        let of_peer = peer.clone().filter(|_| is_peer);
+        headers.insert(X_REAL_IP, of_peer.unwrap_or_else(|| address(client)));
     }
-    match sender.is_trusted {
-        true => add_proxy(headers, sender.peer),
-        false => drop(headers.insert(X_FORWARDED_FOR, peer)),
+    match (sender.is_trusted, sender.peer, peer) {
+        (true, Some(proxy), _) => add_proxy(headers, proxy),
+        (false, _, Some(peer)) => drop(headers.insert(X_FORWARDED_FOR, peer)),
+        // A peer without an address adds nothing.
+        (_, None, _) | (_, _, None) => {}
     }
     if !headers.contains_key(X_FORWARDED_PROTO) {
         let scheme = HeaderValue::from_static(sender.scheme);

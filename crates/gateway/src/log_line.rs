@@ -16,6 +16,8 @@ use crate::utc::{format_clf, format_rfc3339};
 
 /// The status of a request whose client went away before there was an answer, as in nginx.
 const CLIENT_GONE: u16 = 499;
+/// The client of a request that came over a Unix socket.
+const UNIX: &str = "unix";
 
 /// A request and what became of it.
 #[derive(Clone, Debug)]
@@ -23,7 +25,8 @@ pub(crate) struct LogLine {
     /// When it arrived, since 1970.
     pub(crate) at: Duration,
     pub(crate) took: Duration,
-    pub(crate) client: IpAddr,
+    /// `None` for a peer of a Unix socket, of which no proxy has said who its client is.
+    pub(crate) client: Option<IpAddr>,
     pub(crate) method: Method,
     /// Path and query.
     pub(crate) target: Box<[u8]>,
@@ -50,7 +53,7 @@ pub(crate) struct LogLine {
 #[derive(Serialize)]
 struct Members<'a> {
     time: String,
-    client: IpAddr,
+    client: String,
     method: &'a str,
     target: String,
     protocol: &'static str,
@@ -96,12 +99,17 @@ impl LogLine {
         line
     }
 
+    fn client_text(&self) -> String {
+        let address = self.client.map(|address| address.to_string());
+        address.unwrap_or_else(|| UNIX.to_owned())
+    }
+
     /// An object, without what is missing.
     fn format_json(&self) -> String {
         let text = |bytes: &Option<Box<[u8]>>| bytes.as_deref().map(show);
         let members = Members {
             time: format_rfc3339(self.at),
-            client: self.client,
+            client: self.client_text(),
             method: self.method.as_str(),
             target: show(&self.target),
             protocol: protocol(self.version),
@@ -130,8 +138,13 @@ impl LogLine {
         let mut line = String::new();
         let status = self.status.unwrap_or(CLIENT_GONE);
         let time = format_clf(self.at);
-        write!(line, "{} - - [{time}] \"{} ", self.client, self.method)
-            .expect("a String takes everything");
+        write!(
+            line,
+            "{} - - [{time}] \"{} ",
+            self.client_text(),
+            self.method
+        )
+        .expect("a String takes everything");
         escape(&mut line, &self.target);
         let (protocol, bytes) = (protocol(self.version), self.bytes);
         write!(line, " {protocol}\" {status} {bytes}").expect("a String takes everything");

@@ -32,7 +32,12 @@ struct Open {
 
 impl LogRecord {
     /// For a request that arrived now. Until it has another outcome, its client has gone.
-    pub(crate) fn new(log: &Arc<AccessLog>, at: Duration, peer: IpAddr, head: &Parts) -> LogRecord {
+    pub(crate) fn new(
+        log: &Arc<AccessLog>,
+        at: Duration,
+        peer: Option<IpAddr>,
+        head: &Parts,
+    ) -> LogRecord {
         let header = |name: HeaderName| Some(cut(head.headers.get(name)?.as_bytes()));
         let authority = || Some(cut(head.uri.authority()?.as_str().as_bytes()));
         let target = head.uri.path_and_query().map(|target| target.as_str());
@@ -41,7 +46,7 @@ impl LogRecord {
         let line = LogLine {
             at,
             took: Duration::ZERO,
-            client: peer.to_canonical(),
+            client: peer.map(|peer| peer.to_canonical()),
             method: cut_method(&head.method),
             target: cut(target.unwrap_or_default().as_bytes()),
             version: head.version,
@@ -74,7 +79,7 @@ impl LogRecord {
     pub(crate) fn set_route(&mut self, name: &str, client: Option<IpAddr>) {
         self.update(|line| {
             line.route = Some(name.to_owned());
-            line.client = client.unwrap_or(line.client);
+            line.client = client.or(line.client);
         });
     }
 

@@ -22,3 +22,13 @@ impl From<IpAddr> for Peer {
         }
     }
 }
+
+impl From<Option<IpAddr>> for Peer {
+    /// `None` is a Unix socket.
+    fn from(socket: Option<IpAddr>) -> Peer {
+        Peer {
+            socket,
+            proxied: None,
+        }
+    }
+}

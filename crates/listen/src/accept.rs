@@ -7,10 +7,10 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use crate::binding::Binding;
 use crate::budget::Budget;
 use crate::connection::{Close, Connection};
 use crate::handler::{ConnectionCounts, Handler, StreamHandler};
@@ -18,6 +18,7 @@ use crate::handshake::{Handshake, HandshakeError};
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::permits::{Connections, Permit, PermitKind};
+use crate::raw_socket::RawSocket;
 use crate::shutdown::ShutdownSignal;
 
 mod http_session;
@@ -122,7 +123,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     /// Accepts connections until shutdown.
     pub(crate) async fn accept(
         &self,
-        listener: &TcpListener,
+        binding: &Binding,
         connections: &Arc<Connections>,
         tasks: &mut JoinSet<()>,
     ) {
@@ -131,7 +132,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                accepted = binding.accept() => accepted,
                 _ = checks.tick() => {
                     self.expire_connections(connections);
                     continue;
@@ -187,10 +188,8 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     }
 
     /// Serves a connection until it ends, from its handshake on.
-    async fn serve(self, socket: TcpStream, permit: Permit) {
+    async fn serve(self, socket: RawSocket, permit: Permit) {
         let _counted = Counted::new(self.session.counts().clone());
-        // A response is one small write: waiting for more to send only delays it.
-        let _ = socket.set_nodelay(true);
         let connection = Arc::clone(&permit.connection);
         match self.shake_hands(socket, &connection).await {
             Some(Ok(stream)) => self.session.serve(stream, &connection).await,
@@ -210,7 +209,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     /// Performs the handshake of a connection: `None` if it was closed or drained meanwhile.
     async fn shake_hands(
         &self,
-        socket: TcpStream,
+        socket: RawSocket,
         known: &Connection,
     ) -> Option<Result<T::Stream, HandshakeError>> {
         let shaken = timeout(

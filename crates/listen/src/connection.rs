@@ -1,7 +1,7 @@
 //! The state of one connection, shared by its socket, its requests and its listener.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use crate::address::PeerAddress;
 use crate::budget::Budget;
 use crate::quantum::Quantum;
 use crate::tunnel::Tunnel;
@@ -16,11 +17,15 @@ use crate::tunnel::Tunnel;
 /// Three periods: the present one, the one before, and the next.
 const PERIODS: usize = 3;
 
-/// What a connection is counted under: an IPv4 address, or an IPv6 /64.
-///
-/// One host usually has a whole /64. An IPv4 address that is mapped into IPv6 counts as IPv4.
+/// What a connection is counted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Source(IpAddr);
+pub(crate) enum Source {
+    /// An IPv4 address, or an IPv6 /64: one host usually has a whole /64. An IPv4 address that is
+    /// mapped into IPv6 counts as IPv4.
+    Network(IpAddr),
+    /// Any process on this host.
+    Unix,
+}
 
 /// Why this side closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +54,7 @@ pub(crate) enum Order {
 /// A connection.
 #[derive(Debug)]
 pub struct Connection {
-    peer: SocketAddr,
+    peer: PeerAddress,
     /// Whether only health checks are served.
     is_reserved: bool,
     budget: Arc<Budget>,
@@ -80,12 +85,15 @@ pub struct Connection {
 // === impl Source ===
 
 impl Source {
-    pub(crate) fn of(address: IpAddr) -> Source {
-        let IpAddr::V6(v6) = address.to_canonical() else {
-            return Source(address.to_canonical());
-        };
-        let [a, b, c, d, ..] = v6.segments();
-        Source(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
+    pub(crate) fn of(peer: PeerAddress) -> Source {
+        match peer.ip().map(|address| address.to_canonical()) {
+            None => Source::Unix,
+            Some(IpAddr::V4(address)) => Source::Network(address.into()),
+            Some(IpAddr::V6(address)) => {
+                let [a, b, c, d, ..] = address.segments();
+                Source::Network(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
+            }
+        }
     }
 }
 
@@ -95,7 +103,7 @@ impl Connection {
     /// A connection that was accepted at `now`. A reserved one is only served health checks, and
     /// ends after its first response.
     pub(crate) fn new(
-        peer: SocketAddr,
+        peer: PeerAddress,
         is_reserved: bool,
         turn_bytes: usize,
         budget: Arc<Budget>,
@@ -122,13 +130,13 @@ impl Connection {
         }
     }
 
-    /// The address of the other end.
-    pub const fn peer(&self) -> SocketAddr {
+    /// The other end.
+    pub const fn peer(&self) -> PeerAddress {
         self.peer
     }
 
     pub(crate) fn source(&self) -> Source {
-        Source::of(self.peer.ip())
+        Source::of(self.peer)
     }
 
     /// Whether only health checks are served.
@@ -344,13 +352,16 @@ mod tests {
 
     fn connection() -> Connection {
         let budget = Arc::new(Budget::new(&Limits::default()));
-        let peer = "[::1]:1".parse().unwrap();
+        let peer = PeerAddress::Unix;
         Connection::new(peer, false, 1000, budget, Instant::now())
     }
 
     #[test]
     fn a_network_of_one_client_is_one_source() {
-        let source = |text: &str| Source::of(text.parse().unwrap());
+        let source = |address: &str| {
+            let address: IpAddr = address.parse().unwrap();
+            Source::of(PeerAddress::Tcp((address, 1).into()))
+        };
         assert_eq!(source("2001:db8:0:1::1"), source("2001:db8:0:1:ffff::2"));
         assert_ne!(source("2001:db8:0:1::1"), source("2001:db8:0:2::1"));
         assert_eq!(source("::ffff:10.0.0.1"), source("10.0.0.1"));

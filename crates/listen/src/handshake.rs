@@ -6,7 +6,8 @@ use std::future::{Future, ready};
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+
+use crate::raw_socket::RawSocket;
 
 /// What requests are read from and responses are written to: any stream of bytes.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -29,11 +30,11 @@ pub trait Handshake: Clone + Send + Sync + 'static {
     /// Why the peer cannot be served.
     fn handshake(
         &self,
-        socket: TcpStream,
+        socket: RawSocket,
     ) -> impl Future<Output = Result<Self::Stream, HandshakeError>> + Send;
 }
 
-/// Plain TCP: no handshake.
+/// Plain text: no handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;
 
@@ -74,12 +75,12 @@ pub enum Failure {
 // === impl Plain ===
 
 impl Handshake for Plain {
-    type Stream = TcpStream;
+    type Stream = RawSocket;
 
     fn handshake(
         &self,
-        socket: TcpStream,
-    ) -> impl Future<Output = Result<TcpStream, HandshakeError>> + Send {
+        socket: RawSocket,
+    ) -> impl Future<Output = Result<RawSocket, HandshakeError>> + Send {
         ready(Ok(socket))
     }
 }

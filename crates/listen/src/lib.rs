@@ -13,6 +13,14 @@
 
 mod limits;
 
+mod address;
+
+mod raw_socket;
+
+mod socket_file;
+
+mod binding;
+
 mod shutdown;
 
 mod budget;
@@ -47,6 +55,9 @@ mod accept;
 
 pub mod open_files;
 
+pub use address::{
+    Address, InvalidAddress, PeerAddress, SOCKET_MODE, SOCKET_PATH_BYTES_MAX, SocketPath,
+};
 pub use budget::Budget;
 pub use connection::Connection;
 pub use handler::{ConnectionCounts, Handler, StreamHandler};
@@ -54,6 +65,7 @@ pub use handshake::{Failure, Handshake, HandshakeError, Plain, Stream};
 pub use limits::Limits;
 pub use listener::{Listener, Protocol};
 pub use permits::ConnectionLimits;
+pub use raw_socket::RawSocket;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};
 pub use throttle::Throttle;
 pub use tls::{

@@ -4,15 +4,15 @@
 //! room. On shutdown the socket closes at once, and requests in flight have a bounded time to
 //! finish.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 
 use crate::accept::{Acceptor, Session};
+use crate::address::Address;
+use crate::binding::Binding;
 use crate::budget::Budget;
 use crate::handler::{Handler, StreamHandler};
 use crate::handshake::{Handshake, Plain};
@@ -38,8 +38,8 @@ pub enum Protocol {
 #[derive(Debug)]
 pub struct Listener<T = Plain> {
     name: &'static str,
-    listener: TcpListener,
-    address: SocketAddr,
+    binding: Binding,
+    address: Address,
     protocol: Protocol,
     half_close: bool,
     handshake: T,
@@ -48,21 +48,21 @@ pub struct Listener<T = Plain> {
 // === impl Listener ===
 
 impl Listener {
-    /// Listens on `address`; port 0 is any free one.
+    /// Listens on `address`. The file of a Unix socket replaces one on which nobody accepts
+    /// connections, and is removed when the listener closes.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// What the system says; for a Unix socket, also why a file that is there is not replaced.
     pub async fn open(
         name: &'static str,
-        address: SocketAddr,
+        address: &Address,
         protocol: Protocol,
     ) -> std::io::Result<Listener> {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
+        let (binding, address) = Binding::open(address).await?;
         Ok(Listener {
             name,
-            listener,
+            binding,
             address,
             protocol,
             half_close: true,
@@ -76,7 +76,7 @@ impl<T: Handshake> Listener<T> {
     pub fn with_handshake<U: Handshake>(self, handshake: U) -> Listener<U> {
         Listener {
             name: self.name,
-            listener: self.listener,
+            binding: self.binding,
             address: self.address,
             protocol: self.protocol,
             half_close: self.half_close,
@@ -115,8 +115,8 @@ impl<T: Handshake> Listener<T> {
     }
 
     /// Where it listens.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+    pub const fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Serves HTTP until shutdown, and then until nothing is in flight or
@@ -155,9 +155,9 @@ impl<T: Handshake> Listener<T> {
         let connections = Arc::new(connections);
         let mut tasks = JoinSet::new();
         acceptor
-            .accept(&self.listener, &connections, &mut tasks)
+            .accept(&self.binding, &connections, &mut tasks)
             .await;
-        drop(self.listener);
+        drop(self.binding);
         for connection in connections.all() {
             connection.drain();
         }

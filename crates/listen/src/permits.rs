@@ -6,10 +6,10 @@
 //! checks are served. The same applies to an address that has too many connections.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::address::PeerAddress;
 use crate::budget::Budget;
 use crate::connection::{Close, Connection, Source};
 use crate::limits::Limits;
@@ -30,7 +30,8 @@ const COMPARED_MAX: usize = 1024;
 pub struct ConnectionLimits {
     /// In all.
     pub connections: usize,
-    /// From one address or network.
+    /// From one address or network. Peers of a Unix socket have none: to them, only `connections`
+    /// applies.
     pub per_source: usize,
 }
 
@@ -111,10 +112,10 @@ impl Connections {
     /// Finds a permit for a new connection.
     pub(crate) fn acquire(
         self: &Arc<Connections>,
-        peer: SocketAddr,
+        peer: PeerAddress,
         now: Instant,
     ) -> (Permit, PermitKind) {
-        let source = Source::of(peer.ip());
+        let source = Source::of(peer);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = open.make_room(self.bounds, source, now);
         let is_reserved = kind == PermitKind::Reserved;
@@ -161,7 +162,7 @@ impl Open {
     /// Closes an idle connection if no permit is free for one from `source`.
     fn make_room(&mut self, bounds: ConnectionLimits, source: Source, now: Instant) -> PermitKind {
         let of_source = self.by_source.get(&source).map_or(0, Vec::len);
-        let idlest = if of_source >= bounds.per_source {
+        let idlest = if of_source >= bounds.per_source && source != Source::Unix {
             self.idlest_of(source, now)
         } else if self.len() >= bounds.connections {
             self.idlest(now)
@@ -280,6 +281,8 @@ impl Drop for Permit {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn connections(connections: usize, per_source: usize) -> Arc<Connections> {
@@ -291,8 +294,8 @@ mod tests {
         Arc::new(Connections::new(bounds, 1000, budget))
     }
 
-    fn peer(number: u8) -> SocketAddr {
-        SocketAddr::from(([10, 0, 0, number], 1))
+    fn peer(number: u8) -> PeerAddress {
+        SocketAddr::from(([10, 0, 0, number], 1)).into()
     }
 
     #[test]
@@ -323,6 +326,17 @@ mod tests {
         drop(permits);
         assert_eq!(all.len(), 0);
         assert!(all.open.lock().unwrap().by_source.is_empty());
+    }
+
+    #[test]
+    fn peers_of_a_unix_socket_count_together_under_the_total_only() {
+        let (all, now) = (connections(2, 1), Instant::now());
+        let kinds: Vec<_> = (0..3)
+            .map(|_| all.acquire(PeerAddress::Unix, now))
+            .collect();
+        let kinds: Vec<_> = kinds.iter().map(|(_, kind)| *kind).collect();
+        let expected = [PermitKind::Free, PermitKind::Free, PermitKind::Reserved];
+        assert_eq!(kinds, expected);
     }
 
     #[test]

@@ -10,12 +10,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache};
 use rustls::{CertificateError, InvalidMessage, ServerConfig};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::handshake::{Failure, Handshake, HandshakeError};
 use crate::listener::Protocol;
+use crate::raw_socket::RawSocket;
 
 mod client;
 
@@ -76,9 +76,9 @@ impl fmt::Debug for Tls {
 }
 
 impl Handshake for Tls {
-    type Stream = TlsStream<TcpStream>;
+    type Stream = TlsStream<RawSocket>;
 
-    async fn handshake(&self, socket: TcpStream) -> Result<Self::Stream, HandshakeError> {
+    async fn handshake(&self, socket: RawSocket) -> Result<Self::Stream, HandshakeError> {
         let acceptor = TlsAcceptor::from(self.current());
         let accepted = acceptor.accept_with(socket, |session| {
             session.set_buffer_limit(Some(BUFFER_BYTES));

@@ -1,13 +1,14 @@
 //! The service's listeners: opened first, then served, each with the routes of its kind.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use tokio::task::JoinSet;
 use tollgate_engine::Engine;
 use tollgate_gateway::Gateway;
-use tollgate_listen::{Budget, Handler, Limits, Listener, ShutdownSignal, StreamHandler, Tls};
+use tollgate_listen::{
+    Address, Budget, Handler, Limits, Listener, ShutdownSignal, StreamHandler, Tls,
+};
 use tracing::info;
 
 use crate::admin_tokens::AdminTokens;
@@ -49,7 +50,7 @@ enum Routes {
 /// Listeners that serve.
 #[derive(Debug)]
 pub(crate) struct Serving {
-    addresses: Vec<(ListenerKind, SocketAddr)>,
+    addresses: Vec<(ListenerKind, Address)>,
     /// The health services of the gRPC listeners.
     health: Vec<grpc::Health>,
     tasks: JoinSet<()>,
@@ -59,19 +60,19 @@ pub(crate) struct Serving {
 
 impl Opened {
     /// Opens every listener, so that an address in use is an error before any is served. Each has
-    /// its handshake, or is plain TCP.
+    /// its handshake, or is plain text.
     pub(crate) async fn open(
         listen: &[Listen],
         handshakes: Vec<Option<Tls>>,
     ) -> Result<Opened, ServeError> {
         let mut opened = Vec::with_capacity(listen.len());
         for (Listen { kind, address, tls }, handshake) in listen.iter().zip(handshakes) {
-            let (kind, address) = (*kind, *address);
+            let kind = *kind;
             let listener = kind.name();
             let open = Listener::open(listener, address, kind.protocol());
             let open = open.await.map_err(|source| ServeError::Listen {
                 listener,
-                address,
+                address: address.clone(),
                 source,
             })?;
             let tls = tls.as_ref().map(|files| match files.client_ca {
@@ -102,8 +103,9 @@ impl Opened {
 
 impl Serving {
     /// The kind and the address of each listener.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = (ListenerKind, SocketAddr)> {
-        self.addresses.iter().copied()
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (ListenerKind, &Address)> {
+        let addresses = self.addresses.iter();
+        addresses.map(|(kind, address)| (*kind, address))
     }
 
     /// Answers gRPC's health checks with "not serving" from now on.
@@ -126,7 +128,7 @@ impl Serving {
         tls: Option<Tls>,
         context: &Context,
     ) {
-        self.addresses.push((kind, listener.address()));
+        self.addresses.push((kind, listener.address().clone()));
         let Context {
             metrics,
             limits,

@@ -15,7 +15,7 @@ use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules,
 use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_http::InvalidSetting;
 use tollgate_listen::{
-    Budget, InvalidTls, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel,
+    Address, Budget, InvalidTls, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel,
 };
 use tollgate_memory::SystemClock;
 use tollgate_rules::{Diagnostic, ReadError};
@@ -60,7 +60,7 @@ pub enum ServeError {
         /// Its name in the settings.
         listener: &'static str,
         /// Its address in the settings.
-        address: SocketAddr,
+        address: Address,
         /// The system's error.
         source: io::Error,
     },
@@ -261,9 +261,9 @@ fn load_admin_tokens(config: &Config) -> Result<Option<Arc<AdminTokens>>, ServeE
     })?;
     let mut listeners = config.listen.iter();
     let plain = listeners.find(|one| one.kind == ListenerKind::Admin && one.tls.is_none());
-    let plain = plain.filter(|one| !one.address.ip().is_loopback());
+    let plain = plain.filter(|one| !one.address.is_local());
     if let (Some(_), Some(listen)) = (&loaded, plain) {
-        let address = listen.address;
+        let address = &listen.address;
         warn!(
             %address,
             "the tokens of the admin listener are sent in plain text; give `listen.admin` a `tls`"
@@ -294,15 +294,15 @@ fn until(signal: &ShutdownSignal) -> impl Future<Output = ()> + Send + 'static {
 
 impl Running {
     /// The kind and the address of each listener, in the order of the settings.
-    pub fn addresses(&self) -> impl Iterator<Item = (ListenerKind, SocketAddr)> {
+    pub fn addresses(&self) -> impl Iterator<Item = (ListenerKind, &Address)> {
         self.listeners.addresses()
     }
 
-    /// The address of the first listener of a kind, if one is open.
+    /// The IP address of the listener of a kind, if one is open and has one.
     pub fn address(&self, kind: ListenerKind) -> Option<SocketAddr> {
         let mut addresses = self.addresses();
         let (_, address) = addresses.find(|(other, _)| *other == kind)?;
-        Some(address)
+        address.tcp()
     }
 
     /// Reads the rules again now, and opens the gateway's access log again, as SIGHUP does.

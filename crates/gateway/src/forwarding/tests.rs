@@ -5,7 +5,7 @@ use http::Request;
 use super::*;
 
 const CLIENT: Sender = Sender {
-    peer: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
+    peer: Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7))),
     is_trusted: false,
     client: Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7))),
     scheme: "http",
@@ -90,7 +90,7 @@ fn only_a_trusted_proxy_says_who_the_client_is() {
         ]
     );
     let proxy = Sender {
-        peer: "2001:db8::1".parse().unwrap(),
+        peer: "2001:db8::1".parse().ok(),
         is_trusted: true,
         client: Some("203.0.113.5".parse().unwrap()),
         scheme: "http",
@@ -109,6 +109,41 @@ fn only_a_trusted_proxy_says_who_the_client_is() {
             "x-real-ip: 203.0.113.5",
         ]
     );
+}
+
+/// A Unix socket has no address: nothing is added to what a trusted proxy says, and a client's own
+/// words are removed as ever.
+#[test]
+fn a_peer_of_a_unix_socket_adds_no_address() {
+    let sent = [
+        ("host", "h"),
+        ("forwarded", "for=203.0.113.5"),
+        ("x-forwarded-for", "10.9.9.9, 203.0.113.5"),
+        ("x-real-ip", "203.0.113.9"),
+    ];
+    let own = [
+        "host: h",
+        "via: 1.1 tollgate",
+        "x-forwarded-host: h",
+        "x-forwarded-proto: http",
+    ];
+    let mut peer = Sender {
+        peer: None,
+        is_trusted: false,
+        client: None,
+        scheme: "http",
+    };
+    assert_eq!(forwarded(&sent, peer), own);
+    peer.is_trusted = true;
+    peer.client = "203.0.113.5".parse().ok();
+    let kept = [
+        "forwarded: for=203.0.113.5",
+        "x-forwarded-for: 10.9.9.9, 203.0.113.5",
+        "x-real-ip: 203.0.113.5",
+    ];
+    let mut expected = [&own[..], &kept].concat();
+    expected.sort_unstable();
+    assert_eq!(forwarded(&sent, peer), expected);
 }
 
 #[test]

@@ -8,7 +8,7 @@ fn line() -> LogLine {
     LogLine {
         at: Duration::from_millis(1_709_210_096_007),
         took: Duration::from_nanos(1_250_999),
-        client: "192.0.2.7".parse().unwrap(),
+        client: Some("192.0.2.7".parse().unwrap()),
         method: Method::GET,
         target: (*b"/a?b=c").into(),
         version: Version::HTTP_11,

@@ -4,6 +4,7 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -15,9 +16,11 @@ use hyper::{Request, Response};
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream, DuplexStream, ReadBuf, duplex,
 };
+use tokio::net::TcpStream;
 
 use super::http_session::run_tunnel;
 use super::*;
+use crate::address::PeerAddress;
 use crate::handshake::Failure;
 use crate::listener::Protocol;
 use crate::permits::{ConnectionLimits, RESERVED};
@@ -125,9 +128,9 @@ impl Service<Request<Incoming>> for Answering {
 }
 
 impl Handshake for Secret {
-    type Stream = BufStream<TcpStream>;
+    type Stream = BufStream<RawSocket>;
 
-    async fn handshake(&self, mut socket: TcpStream) -> Result<Self::Stream, HandshakeError> {
+    async fn handshake(&self, mut socket: RawSocket) -> Result<Self::Stream, HandshakeError> {
         let mut said = [0; SECRET.len()];
         socket.read_exact(&mut said).await?;
         match said == *SECRET {
@@ -140,14 +143,18 @@ impl Handshake for Secret {
 impl Handshake for Endless {
     type Stream = DuplexStream;
 
-    async fn handshake(&self, _socket: TcpStream) -> Result<DuplexStream, HandshakeError> {
+    async fn handshake(&self, _socket: RawSocket) -> Result<DuplexStream, HandshakeError> {
         pending().await
     }
 }
 
 async fn listener(protocol: Protocol) -> Listener {
     let any_port = "127.0.0.1:0".parse().unwrap();
-    Listener::open("http", any_port, protocol).await.unwrap()
+    Listener::open("http", &any_port, protocol).await.unwrap()
+}
+
+fn address_of<T: Handshake>(listener: &Listener<T>) -> SocketAddr {
+    listener.address().tcp().unwrap()
 }
 
 /// The acceptor of a listener, and a connection that it may serve.
@@ -156,7 +163,7 @@ fn acceptor<T: Handshake>(
     limits: Limits,
 ) -> (Acceptor<HttpSession<Served>, T>, Arc<Connection>) {
     let budget = Arc::new(Budget::new(&limits));
-    let peer = "192.0.2.1:1".parse().unwrap();
+    let peer = PeerAddress::Unix;
     let connection = Connection::new(peer, false, 1000, Arc::clone(&budget), Instant::now());
     let (_, signal) = shutdown_channel();
     let acceptor = Acceptor::http(listener, Served::default(), limits, budget, signal);
@@ -274,7 +281,7 @@ async fn a_stream_that_cannot_be_ended_is_given_up() {
 #[tokio::test]
 async fn a_handshake_comes_between_accepting_and_serving() {
     let listener = listener(Protocol::Http1).await.with_handshake(Secret);
-    let (address, limits, handler) = (listener.address(), Limits::default(), Served::default());
+    let (address, limits, handler) = (address_of(&listener), Limits::default(), Served::default());
     let (shutdown, signal) = shutdown_channel();
     let serving = tokio::spawn(listener.serve(
         handler.clone(),
@@ -310,11 +317,13 @@ async fn a_handshake_ends_in_time_or_when_its_connection_is_closed() {
     };
     for (limits, closes) in [(now, false), (Limits::default(), true)] {
         let (acceptor, connection) = acceptor(&listener, limits);
-        let socket = TcpStream::connect(listener.address()).await.unwrap();
+        let socket = TcpStream::connect(address_of(&listener)).await.unwrap();
         if closes {
             connection.close(Close::Idle);
         }
-        let shaken = acceptor.shake_hands(socket, &connection).await;
+        let shaken = acceptor
+            .shake_hands(RawSocket::Tcp(socket), &connection)
+            .await;
         let error = shaken.map(|shaken| shaken.unwrap_err().failure);
         assert_eq!(error, (!closes).then_some(Failure::TimedOut));
     }
@@ -325,7 +334,7 @@ async fn a_handshake_ends_in_time_or_when_its_connection_is_closed() {
 #[tokio::test]
 async fn a_reserved_permit_lasts_until_its_request_was_looked_at() {
     let listener = listener(Protocol::Http1).await;
-    let (address, limits) = (listener.address(), Limits::default());
+    let (address, limits) = (address_of(&listener), Limits::default());
     let mut check = TcpStream::connect(address).await.unwrap();
     check.write_all(REQUEST).await.unwrap();
     let mut hoarded = Vec::new();
@@ -354,7 +363,7 @@ async fn a_reserved_permit_lasts_until_its_request_was_looked_at() {
 #[tokio::test]
 async fn a_tunnel_is_not_idle_until_it_ends() {
     let budget = Arc::new(Budget::new(&Limits::default()));
-    let peer = "[::1]:1".parse().unwrap();
+    let peer = PeerAddress::Unix;
     let connection = Arc::new(Connection::new(peer, false, 1000, budget, Instant::now()));
     let (mut client, stream) = duplex(ROOM);
     connection.switch_protocols(Tunnel::new(|mut stream| async move {

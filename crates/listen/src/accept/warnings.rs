@@ -1,10 +1,10 @@
 //! The log lines that clients can cause, each kind at a bounded rate.
 
 use std::io;
-use std::net::SocketAddr;
 
 use tracing::{debug, warn};
 
+use crate::address::PeerAddress;
 use crate::connection::Close;
 use crate::handshake::{Failure, HandshakeError};
 use crate::permits::PermitKind;
@@ -37,20 +37,23 @@ impl Warnings {
     }
 
     /// No permit was free.
-    pub(crate) fn log_full(&self, kind: PermitKind, peer: SocketAddr) {
+    pub(crate) fn log_full(&self, kind: PermitKind, peer: PeerAddress) {
         let what = match kind {
             PermitKind::Free => return,
             PermitKind::Replaced => "an idle connection was closed for a new one",
             PermitKind::Reserved => "a new connection is only served health checks",
         };
         if let Some(withheld) = self.full.allow() {
-            let peer = peer.ip();
-            warn!(
-                listener = self.listener,
-                %peer,
-                withheld,
-                "`limits.connections` or `connections_per_address` is reached: {what}"
-            );
+            let listener = self.listener;
+            match peer.ip() {
+                Some(peer) => warn!(
+                    listener, %peer, withheld,
+                    "`limits.connections` or `connections_per_address` is reached: {what}"
+                ),
+                None => warn!(
+                    listener, %peer, withheld, "`limits.connections` is reached: {what}"
+                ),
+            }
         }
     }
 
@@ -62,7 +65,7 @@ impl Warnings {
     }
 
     /// This side closed a connection.
-    pub(crate) fn log_closed(&self, close: Close, peer: SocketAddr) {
+    pub(crate) fn log_closed(&self, close: Close, peer: PeerAddress) {
         if close != Close::Idle
             && let Some(withheld) = self.closed.allow()
         {
@@ -72,7 +75,7 @@ impl Warnings {
     }
 
     /// A peer broke HTTP/2.
-    pub(crate) fn log_broken(&self, reason: &str, peer: SocketAddr) {
+    pub(crate) fn log_broken(&self, reason: &str, peer: PeerAddress) {
         if let Some(withheld) = self.broken.allow() {
             let listener = self.listener;
             warn!(listener, %peer, withheld, reason, "connection closed: HTTP/2 broken");
@@ -81,7 +84,7 @@ impl Warnings {
 
     /// A handshake failed. Health checks of load balancers often only connect, so a peer that goes
     /// away is not worth a warning.
-    pub(crate) fn log_handshake(&self, error: &HandshakeError, peer: SocketAddr) {
+    pub(crate) fn log_handshake(&self, error: &HandshakeError, peer: PeerAddress) {
         let (listener, reason) = (self.listener, error.failure.reason());
         if error.failure == Failure::Aborted {
             debug!(listener, %peer, reason, %error, "handshake failed");

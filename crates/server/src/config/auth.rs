@@ -10,7 +10,7 @@ use tollgate_http::{
 use tollgate_rules::Settings;
 
 /// The proxies that are trusted unless the settings name others: those on this host.
-const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1"];
+const THIS_HOST: [&str; 3] = ["127.0.0.0/8", "::1", "unix"];
 
 /// The settings of `/v1/auth`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Auth {
             }
             (_, Some(0)) => return wrong("0 hops, and all requests come through the proxy"),
             (_, None) if address.trusted_proxies.is_empty() => {
-                address.trusted_proxies = LOOPBACK.map(str::to_owned).to_vec();
+                address.trusted_proxies = THIS_HOST.map(str::to_owned).to_vec();
             }
             _ => {}
         }

@@ -1,9 +1,11 @@
 //! `listen`: the service's listeners and their addresses.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 
-use tollgate_listen::{ConnectionLimits, Limits, Protocol, TlsFiles};
+use tollgate_listen::{
+    Address, ConnectionLimits, Limits, Protocol, SOCKET_MODE, SocketPath, TlsFiles,
+};
 use tollgate_rules::Settings;
 
 use super::tls;
@@ -13,9 +15,10 @@ use super::tls;
 pub struct Listen {
     /// What it serves.
     pub kind: ListenerKind,
-    /// `address`; port 0 is any free port.
-    pub address: SocketAddr,
-    /// `tls`: its certificate. Default: none, plain TCP.
+    /// `address`: an IP address with a port, of which 0 is any free one, or `unix:` with the path
+    /// of a socket; `mode`: the permissions of its file. `660`.
+    pub address: Address,
+    /// `tls`: its certificate. Default: none, plain text.
     pub tls: Option<TlsFiles>,
 }
 
@@ -78,6 +81,7 @@ impl Listen {
         let listen = kinds.into_iter();
         let listen = listen.filter_map(|kind| Listen::take(map, kind, directory));
         let listen: Vec<Listen> = listen.collect();
+        check_sockets(map, &listen);
         if !listen.iter().any(|listen| listen.kind.decides()) {
             let message = "`grpc` and `http` are off, so no request can arrive".to_owned();
             let help = "give one of them an address, or write a section `gateway`";
@@ -86,17 +90,17 @@ impl Listen {
         listen
     }
 
-    /// Reads one kind: an address, or a map with `address` and `tls`.
+    /// Reads one kind: an address, or a map with `address`, `mode` and `tls`.
     fn take(map: &Settings<'_>, kind: ListenerKind, directory: &Path) -> Option<Listen> {
         let key = kind.name();
         if map.is_map(key) {
             return Some(map.map(key, |long| Listen {
                 kind,
-                address: take_address(long, "address").unwrap_or(kind.default_address()),
+                address: take_long_address(long, kind, directory),
                 tls: tls::take(long, directory),
             }));
         }
-        let address = take_address(map, key);
+        let address = take_address(map, key, directory);
         if address.is_none() && map.is_off(key) {
             return None;
         }
@@ -108,11 +112,59 @@ impl Listen {
     }
 }
 
-fn take_address(map: &Settings<'_>, key: &'static str) -> Option<SocketAddr> {
-    map.parse(key, "127.0.0.1:8080", |text| {
-        text.parse()
-            .map_err(|_| "is not an IP address with a port".to_owned())
-    })
+fn take_address(map: &Settings<'_>, key: &'static str, directory: &Path) -> Option<Address> {
+    map.parse(
+        key,
+        "127.0.0.1:8080` or `unix:/run/tollgate/http.sock",
+        |text| Address::parse(text, directory).map_err(|invalid| invalid.to_string()),
+    )
+}
+
+/// Reads `address`, and `mode`, which only a Unix socket has.
+fn take_long_address(long: &Settings<'_>, kind: ListenerKind, directory: &Path) -> Address {
+    let mode = long.parse("mode", "660", parse_mode);
+    let mut address =
+        take_address(long, "address", directory).unwrap_or_else(|| kind.default_address());
+    match (&mut address, mode) {
+        (Address::Unix(socket), mode) => socket.mode = mode.unwrap_or(SOCKET_MODE),
+        (Address::Tcp(_), Some(_)) => {
+            let message = "`mode` is for Unix sockets, and this address is none".to_owned();
+            long.report_error("mode", message, "remove it, or write `address: unix:PATH`");
+        }
+        (Address::Tcp(_), None) => {}
+    }
+    address
+}
+
+/// Permissions in octal digits, as `chmod` takes them.
+fn parse_mode(text: &str) -> Result<u32, String> {
+    let is_octal = !text.is_empty() && text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|_| is_octal);
+    match mode {
+        // Nobody may connect without writing.
+        Some(mode) if mode & 0o222 == 0 => {
+            Err("lets nobody connect, which needs permission to write".to_owned())
+        }
+        Some(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("is not permissions in octal digits".to_owned()),
+    }
+}
+
+/// Reports listeners that have the same Unix socket. Those with the same port are reported when
+/// they are opened.
+fn check_sockets(map: &Settings<'_>, listen: &[Listen]) {
+    let paths = listen.iter().filter_map(|one| match &one.address {
+        Address::Unix(SocketPath { path, .. }) => Some((one.kind.name(), path)),
+        Address::Tcp(_) => None,
+    });
+    let paths: Vec<_> = paths.collect();
+    for (index, (name, path)) in paths.iter().enumerate() {
+        let earlier = paths[..index].iter().find(|(_, other)| other == path);
+        if let Some((other, _)) = earlier {
+            let message = format!("`{name}` has the same Unix socket as `{other}`");
+            map.report_error(name, message, "give each listener a path of its own");
+        }
+    }
 }
 
 // === impl ListenerKind ===
@@ -170,7 +222,7 @@ impl ListenerKind {
         }
     }
 
-    fn default_address(self) -> SocketAddr {
+    fn default_address(self) -> Address {
         let port = match self {
             ListenerKind::Grpc => 8081,
             ListenerKind::Http => 8080,
@@ -178,6 +230,9 @@ impl ListenerKind {
             ListenerKind::Gateway => 8000,
             ListenerKind::Redis => 6380,
         };
-        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+        Address::Tcp((Ipv4Addr::LOCALHOST, port).into())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,7 +120,7 @@ fn errors_name_their_place_and_the_remedy() {
         ),
         (
             "rules: r\nlisten: {http: 8080}\n",
-            "`8080` is not an IP address with a port",
+            "`8080` is neither an IP address with a port nor `unix:` with a path",
         ),
         (
             "rules: r\nlisten: {http: null, grpc: null}\n",

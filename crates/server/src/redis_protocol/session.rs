@@ -1,10 +1,9 @@
 //! What a client has said about itself, and its commands that wait for a decision.
 
-use std::net::IpAddr;
 use std::time::Instant;
 
 use tollgate_core::Request;
-use tollgate_listen::Connection;
+use tollgate_listen::{Connection, PeerAddress};
 use tollgate_resp::{Command, ProtocolError, Replies, Version};
 
 use super::ask::{self, Ask, AskKind};
@@ -63,9 +62,9 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// The address of the client.
-    pub(super) fn peer(&self) -> IpAddr {
-        self.connection.peer().ip()
+    /// The client's end of the connection.
+    pub(super) fn peer(&self) -> PeerAddress {
+        self.connection.peer()
     }
 
     /// Whether the connection ends after the replies so far.

@@ -117,7 +117,7 @@ async fn several_listeners_of_a_kind_share_one_limit() {
     let mut statuses = Vec::new();
     for (kind, address) in addresses.iter().chain(&addresses) {
         assert_eq!(*kind, ListenerKind::Http);
-        let mut client = http_client::Client::to(*address).await;
+        let mut client = http_client::Client::to(address.tcp().unwrap()).await;
         statuses.push(client.post("/json", ONE).await.status);
     }
     assert_eq!(statuses, [200, 200, 429, 429]);

@@ -25,6 +25,7 @@ mod spellings;
 mod tokens;
 mod tunnels;
 mod two_instances;
+mod unix_clients;
 mod upgrades;
 mod upstream;
 mod websocket;

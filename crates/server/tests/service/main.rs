@@ -44,6 +44,8 @@ mod reload;
 
 mod tls_client;
 
+mod unix_sockets;
+
 mod tls;
 mod tls_peers;
 mod tls_reload;

@@ -169,9 +169,9 @@ impl Service<Request<Incoming>> for Answering {
 /// Listens with a handler, until the test ends.
 async fn listen(handler: Ending) -> SocketAddr {
     let address = "127.0.0.1:0".parse().unwrap();
-    let listener = Listener::open("gateway", address, Protocol::Any).await;
+    let listener = Listener::open("gateway", &address, Protocol::Any).await;
     let listener = listener.unwrap();
-    let address = listener.address();
+    let address = listener.address().tcp().unwrap();
     let limits = Limits::default();
     let bounds = ConnectionLimits::for_decisions(&limits);
     tokio::spawn(async move {
