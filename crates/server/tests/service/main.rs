@@ -35,6 +35,7 @@ mod protocol;
 mod redis_client;
 
 mod redis_clients;
+mod redis_instances;
 mod redis_programs;
 mod redis_protocol;
 

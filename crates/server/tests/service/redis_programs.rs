@@ -3,6 +3,8 @@
 use std::process::{Command, Output};
 
 use redis::{Client as RedisRs, ConnectionLike, ErrorKind, ServerErrorKind, Value};
+use tollgate_listen::TlsFiles;
+use tollgate_testbed::Certificates;
 
 use crate::house::House;
 use crate::redis_client::{redis_of, with_redis};
@@ -13,8 +15,8 @@ async fn house() -> House {
     House::with(RULES, with_redis).await
 }
 
-/// What a program prints that is given the port.
-async fn run(house: &House, program: &'static str, arguments: &[&str]) -> String {
+/// Whether a program succeeds that is given the port, and what it prints.
+async fn try_run(house: &House, program: &'static str, arguments: &[&str]) -> (bool, String) {
     let port = redis_of(house).port().to_string();
     let mut command = Command::new(program);
     command.args(["-p", &port]).args(arguments);
@@ -24,12 +26,20 @@ async fn run(house: &House, program: &'static str, arguments: &[&str]) -> String
         stdout,
         stderr,
     } = ran.unwrap().unwrap();
-    let shown = String::from_utf8_lossy(&stdout).into_owned();
-    assert!(
+    let text = match status.success() {
+        true => stdout,
+        false => [stdout, stderr].concat(),
+    };
+    (
         status.success(),
-        "{program}: {shown}{}",
-        String::from_utf8_lossy(&stderr)
-    );
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}
+
+/// What a program prints.
+async fn run(house: &House, program: &'static str, arguments: &[&str]) -> String {
+    let (succeeded, shown) = try_run(house, program, arguments).await;
+    assert!(succeeded, "{program}: {shown}");
     shown
 }
 
@@ -58,6 +68,37 @@ async fn redis_cli_asks() {
             .await
             .contains("cl.throttle")
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_cli_asks_over_tls() {
+    let issued = Certificates::new();
+    let (cert, key) = issued.identity();
+    let house = House::with(RULES, |config| {
+        with_redis(config);
+        config.listen.last_mut().unwrap().tls = Some(TlsFiles {
+            cert: cert.clone().into(),
+            key: key.clone().into(),
+            client_ca: Some(issued.authority().into()),
+        });
+    })
+    .await;
+    let authority = issued.authority();
+    let trusting = ["--tls", "--cacert", &authority];
+    let certified = ["--cert", &cert, "--key", &key];
+    let ask = ["TG.CHECK", "shop", "1", "user", "ann"];
+    let asked = run(
+        &house,
+        "redis-cli",
+        &[&trusting[..], &certified, &ask].concat(),
+    )
+    .await;
+    assert_eq!(asked, "0\n3\n2\n-1\n43200\n0\nuser\n");
+    // Neither without a certificate nor without TLS.
+    for arguments in [&[&trusting[..], &ask].concat()[..], &ask] {
+        let (asked, _) = try_run(&house, "redis-cli", arguments).await;
+        assert!(!asked, "{arguments:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
