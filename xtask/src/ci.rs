@@ -30,6 +30,9 @@ fn run(args: &[String]) -> Result<(), String> {
     tools::ensure_debian("prometheus", "promtool")?;
     tools::ensure_cargo(deny::PROGRAM, deny::VERSION)?;
     let envoy = tools::ensure_envoy()?;
+    // Clients of the Redis protocol.
+    let redis_py = tools::ensure_redis_py()?;
+    let node_redis = tools::ensure_node_redis()?;
     let clippy = [
         "clippy",
         "--workspace",
@@ -48,7 +51,9 @@ fn run(args: &[String]) -> Result<(), String> {
         Step::cargo("lints of the fuzz targets", &clippy_fuzz).args(libfuzzer),
         // Dependency rules, budgets and doc examples are among these tests.
         Step::cargo("tests", &["test", "--workspace", "--no-fail-fast"])
-            .env("TOLLGATE_ENVOY", envoy),
+            .env("TOLLGATE_ENVOY", envoy)
+            .env("TOLLGATE_REDIS_PY", redis_py)
+            .env("TOLLGATE_NODE_REDIS", node_redis),
         Step::cargo("lints of tokens", &["clippy", "--all-targets"])
             .args(tokens)
             .args(["--", "-D", "warnings"]),

@@ -10,6 +10,9 @@ const ENVOY: &str = "1.40.0";
 /// The module of Redis with which `CL.THROTTLE` is compared, and the server that is its peer.
 const REDIS_CELL: &str = "0.2.2";
 const THROTTLECRAB: &str = "0.4.40";
+/// The clients of the Redis protocol that the tests drive: `redis` of PyPI, and `redis` of npm.
+const REDIS_PY: &str = "8.1.0";
+const NODE_REDIS: &str = "5.12.1";
 
 /// A program that a Debian package brings.
 pub(crate) fn ensure_debian(package: &str, program: &str) -> Result<(), String> {
@@ -75,6 +78,41 @@ pub(crate) fn ensure_envoy() -> Result<PathBuf, String> {
     } else {
         Err(by_hand())
     }
+}
+
+/// The folder of redis-py, with what it depends on.
+pub(crate) fn ensure_redis_py() -> Result<PathBuf, String> {
+    let home = target("tools").join(format!("redis-py-{REDIS_PY}"));
+    if !home.join("redis").is_dir() {
+        let package = format!("redis=={REDIS_PY}");
+        let pip = ["-m", "pip", "install", "--quiet", "--upgrade", "--target"];
+        let step = Step::new("install", "python3").args(pip);
+        let installed = step.args([home.as_path(), Path::new(&package)]).run();
+        installed.map_err(|problem| {
+            let home = home.display();
+            format!(
+                "redis-py is missing: python3 -m pip install --target {home} {package} ({problem})"
+            )
+        })?;
+    }
+    Ok(home)
+}
+
+/// The folder of node-redis, with what it depends on.
+pub(crate) fn ensure_node_redis() -> Result<PathBuf, String> {
+    let home = target("tools").join(format!("node-redis-{NODE_REDIS}"));
+    if !home.join("node_modules/redis").is_dir() {
+        ensure_debian("npm", "npm")?;
+        let package = format!("redis@{NODE_REDIS}");
+        let npm = ["install", "--silent", "--no-audit", "--no-fund", "--prefix"];
+        let step = Step::new("install", "npm").args(npm);
+        let installed = step.args([home.as_path(), Path::new(&package)]).run();
+        installed.map_err(|problem| {
+            let home = home.display();
+            format!("node-redis is missing: npm install --prefix {home} {package} ({problem})")
+        })?;
+    }
+    Ok(home)
 }
 
 /// The path of throttlecrab-server.

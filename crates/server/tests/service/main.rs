@@ -36,6 +36,7 @@ mod redis_client;
 
 mod redis_clients;
 mod redis_instances;
+mod redis_libraries;
 mod redis_programs;
 mod redis_protocol;
 
