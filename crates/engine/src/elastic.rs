@@ -1,5 +1,7 @@
 //! Headroom for the elastic parts of limits: how it is reported, and which limits it concerns.
 
+use std::collections::HashSet;
+
 use tollgate_core::{Moment, Span};
 use tollgate_rules::{HeadroomSource, RuleView};
 
@@ -41,6 +43,20 @@ impl Engine {
             false => Moment::ZERO,
         };
         self.host_headroom.set(until);
+    }
+
+    /// Says whose limits with `while: [upstream]` have headroom: those of `domains`, and of no
+    /// others, in place of what was said before. It expires after `expires_in`; then none have.
+    pub fn set_upstream_headroom(&self, domains: HashSet<String>, expires_in: Span) {
+        let until = self.stores().now() + expires_in;
+        self.upstream_headroom.set(domains, until);
+    }
+
+    /// The domains with a limit in effect whose elastic part depends on the load of upstreams.
+    pub fn domains_with_upstream_headroom(&self) -> HashSet<String> {
+        let rules = self.rules();
+        let domains = rules.domains_with_headroom(HeadroomSource::Upstream);
+        domains.map(str::to_owned).collect()
     }
 
     /// Whether a limit in effect has an elastic part for which `source` has to report.

@@ -12,7 +12,7 @@ use tollgate_rules::{Attempt, Resolved, RuleSet};
 
 use crate::decisions::{Decisions, Series};
 use crate::denied_requests::{DENIED_REQUESTS, DeniedRequests};
-use crate::headroom::{CurrentHeadroom, HeadroomReports, HostHeadroom};
+use crate::headroom::{CurrentHeadroom, HeadroomReports, HostHeadroom, UpstreamHeadroom};
 use crate::hot_keys::HotKeyCounts;
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::reload_history::ReloadHistory;
@@ -42,6 +42,7 @@ pub struct Engine {
     pub(crate) hot_keys: HotKeyCounts,
     pub(crate) headroom_reports: HeadroomReports,
     pub(crate) host_headroom: HostHeadroom,
+    pub(crate) upstream_headroom: UpstreamHeadroom,
 }
 
 /// The answer to a request, and the metadata of its rules.
@@ -79,6 +80,7 @@ impl Engine {
             hot_keys: HotKeyCounts::new(),
             headroom_reports: HeadroomReports::default(),
             host_headroom: HostHeadroom::default(),
+            upstream_headroom: UpstreamHeadroom::default(),
         }
     }
 
@@ -215,6 +217,7 @@ impl Engine {
         CurrentHeadroom {
             reports: &self.headroom_reports,
             host: &self.host_headroom,
+            upstreams: &self.upstream_headroom,
             stores: &self.stores,
         }
     }

@@ -1,13 +1,14 @@
 //! Whether there is headroom for the elastic parts of limits, as it is reported: by programs for a
-//! domain, and for the host by what measures its load. A report expires
-//! by itself, so a reporter that has stopped leaves the limits as they are without headroom.
+//! domain, for the host by what measures its load, and for domains by what measures the load of
+//! their upstreams. A report expires by itself, so a reporter that has stopped leaves the limits as
+//! they are without headroom.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tollgate_core::{Moment, Span};
 use tollgate_rules::{Headroom, HeadroomSource};
 
@@ -51,11 +52,22 @@ pub(crate) struct HeadroomReports(ArcSwap<HashMap<Arc<str>, Report>>);
 #[derive(Debug, Default)]
 pub(crate) struct HostHeadroom(AtomicU64);
 
+/// Of which domains all upstreams have headroom.
+#[derive(Debug, Default)]
+pub(crate) struct UpstreamHeadroom(ArcSwapOption<MeasuredDomains>);
+
+#[derive(Debug)]
+struct MeasuredDomains {
+    names: HashSet<String>,
+    until: Moment,
+}
+
 /// The reports, and the clock by which they expire.
 #[derive(Debug)]
 pub(crate) struct CurrentHeadroom<'e> {
     pub(crate) reports: &'e HeadroomReports,
     pub(crate) host: &'e HostHeadroom,
+    pub(crate) upstreams: &'e UpstreamHeadroom,
     pub(crate) stores: &'e Stores,
 }
 
@@ -72,6 +84,7 @@ impl Headroom for CurrentHeadroom<'_> {
         match source {
             HeadroomSource::Reported => self.reports.has_headroom(domain, self.stores),
             HeadroomSource::Host => self.host.has_headroom(self.stores),
+            HeadroomSource::Upstream => self.upstreams.has_headroom(domain, self.stores),
             _ => false,
         }
     }
@@ -89,6 +102,22 @@ impl HostHeadroom {
         let until = self.0.load(Ordering::Relaxed);
         // The clock is only read if it matters.
         until != 0 && stores.now() < Moment::from_nanos(until)
+    }
+}
+
+// === impl UpstreamHeadroom ===
+
+impl UpstreamHeadroom {
+    pub(crate) fn set(&self, names: HashSet<String>, until: Moment) {
+        self.0
+            .store(Some(Arc::new(MeasuredDomains { names, until })));
+    }
+
+    fn has_headroom(&self, domain: &str, stores: &Stores) -> bool {
+        let measured = self.0.load();
+        let measured = measured.as_ref().filter(|one| one.names.contains(domain));
+        // The clock is only read if it matters.
+        measured.is_some_and(|measured| stores.now() < measured.until)
     }
 }
 

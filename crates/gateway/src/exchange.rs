@@ -169,6 +169,14 @@ impl Terms {
         self.lists.as_ref()
     }
 
+    pub(crate) const fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub(crate) const fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     /// The time since 1970.
     pub(crate) fn wall_clock(&self) -> Duration {
         let now = self.clock.on(Timeline::Utc);
@@ -224,8 +232,8 @@ impl Passage<'_> {
         let body = self.bound_body(&mut head, body, reservation.as_mut());
         // In a box, because it passes through several futures.
         let request = Box::new(Request::from_parts(head, body));
-        let sent = upstream.send(lease, request, bounds.head_timeout).await;
-        let (mut response, lease) = sent?;
+        let sent = upstream.send(lease, request, bounds.head_timeout, &terms.clock);
+        let (mut response, lease) = sent.await?;
         // It may have been sent again, to another one.
         record.set_upstream(lease.pool().address());
         let meter = match reservation {

@@ -124,6 +124,12 @@ impl Failure {
         )
     }
 
+    /// Whether it shows that the upstream has no capacity left: it is the reason, or has as many
+    /// requests as it may, or fails its health checks.
+    pub(crate) const fn shows_load(&self) -> bool {
+        self.is_of_upstream() || matches!(self, Self::Busy | Self::NoHealthyAddress)
+    }
+
     /// Whether there was no connection, or it ended before a response began.
     pub(crate) const fn is_of_connection(&self) -> bool {
         let is_unconnected = matches!(self, Self::Unreachable | Self::Tls | Self::SlowConnect);

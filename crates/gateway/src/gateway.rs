@@ -10,8 +10,8 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
-use tollgate_core::Clock;
-use tollgate_engine::{Engine, Why};
+use tollgate_core::{Clock, Timeline};
+use tollgate_engine::{Engine, Pace, Why};
 use tollgate_http::{InvalidSetting, check_framing};
 use tollgate_listen::Connection;
 
@@ -21,6 +21,7 @@ use crate::exchange::{Arrival, Terms, exchange};
 use crate::failure::Failure;
 use crate::forwarding::{is_loop, remove_named};
 use crate::lists::Lists;
+use crate::load_trend::LoadSettings;
 use crate::log_record::LogRecord;
 use crate::metrics::Metrics;
 use crate::response_body::ResponseBody;
@@ -89,6 +90,18 @@ impl Gateway {
     /// Outside of a runtime of tokio.
     pub fn start_health_checks(&self) {
         self.active.load().routes.start_health_checks();
+    }
+
+    /// Takes a sample of the load of upstreams on which limits in effect depend, and tells the
+    /// engine which domains have headroom. Call it again and again, more often than
+    /// `pace.sample_age_max`.
+    pub fn sample_load(&self, settings: &LoadSettings, pace: Pace) {
+        let engine = self.terms.engine();
+        let domains = engine.domains_with_upstream_headroom();
+        let now = self.terms.clock().on(Timeline::Monotonic);
+        let active = self.active.load();
+        let domains = active.routes.sample_load(&domains, settings, pace, now);
+        engine.set_upstream_headroom(domains, pace.sample_age_max);
     }
 
     /// Replaces routes, upstreams and what applies to them, for every request that comes from now

@@ -51,6 +51,12 @@ mod health_check;
 
 mod retry;
 
+mod response_times;
+
+mod load_trend;
+
+mod upstream_load;
+
 mod upstream;
 
 mod tunnel;
@@ -83,6 +89,7 @@ pub use concurrency_limit::{IN_FLIGHT_LIMITS_MAX, IN_FLIGHT_REQUESTS_MAX, InFlig
 pub use denial::{REQUEST_ID, keep_denial, request_id};
 pub use gateway::Gateway;
 pub use lists::{InvalidList, LIST_BYTES_MAX, LIST_FILES_MAX, ListSettings};
+pub use load_trend::LoadSettings;
 pub use response_body::{BodyError, ResponseBody};
 pub use settings::{
     ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings,

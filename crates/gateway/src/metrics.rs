@@ -14,7 +14,11 @@ const NO_ROUTE: &str = "";
 
 mod lists;
 
+mod load;
+
 pub(crate) use lists::ListMetrics;
+use load::AllLoadMetrics;
+pub(crate) use load::LoadMetrics;
 
 /// All metrics of a gateway.
 #[derive(Debug)]
@@ -30,6 +34,7 @@ pub(crate) struct Metrics {
     reloads: Family<OutcomeLabel, Counter>,
     in_flight: Family<LimitLabel, Gauge>,
     lists: ListMetrics,
+    load: AllLoadMetrics,
     in_flight_denied: Family<LimitLabel, Counter>,
 }
 
@@ -106,6 +111,7 @@ impl Metrics {
             reloads: Family::default(),
             in_flight: Family::default(),
             lists: ListMetrics::default(),
+            load: AllLoadMetrics::default(),
             in_flight_denied: Family::default(),
         }
     }
@@ -158,6 +164,7 @@ impl Metrics {
             self.dropped_lines.clone(),
         );
         self.lists.register(registry);
+        self.load.register(registry);
         registry.register(
             "gateway_reloads",
             "Changed settings of the gateway: in_effect, or failed",
@@ -232,6 +239,11 @@ impl Metrics {
                 .seconds
                 .get_or_create_owned(&[("upstream", name.to_owned())]),
         }
+    }
+
+    /// Those of an upstream's load.
+    pub(crate) fn load(&self, upstream: &str) -> LoadMetrics {
+        self.load.of(upstream)
     }
 
     /// Counts a request that failed before its route was known.

@@ -189,6 +189,16 @@ impl Progress {
         }
     }
 
+    /// The time from the beginning to the last part.
+    pub(crate) fn arrival_time(&self) -> Duration {
+        Duration::from_millis(self.last.load(Ordering::Relaxed))
+    }
+
+    /// Whether more of the body may come.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        self.waits_for_client.load(Ordering::Relaxed)
+    }
+
     /// When a response is late, if it was due at `deadline` and a body has come further since.
     pub(crate) fn extend(&self, deadline: Instant, timeout: Duration) -> Option<Instant> {
         let extended = self.last() + timeout;

@@ -1,15 +1,17 @@
 //! Routes: which requests go where, under which rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use tollgate_core::{DOMAIN_BYTES_MAX, Span};
+use tollgate_core::{DOMAIN_BYTES_MAX, Moment, Span};
+use tollgate_engine::Pace;
 use tollgate_http::{AddressSource, Classifier, InvalidSetting, PathSettings, Responder};
 
 use crate::concurrency_limit::{ConcurrencyLimitReader, ConcurrencyLimits};
 use crate::failure::Failure;
+use crate::load_trend::LoadSettings;
 use crate::matcher::{Matcher, Target, host};
 use crate::metrics::{Metrics, RouteMetrics};
 use crate::permit_table::{KEYS_MAX, PermitTable};
@@ -19,6 +21,7 @@ use crate::settings::{
 };
 use crate::upgrade::Protocols;
 use crate::upstream::Upstream;
+use crate::upstream_load::UpstreamLoad;
 
 /// The longest timeout.
 const TIMEOUT_MAX: Span = Span::DAY;
@@ -152,6 +155,33 @@ impl RouteTable {
         }
     }
 
+    /// Which of these domains have headroom: all upstreams of their routes have. Takes a sample of
+    /// these upstreams; the others rest.
+    pub(crate) fn sample_load(
+        &self,
+        domains: &HashSet<String>,
+        settings: &LoadSettings,
+        pace: Pace,
+        now: Moment,
+    ) -> HashSet<String> {
+        let mut sampled: HashMap<&str, bool> = HashMap::new();
+        let mut found: HashMap<&str, bool> = HashMap::new();
+        let routes = self.routes.iter();
+        for route in routes.filter(|route| domains.contains(&route.domain)) {
+            let upstream = &route.upstream;
+            let sample = || upstream.load.sample(settings, pace, now);
+            let has_headroom = *sampled.entry(upstream.name()).or_insert_with(sample);
+            *found.entry(&route.domain).or_insert(true) &= has_headroom;
+        }
+        for upstream in self.upstreams.values() {
+            if !sampled.contains_key(upstream.name()) {
+                upstream.load.rest();
+            }
+        }
+        let found = found.into_iter().filter(|(_, has_headroom)| *has_headroom);
+        found.map(|(domain, _)| domain.to_owned()).collect()
+    }
+
     /// The first route that fits a request.
     ///
     /// # Errors
@@ -203,7 +233,10 @@ fn open_upstreams(
         if let Some(same) = same.filter(|former| former.is_as(upstream, connect)) {
             return Ok((name.clone(), Arc::clone(same)));
         }
-        let opened = Upstream::new(name, upstream, connect, metrics.upstream(name));
+        // What is usual for its servers stays known while its settings change.
+        let load = same.map(|same| Arc::clone(&same.load));
+        let load = load.unwrap_or_else(|| Arc::new(UpstreamLoad::new(name, metrics.load(name))));
+        let opened = Upstream::new(name, upstream, connect, metrics.upstream(name), load);
         let opened = opened.map_err(|invalid| invalid.below(&at))?;
         Ok((name.clone(), Arc::new(opened)))
     });

@@ -16,10 +16,10 @@ mod files;
 
 mod upstream;
 
-pub(crate) use upstream::REQUESTS_MAX;
 pub use upstream::{
     HealthCheckSettings, RetrySettings, UpstreamProtocol, UpstreamSettings, UpstreamTlsSettings,
 };
+pub(crate) use upstream::{REQUESTS_MAX, parse_address};
 
 /// The most routes.
 pub const ROUTES_MAX: usize = 1024;

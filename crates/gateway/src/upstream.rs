@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::UPGRADE;
-use http::uri::Authority;
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::{Request, Response};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+use tollgate_core::Clock;
 use tollgate_http::InvalidSetting;
 use tollgate_listen::Throttle;
 use tracing::{info, warn};
@@ -25,7 +25,10 @@ use crate::health_check::{CheckError, HealthCheck, Observer};
 use crate::metrics::{CheckMetrics, UpstreamMetrics};
 use crate::request_body::RequestBody;
 use crate::retry::{Retries, RetryBudget};
-use crate::settings::{ADDRESSES_MAX, REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
+use crate::settings::{
+    ADDRESSES_MAX, REQUESTS_MAX, UpstreamProtocol, UpstreamSettings, parse_address,
+};
+use crate::upstream_load::UpstreamLoad;
 use crate::upstream_tls::{TlsError, UpstreamTls};
 
 /// How often a request is sent whose connection was closed before any of it was sent.
@@ -51,6 +54,7 @@ pub(crate) struct Upstream {
     files: u64,
     connect_timeout: Duration,
     pub(crate) metrics: Arc<UpstreamMetrics>,
+    pub(crate) load: Arc<UpstreamLoad>,
     warnings: Throttle,
 }
 
@@ -73,6 +77,7 @@ impl Upstream {
         settings: &UpstreamSettings,
         connect_timeout: Duration,
         metrics: UpstreamMetrics,
+        load: Arc<UpstreamLoad>,
     ) -> Result<Upstream, InvalidSetting> {
         // Before they are used: what changes in between is found by the next comparison.
         let files = settings.hash_files();
@@ -122,8 +127,13 @@ impl Upstream {
             files,
             connect_timeout,
             metrics: Arc::new(metrics),
+            load,
             warnings: Throttle::default(),
         })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn protocol(&self) -> UpstreamProtocol {
@@ -178,6 +188,15 @@ impl Upstream {
 
     /// The same; to an address that was tried before only if no other accepts any.
     async fn lease_after(&self, tried: Option<&Arc<ConnectionPool>>) -> Result<Lease, Failure> {
+        let leased = self.find_lease(tried).await;
+        if leased.as_ref().is_err_and(Failure::shows_load) {
+            self.load.count_failure();
+        }
+        leased
+    }
+
+    /// The same, without counting a failure.
+    async fn find_lease(&self, tried: Option<&Arc<ConnectionPool>>) -> Result<Lease, Failure> {
         let healthy = self.pools.iter().filter(|pool| pool.health.passes_checks());
         if healthy.clone().next().is_none() {
             self.metrics.count_failure(Failure::NoHealthyAddress.kind());
@@ -220,12 +239,18 @@ impl Upstream {
         mut lease: Lease,
         mut request: Box<Request<RequestBody>>,
         head_timeout: Duration,
+        clock: &Arc<dyn Clock>,
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let budget = self.retries.as_ref();
         let mut retries = budget.and_then(|budget| budget.record_request(&request));
         loop {
             let pool = Arc::clone(lease.pool());
-            let failure = match self.send_once(lease, request, head_timeout).await {
+            let waiting = self.load.begin(clock, request.body().progress());
+            let sent = self.send_once(lease, request, head_timeout).await;
+            if let Some(waiting) = waiting {
+                waiting.end(&sent);
+            }
+            let failure = match sent {
                 Err(failure) if failure.is_of_connection() => failure,
                 ended => return ended,
             };
@@ -366,23 +391,5 @@ async fn answer(
         let extended = progress.as_ref()?.extend(deadline, head_timeout)?;
         // A body that still waits for its client may end sooner than it may take.
         deadline = extended.min(deadline + head_timeout);
-    }
-}
-
-/// Checks that an address has a host and a port.
-fn parse_address(index: usize, address: &str) -> Result<Authority, InvalidSetting> {
-    let parsed = address.parse::<Authority>().ok();
-    let parsed = parsed.filter(|one| one.port_u16().is_some_and(|port| port > 0));
-    match parsed.filter(|one| !one.host().is_empty() && !one.as_str().contains('@')) {
-        Some(parsed) => Ok(parsed),
-        None => {
-            let problem = format!("\"{address}\" is no address with a port");
-            let instead = "write host:port, such as 127.0.0.1:3000".to_owned();
-            Err(InvalidSetting::new(
-                format!("addresses[{index}]"),
-                problem,
-                instead,
-            ))
-        }
     }
 }

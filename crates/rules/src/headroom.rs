@@ -10,6 +10,9 @@ pub enum HeadroomSource {
     Reported,
     /// The load of the host that decides: its processors and its memory.
     Host,
+    /// The servers behind the gateway that the domain's requests go to: how long they take, and
+    /// how many requests fail.
+    Upstream,
 }
 
 /// Knows whether there is headroom now.
@@ -27,13 +30,18 @@ pub struct NoHeadroom;
 
 impl HeadroomSource {
     /// Every source.
-    pub const ALL: [HeadroomSource; 2] = [HeadroomSource::Reported, HeadroomSource::Host];
+    pub const ALL: [HeadroomSource; 3] = [
+        HeadroomSource::Reported,
+        HeadroomSource::Host,
+        HeadroomSource::Upstream,
+    ];
 
     /// The word in a rules file.
     pub const fn as_str(self) -> &'static str {
         match self {
             HeadroomSource::Reported => "reported",
             HeadroomSource::Host => "host",
+            HeadroomSource::Upstream => "upstream",
         }
     }
 }

@@ -314,7 +314,7 @@ const ELASTIC: [Field; 2] = [
     field(
         "while",
         Form::HeadroomSources(HEADROOM_SOURCES_MAX),
-        "What has to report headroom, all of them: `[reported]`, `[host]`.",
+        "What has to report headroom, all of them: `[reported]`, `[host]`, `[upstream]`.",
     ),
 ];
 

@@ -27,6 +27,7 @@ mod reserving;
 mod secret;
 mod store;
 mod tls;
+mod unmeasured;
 
 pub use auth::Auth;
 pub use explain::Explain;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tollgate_core::{Clock, Moment, Span, Timeline};
-use tollgate_engine::{Engine, Hysteresis, Pace};
+use tollgate_engine::{Engine, Hysteresis};
 use tollgate_listen::ShutdownSignal;
 use tollgate_rules::HeadroomSource;
 use tracing::{info, warn};
@@ -27,8 +27,6 @@ mod reading;
 
 use cpu::CpuMeter;
 
-/// After so many intervals without a sample, what was sampled before counts no more.
-const SAMPLES_MISSED_MAX: u64 = 3;
 /// In place of a use that is not known.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -122,9 +120,11 @@ impl HostSampler {
         let memory = self.record(Resource::Memory, memory);
         let levels = (self.config.cpu.level(cpu), self.config.memory.level(memory));
         let had_headroom = self.state.has_headroom();
-        self.state = self.state.step(levels.0.max(levels.1), self.pace(), now);
+        self.state = self
+            .state
+            .step(levels.0.max(levels.1), self.config.pace(), now);
         let has_headroom = self.state.has_headroom();
-        let expires_in = self.pace().sample_age_max;
+        let expires_in = self.config.pace().sample_age_max;
         self.engine.set_host_headroom(has_headroom, expires_in);
         if has_headroom != had_headroom {
             info!(
@@ -165,13 +165,6 @@ impl HostSampler {
         last.pressure
             .store(pressure.unwrap_or(UNKNOWN), Ordering::Relaxed);
         pressure
-    }
-
-    const fn pace(&self) -> Pace {
-        Pace {
-            hold: self.config.hold,
-            sample_age_max: self.config.interval.times(SAMPLES_MISSED_MAX),
-        }
     }
 }
 

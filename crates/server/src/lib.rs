@@ -79,6 +79,8 @@ mod reload;
 
 mod listener;
 
+mod load_sampler;
+
 mod server;
 
 pub use admin_tokens::{InvalidTokens, TokenSources};
@@ -95,5 +97,5 @@ pub use thread_caches::empty_thread_cache;
 pub use tollgate_engine::{
     CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, Thresholds, VALUE_SERIES_MAX,
 };
-pub use tollgate_gateway::GatewaySettings;
+pub use tollgate_gateway::{GatewaySettings, LoadSettings};
 pub use tollgate_listen::{InvalidTls, Limits, TlsFiles};

@@ -27,6 +27,7 @@ use crate::certificates::Certificates;
 use crate::config::{Config, ListenerKind};
 use crate::host::{HostPressure, HostSampler};
 use crate::listener::{Context, Opened, Serving};
+use crate::load_sampler::sample_load;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reclaim::reclaim;
@@ -160,9 +161,6 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         warn_of_unlimited(settings, &engine);
     }
     let opened = Opened::open(&config.listen, tls).await?;
-    if let Some(gateway) = &gateway {
-        gateway.start_health_checks();
-    }
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
     let mut background = JoinSet::new();
@@ -171,6 +169,10 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     background.spawn(reclaim(Arc::clone(&budget), signal.clone()));
     let sampler = HostSampler::new(&engine, clock, &config.headroom, &host);
     background.spawn(sampler.run(signal.clone()));
+    if let Some(gateway) = &gateway {
+        gateway.start_health_checks();
+        background.spawn(sample_load(gateway, &config.headroom, &signal));
+    }
     let context = Context {
         engine: Arc::clone(&engine),
         metrics,

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use http::uri::Authority;
 use serde::Deserialize;
 use tollgate_core::Span;
+use tollgate_http::InvalidSetting;
 
 /// The most requests at once to one address, unless the settings say otherwise, and at most.
 const REQUESTS: usize = 1024;
@@ -124,6 +126,24 @@ impl Default for RetrySettings {
             attempts: 1,
             percent: 20,
             per_second: 10,
+        }
+    }
+}
+
+/// Checks that an address has a host and a port.
+pub(crate) fn parse_address(index: usize, address: &str) -> Result<Authority, InvalidSetting> {
+    let parsed = address.parse::<Authority>().ok();
+    let parsed = parsed.filter(|one| one.port_u16().is_some_and(|port| port > 0));
+    match parsed.filter(|one| !one.host().is_empty() && !one.as_str().contains('@')) {
+        Some(parsed) => Ok(parsed),
+        None => {
+            let problem = format!("\"{address}\" is no address with a port");
+            let instead = "write host:port, such as 127.0.0.1:3000".to_owned();
+            Err(InvalidSetting::new(
+                format!("addresses[{index}]"),
+                problem,
+                instead,
+            ))
         }
     }
 }

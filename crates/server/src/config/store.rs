@@ -63,11 +63,13 @@ impl Config {
             merge_domains: self.merge_domains,
             sharing: self.sharing,
         };
-        RuleSet::parse_for(sources, &options, &|written| {
+        let mut loaded = RuleSet::parse_for(sources, &options, &|written| {
             let (_, place) = self.store_of(written.domain);
             let unfit = place.unfit(written.limit);
             unfit.or_else(|| self.unreservable(written))
-        })
+        });
+        self.warn_of_unmeasured(&mut loaded, sources);
+        loaded
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_backends::SharedConfig;
 use tollgate_core::Span;
 use tollgate_engine::Thresholds;
-use tollgate_gateway::AccessLogFormat;
+use tollgate_gateway::{AccessLogFormat, LoadSettings};
 use tollgate_http::{
     AddressSource, ClientAddressSettings, IdentitySettings, IfMissing, OriginalSource,
     ResponseSettings, SourceSettings,
@@ -194,7 +194,8 @@ fn a_missing_file_is_named() {
 fn thresholds_of_headroom() {
     let config = parse(
         "rules: r\nheadroom: {interval: 500ms, hold: 2m, cpu: {low: 0%, high: 100%}, \
-         memory: {high: 95%}}\n",
+         memory: {high: 95%}, upstream: {latency: {low: 110%, high: 300%}, errors: {low: 2%}, \
+         window: 5s, baseline: 1h, samples: 10}}\n",
     );
     let expected = HeadroomConfig {
         interval: Span::from_millis(500),
@@ -203,6 +204,16 @@ fn thresholds_of_headroom() {
         memory: Thresholds {
             low: 800,
             high: 950,
+        },
+        upstream: LoadSettings {
+            latency: Thresholds {
+                low: 1100,
+                high: 3000,
+            },
+            errors: Thresholds { low: 20, high: 50 },
+            window: Span::from_secs(5),
+            baseline: Span::HOUR,
+            samples: 10,
         },
         ..HeadroomConfig::default()
     };
@@ -219,6 +230,26 @@ fn thresholds_of_headroom() {
         ("interval: 99ms", "is outside 100ms to 1m"),
         ("hold: 999ms", "is outside 1s to 1h"),
         ("root: /tmp", "root"),
+        (
+            "upstream: {latency: {low: 99%}}",
+            "is not a percentage from 100% to 10000%",
+        ),
+        (
+            "upstream: {latency: {low: 200%}}",
+            "`low` is 200% and `high` is 200%",
+        ),
+        (
+            "upstream: {errors: {high: 101%}}",
+            "is not a percentage from 0% to 100%",
+        ),
+        (
+            "upstream: {errors: {high: 1%}}",
+            "`low` is 1% and `high` is 1%",
+        ),
+        ("upstream: {window: 999ms}", "is outside 1s to 10m"),
+        ("upstream: {baseline: 9s}", "is outside 10s to 1d"),
+        ("upstream: {samples: 0}", "samples"),
+        ("upstream: {quantile: 99%}", "quantile"),
     ] {
         let errors = invalid(&format!("rules: r\nheadroom: {{{text}}}\n"));
         assert!(errors.contains(problem), "{text}: {errors}");

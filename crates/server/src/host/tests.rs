@@ -264,7 +264,8 @@ fn headroom_ends_if_the_sampler_stops() {
     let linux = Linux::new();
     let (mut sampler, clock) = sampler(&linux);
     spend(&mut sampler, &clock, &linux, 40, 10);
-    clock.advance(Span::from_secs(SAMPLES_MISSED_MAX) - Span::NANOSECOND);
+    let expires_in = HeadroomConfig::default().pace().sample_age_max;
+    clock.advance(expires_in - Span::NANOSECOND);
     assert!(has_headroom(&sampler));
     clock.advance(Span::NANOSECOND);
     assert!(!has_headroom(&sampler));

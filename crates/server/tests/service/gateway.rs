@@ -10,6 +10,7 @@ mod count_when;
 mod encrypted;
 mod framing;
 mod going;
+mod headroom;
 mod health_checks;
 mod http2;
 mod in_flight;
