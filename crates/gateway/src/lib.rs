@@ -95,4 +95,5 @@ pub use settings::{
     ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings,
     HealthCheckSettings, MATCHES_MAX, MatchSettings, ROUTES_MAX, RetrySettings, RouteSettings,
     TimeoutSettings, UPSTREAMS_MAX, UpstreamProtocol, UpstreamSettings, UpstreamTlsSettings,
+    hash_files,
 };

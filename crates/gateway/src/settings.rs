@@ -16,6 +16,7 @@ mod files;
 
 mod upstream;
 
+pub use files::hash_files;
 pub use upstream::{
     HealthCheckSettings, RetrySettings, UpstreamProtocol, UpstreamSettings, UpstreamTlsSettings,
 };

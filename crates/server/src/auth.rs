@@ -24,6 +24,10 @@ use tracing::warn;
 use crate::config::Auth;
 use crate::reply::Failure;
 
+mod active;
+
+pub(crate) use active::ActiveAuth;
+
 /// Where proxies ask.
 pub(crate) const PATH: &str = "/v1/auth";
 

@@ -15,7 +15,7 @@ use tollgate_engine::{Decided, Engine};
 use tollgate_gateway::{keep_denial, request_id};
 use tollgate_listen::ShutdownSignal;
 
-use crate::auth::{self, ForwardAuth};
+use crate::auth::{self, ActiveAuth};
 use crate::check::{Batch, Check, batch_response, verdict};
 use crate::config::ListenerKind;
 use crate::metrics::{ListenerName, Metrics};
@@ -33,7 +33,7 @@ pub(crate) struct AppState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) options: Options,
-    pub(crate) auth: Option<Arc<ForwardAuth>>,
+    pub(crate) auth: Option<Arc<ActiveAuth>>,
     pub(crate) shutdown: ShutdownSignal,
     /// How long a body may take to arrive.
     pub(crate) body_timeout: Duration,
@@ -231,7 +231,7 @@ impl AppState {
 
     /// Decides on the request that a proxy asks about. The body is not read.
     async fn forward_auth(&self, request: HttpRequest) -> Result<Response, Failure> {
-        let auth = self.auth.as_ref().ok_or_else(auth::not_configured)?;
+        let auth = self.auth.as_ref().ok_or_else(auth::not_configured)?.load();
         let mut head = request.into_parts().0;
         let peer = auth.restore(&mut head)?;
         let identity = auth.identify(&head, peer)?;

@@ -12,7 +12,7 @@ use tollgate_listen::{
 use tracing::info;
 
 use crate::admin_tokens::AdminTokens;
-use crate::auth::ForwardAuth;
+use crate::auth::ActiveAuth;
 use crate::config::{Listen, ListenerKind};
 use crate::dashboard::Dashboard;
 use crate::exchange::ExchangeHandler;
@@ -32,7 +32,7 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: Options,
-    pub(crate) auth: Option<Arc<ForwardAuth>>,
+    pub(crate) auth: Option<Arc<ActiveAuth>>,
     pub(crate) admin_tokens: Option<Arc<AdminTokens>>,
     pub(crate) gateway: Option<Arc<Gateway>>,
     pub(crate) redis: Option<RedisHandler>,

@@ -10,6 +10,7 @@ use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_rules::{Loaded, Source, read_paths};
 
 use crate::admin_tokens::AdminTokens;
+use crate::auth::ActiveAuth;
 use crate::certificates::Certificates;
 use crate::config::Config;
 use settings::SettingsFile;
@@ -22,6 +23,7 @@ pub(crate) struct ConfiguredRules {
     settings: SettingsFile,
     certificates: Certificates,
     admin_tokens: Option<Arc<AdminTokens>>,
+    auth: Option<Arc<ActiveAuth>>,
     gateway: Option<Arc<Gateway>>,
     /// The files beside the rules; those of the gateway, which change with its settings, last.
     others: Vec<PathBuf>,
@@ -37,12 +39,14 @@ impl ConfiguredRules {
         config: Config,
         certificates: Certificates,
         admin_tokens: Option<Arc<AdminTokens>>,
+        auth: Option<Arc<ActiveAuth>>,
         gateway: Option<Arc<Gateway>>,
     ) -> ConfiguredRules {
         let lists = config.gateway.iter().flat_map(|one| one.lists.paths());
         let tokens = admin_tokens.iter().filter_map(|tokens| tokens.path());
         let others = config.file.iter().chain(certificates.paths()).chain(lists);
-        let others: Vec<PathBuf> = others.chain(tokens).cloned().collect();
+        let keys = auth.iter().filter_map(|auth| auth.keys_file());
+        let others: Vec<PathBuf> = others.chain(tokens).chain(keys).cloned().collect();
         let mut source = ConfiguredRules {
             fixed: others.len(),
             others,
@@ -50,6 +54,7 @@ impl ConfiguredRules {
             settings: SettingsFile::new(),
             certificates,
             admin_tokens,
+            auth,
             gateway,
         };
         source.find_gateway_files();
@@ -85,6 +90,9 @@ impl RuleSource for ConfiguredRules {
         self.certificates.reload(why);
         if let Some(tokens) = &self.admin_tokens {
             tokens.reload(why);
+        }
+        if let Some(auth) = &self.auth {
+            auth.reload(why);
         }
         if let Some(gateway) = &self.gateway {
             gateway.reload_lists(why);

@@ -22,7 +22,7 @@ use tollgate_rules::{Diagnostic, ReadError};
 use tracing::{info, warn};
 
 use crate::admin_tokens::{AdminTokens, InvalidTokens};
-use crate::auth::ForwardAuth;
+use crate::auth::ActiveAuth;
 use crate::certificates::Certificates;
 use crate::config::{Config, ListenerKind};
 use crate::host::{HostPressure, HostSampler};
@@ -130,7 +130,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
 pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Running, ServeError> {
     let clock: Arc<dyn Clock> = Arc::new(clock);
     let auth = config.auth.as_ref();
-    let auth = auth.map(|auth| ForwardAuth::new(auth, Arc::clone(&clock)).map(Arc::new));
+    let auth = auth.map(|auth| ActiveAuth::new(auth, Arc::clone(&clock)).map(Arc::new));
     let auth = auth.transpose().map_err(ServeError::Auth)?;
     let engine = open_engine(config, &clock)?;
     let gateway = open_gateway(config, &engine, Arc::clone(&clock))?;
@@ -150,6 +150,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         config.clone(),
         certificates,
         admin_tokens.clone(),
+        auth.clone(),
         gateway.clone(),
     );
     let mut reloader = Reloader::new(Arc::clone(&engine), source);

@@ -26,7 +26,7 @@ impl GatewaySettings {
 
     /// A hash of what they have. Equal files have equal ones, in this process.
     pub(crate) fn hash_files(&self) -> u64 {
-        hash(self.files())
+        hash_files(self.files())
     }
 }
 
@@ -40,11 +40,13 @@ impl UpstreamSettings {
 
     /// The same of its own files.
     pub(crate) fn hash_files(&self) -> u64 {
-        hash(self.files())
+        hash_files(self.files())
     }
 }
 
-fn hash<'f>(files: impl Iterator<Item = &'f PathBuf>) -> u64 {
+/// A hash of what files have, to notice that one has changed. Equal files have equal ones, in this
+/// process.
+pub fn hash_files<'f>(files: impl Iterator<Item = &'f PathBuf>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
         // Why one cannot be read is said where it is used.

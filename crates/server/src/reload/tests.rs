@@ -32,7 +32,7 @@ fn reloader_with(config: Config) -> Parts {
     let clock = Arc::new(SystemClock::new());
     let certificates = Certificates::load(&config.listen, clock, Arc::clone(&metrics));
     let certificates = certificates.map_err(|_| ()).unwrap();
-    let source = ConfiguredRules::new(config, certificates, None, None);
+    let source = ConfiguredRules::new(config, certificates, None, None, None);
     (Reloader::new(Arc::clone(&engine), source), engine, metrics)
 }
 

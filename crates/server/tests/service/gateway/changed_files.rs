@@ -1,7 +1,10 @@
 //! Files that the settings name, and that change while the gateway runs.
 
 use std::fs;
+use std::path::Path;
 
+use tollgate_rules::Source;
+use tollgate_server::Config;
 use tollgate_testbed::Certificates;
 
 use super::reload::{change, get, metric, start, text, to};
@@ -151,6 +154,55 @@ async fn keys_of_tokens_are_read_again() {
     assert_eq!(status(&house, ANN).await, denied);
 }
 
+/// The status of a proxy's question about a request with this token.
+async fn forward_auth_status(house: &House, token: &str) -> u16 {
+    let mut client = Client::to(house.http()).await;
+    let head = format!(
+        "GET /v1/auth HTTP/1.1\r\nhost: h\r\nx-original-method: GET\r\nx-original-uri: /\r\n\
+         x-real-ip: 192.0.2.1\r\nauthorization: Bearer {token}\r\n\r\n"
+    );
+    client.send(head.as_bytes()).await;
+    client.reply().await.unwrap().status
+}
+
+#[tokio::test]
+async fn keys_of_tokens_for_forward_auth_are_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let keys = directory.path().join("keys.json");
+    fs::write(&keys, OTHER_KEYS).unwrap();
+    let text = format!(
+        "rules: r\nauth: {{domain: api, source: x-original-uri, identity: {{client_address: \
+         {{source: x-real-ip}}, token: {{verify: {{keys_file: '{}'}}}}, descriptors: [{{entries: \
+         [{{key: user, from: {{claim: sub}}, if_missing: deny}}]}}]}}}}\n",
+        keys.display()
+    );
+    let config = Config::parse(&Source::new("tollgate.yaml", text), Path::new("."));
+    let house = House::with(super::RULES, |changed| changed.auth = config.unwrap().auth).await;
+    assert_eq!(forward_auth_status(&house, ANN).await, 403);
+    replace(&keys, KEYS);
+    house.running.reload().await;
+    assert_eq!(forward_auth_status(&house, ANN).await, 200);
+    assert_eq!(forward_auth_status(&house, BOB).await, 200);
+    // What cannot be used changes nothing.
+    for invalid in ["{\"keys\": []}", "", "{"] {
+        replace(&keys, invalid);
+        house.running.reload().await;
+        assert_eq!(forward_auth_status(&house, ANN).await, 200, "{invalid}");
+    }
+    fs::remove_file(&keys).unwrap();
+    house.running.reload().await;
+    assert_eq!(forward_auth_status(&house, ANN).await, 200);
+    replace(&keys, OTHER_KEYS);
+    house.running.reload().await;
+    assert_eq!(forward_auth_status(&house, ANN).await, 403);
+    // Without an order: the file is watched.
+    replace(&keys, KEYS);
+    while forward_auth_status(&house, ANN).await != 200 {
+        tokio::task::yield_now().await;
+    }
+    house.running.stop().await;
+}
+
 #[tokio::test]
 async fn an_invalid_list_keeps_nothing_else_from_taking_effect() {
     let echo = Echo::start().await;
@@ -172,9 +224,7 @@ async fn an_invalid_list_keeps_nothing_else_from_taking_effect() {
     assert!(metrics.contains(failed), "{metrics}");
     // A restart would fail, so the check of the settings still says so.
     let path = house.path("tollgate.yaml");
-    let error = tollgate_server::Config::read(&path)
-        .unwrap_err()
-        .to_string();
+    let error = Config::read(&path).unwrap_err().to_string();
     assert!(error.contains("example.com"), "{error}");
     write(&house, "tollgate.yaml", &text(&to(&echo, &lists))).await;
     assert_eq!(get(&house, "/").await, 200);
