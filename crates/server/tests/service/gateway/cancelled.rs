@@ -167,7 +167,7 @@ impl Service<Request<Incoming>> for Answering {
 }
 
 /// Listens with a handler, until the test ends.
-async fn listen(handler: Ending) -> SocketAddr {
+pub(super) async fn listen(handler: impl Handler) -> SocketAddr {
     let address = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::open("gateway", &address, Protocol::Any).await;
     let listener = listener.unwrap();
@@ -183,7 +183,8 @@ async fn listen(handler: Ending) -> SocketAddr {
     address
 }
 
-fn open_gateway(upstream: SocketAddr) -> (Gateway, Registry) {
+/// A gateway with a concurrency limit of one request in all, and its metrics.
+pub(super) fn open_gateway(upstream: SocketAddr) -> (Gateway, Registry) {
     let in_flight = "in_flight: [{per: [anything], requests: 1}]";
     let settings = section(upstream, &format!("{FREE}, {in_flight}"));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());

@@ -1,5 +1,6 @@
 //! Concurrency limits: who is denied, and when a request is no longer in flight.
 
+mod kept_bodies;
 mod streams;
 
 use std::time::Duration;
