@@ -28,14 +28,14 @@ use crate::http_client::Client;
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// A gateway that limits nothing, and passes on WebSockets.
-const SOCKETS: &str = "upgrades: [websocket], \
+pub(super) const SOCKETS: &str = "upgrades: [websocket], \
     identity: {descriptors: [{entries: [{key: anything, from: {constant: a}}]}]}";
 
-type WebSocket<S = TcpStream> = WebSocketStream<S>;
+pub(super) type WebSocket<S = TcpStream> = WebSocketStream<S>;
 
 /// A server of WebSockets that returns each message, and says how each connection ended.
-struct Echo {
-    address: SocketAddr,
+pub(super) struct Echo {
+    pub(super) address: SocketAddr,
     /// The head of the last handshake.
     seen: Arc<Mutex<HeaderMap>>,
     ended: mpsc::Receiver<Result<(), Error>>,
@@ -45,7 +45,7 @@ struct Echo {
 // === impl Echo ===
 
 impl Echo {
-    async fn start() -> Echo {
+    pub(super) async fn start() -> Echo {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen: Arc<Mutex<HeaderMap>> = Arc::default();
@@ -103,7 +103,7 @@ async fn echo(stream: TcpStream, heads: &Mutex<HeaderMap>) -> Result<(), Error> 
 }
 
 /// A WebSocket through a gateway, and the head of the response.
-async fn open<S>(stream: S) -> Result<(WebSocket<S>, HeaderMap), Error>
+pub(super) async fn open<S>(stream: S) -> Result<(WebSocket<S>, HeaderMap), Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -122,6 +122,12 @@ where
     let opened = timeout(TIMEOUT, client_async(request.body(()).unwrap(), stream));
     let (socket, response) = opened.await.unwrap()?;
     Ok((socket, response.headers().clone()))
+}
+
+/// What the server returns for a text.
+pub(super) async fn exchange(socket: &mut WebSocket, text: &str) -> Message {
+    socket.send(Message::text(text)).await.unwrap();
+    next(socket).await.unwrap().unwrap()
 }
 
 async fn open_at(house: &House) -> WebSocket {
