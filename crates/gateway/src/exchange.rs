@@ -275,7 +275,8 @@ impl Passage<'_> {
         reservation: Option<&mut Reservation>,
     ) -> RequestBody {
         let bounds = &self.route.bounds;
-        let mut body = RequestBody::new(body, bounds.body_bytes, bounds.body_timeout);
+        let (bytes, timeout) = (bounds.body_bytes, bounds.body_timeout);
+        let mut body = RequestBody::new(body, bytes, timeout, bounds.body_rate);
         if body.size_hint().exact().is_none() {
             announce_chunks(head);
         }

@@ -27,6 +27,8 @@ pub(crate) enum Failure {
     TooLarge(u64),
     /// The client sent nothing of its body for so long.
     IdleBody(Duration),
+    /// The client sends its body at fewer bytes a second than this.
+    SlowBody(u64),
     /// The body is malformed, or its connection ended.
     IncompleteBody,
     /// The store has no answer, and the limits leave it to us.
@@ -74,6 +76,7 @@ impl Failure {
             match cause.downcast_ref::<BodyError>() {
                 Some(BodyError::TooLarge(bytes)) => return Failure::TooLarge(*bytes),
                 Some(BodyError::Idle(limit)) => return Failure::IdleBody(*limit),
+                Some(BodyError::Slow(rate)) => return Failure::SlowBody(*rate),
                 Some(BodyError::Incomplete(_)) => return Failure::IncompleteBody,
                 None => source = cause.source(),
             }
@@ -95,6 +98,7 @@ impl Failure {
             Self::Path(_) => "invalid_path",
             Self::TooLarge(_) => "too_large",
             Self::IdleBody(_) => "idle_body",
+            Self::SlowBody(_) => "slow_body",
             Self::IncompleteBody => "incomplete_body",
             Self::Store(_) => "store_error",
             Self::Unreserved(_) => "unreserved",
@@ -145,7 +149,7 @@ impl Failure {
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::Path(_) | Self::IncompleteBody => StatusCode::BAD_REQUEST,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::IdleBody(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::IdleBody(_) | Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Store(_)
             | Self::Unreserved(_)
             | Self::ManyHeld
@@ -170,6 +174,9 @@ impl Failure {
             Self::TooLarge(bytes) => format!("the body is larger than {bytes} bytes; send less"),
             Self::IdleBody(limit) => {
                 format!("nothing of the body arrived for {limit:?}; send it without a pause")
+            }
+            Self::SlowBody(rate) => {
+                format!("the body comes slower than {rate} bytes a second; send it faster")
             }
             Self::IncompleteBody => "the body is incomplete or malformed".to_owned(),
             Self::Store(StoreError::Unreachable { .. }) => {

@@ -1,5 +1,5 @@
-//! The body of a request on its way to an upstream: bounded in bytes, and in the time between its
-//! parts.
+//! The body of a request on its way to an upstream: bounded in bytes, in the time between its
+//! parts, and in the time for which its client is waited for altogether.
 
 use std::fmt;
 use std::pin::Pin;
@@ -22,6 +22,7 @@ pub(crate) struct RequestBody {
     incoming: Option<Incoming>,
     bytes_left: u64,
     bytes_max: u64,
+    pace: ArrivalPace,
     idle: IdleTimer,
     /// `None` for an empty body.
     progress: Option<Arc<Progress>>,
@@ -36,8 +37,26 @@ pub(crate) enum BodyError {
     TooLarge(u64),
     /// The client sent nothing for so long.
     Idle(Duration),
+    /// The client sent fewer bytes a second than this.
+    Slow(u64),
     /// The connection ended, or the body is malformed.
     Incomplete(hyper::Error),
+}
+
+/// How long a client is waited for: at most a while at a time, and altogether that while and the
+/// time that the bytes so far take at the least rate. So a client that sends a byte now and then
+/// does not hold a connection to an upstream for long, as with Apache's `RequestReadTimeout` and
+/// Kestrel's `MinRequestBodyDataRate`. Time in which the upstream is waited for does not count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrivalPace {
+    /// The longest wait at a time.
+    idle: Duration,
+    /// In bytes a second; 0 is no least rate.
+    rate: u64,
+    bytes: u64,
+    /// All waits that have ended.
+    waited: Duration,
+    waits_since: Option<Instant>,
 }
 
 /// How far a body has come, for the timeout of its response.
@@ -62,12 +81,18 @@ pub(crate) struct IdleTimer {
 // === impl RequestBody ===
 
 impl RequestBody {
-    pub(crate) fn new(incoming: Incoming, bytes_max: u64, idle: Duration) -> RequestBody {
+    pub(crate) fn new(
+        incoming: Incoming,
+        bytes_max: u64,
+        idle: Duration,
+        rate: u64,
+    ) -> RequestBody {
         let progress = (!incoming.is_end_stream()).then(|| Arc::new(Progress::new(idle)));
         RequestBody {
             incoming: Some(incoming).filter(|incoming| !incoming.is_end_stream()),
             bytes_left: bytes_max,
             bytes_max,
+            pace: ArrivalPace::new(idle, rate),
             idle: IdleTimer::new(idle),
             progress,
             counter: None,
@@ -80,6 +105,7 @@ impl RequestBody {
             incoming: None,
             bytes_left: 0,
             bytes_max: 0,
+            pace: ArrivalPace::new(Duration::ZERO, 0),
             idle: IdleTimer::new(Duration::ZERO),
             progress: None,
             counter: None,
@@ -111,6 +137,7 @@ impl RequestBody {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let left = self.bytes_left.checked_sub(bytes);
         self.bytes_left = left.ok_or(BodyError::TooLarge(self.bytes_max))?;
+        self.pace.add(bytes);
         if let Some(counter) = &self.counter {
             // Relaxed: a count publishes nothing else.
             counter.fetch_add(bytes, Ordering::Relaxed);
@@ -133,10 +160,12 @@ impl Body for RequestBody {
         };
         let Poll::Ready(polled) = Pin::new(incoming).poll_frame(cx) else {
             this.record(true);
+            this.idle.limit = this.pace.begin_wait();
             ready!(this.idle.poll(cx));
-            return Poll::Ready(Some(Err(BodyError::Idle(this.idle.limit))));
+            return Poll::Ready(Some(Err(this.pace.error())));
         };
         this.idle.stop();
+        this.pace.end_wait();
         this.record(false);
         Poll::Ready(polled.map(|polled| {
             let mut frame = polled.map_err(BodyError::Incomplete)?;
@@ -155,6 +184,55 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         let incoming = self.incoming.as_ref();
         incoming.map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+// === impl ArrivalPace ===
+
+impl ArrivalPace {
+    fn new(idle: Duration, rate: u64) -> ArrivalPace {
+        ArrivalPace {
+            idle,
+            rate,
+            bytes: 0,
+            waited: Duration::ZERO,
+            waits_since: None,
+        }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// How long the client is waited for, once the wait has begun.
+    fn begin_wait(&mut self) -> Duration {
+        self.waits_since.get_or_insert_with(Instant::now);
+        self.idle.min(self.budget())
+    }
+
+    fn end_wait(&mut self) {
+        if let Some(since) = self.waits_since.take() {
+            self.waited += since.elapsed();
+        }
+    }
+
+    /// What is left of the time for all waits.
+    fn budget(&self) -> Duration {
+        if self.rate == 0 {
+            return Duration::MAX;
+        }
+        let millis = u128::from(self.bytes) * 1000 / u128::from(self.rate);
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+        let earned = Duration::from_millis(millis);
+        self.idle.saturating_add(earned).saturating_sub(self.waited)
+    }
+
+    /// Why the wait is over, if it was too long.
+    fn error(&self) -> BodyError {
+        match self.budget() < self.idle {
+            true => BodyError::Slow(self.rate),
+            false => BodyError::Idle(self.idle),
+        }
     }
 }
 
@@ -240,7 +318,7 @@ impl std::error::Error for BodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Incomplete(error) => Some(error),
-            Self::TooLarge(_) | Self::Idle(_) => None,
+            Self::TooLarge(_) | Self::Idle(_) | Self::Slow(_) => None,
         }
     }
 }
@@ -250,7 +328,11 @@ impl fmt::Display for BodyError {
         match self {
             Self::TooLarge(bytes) => write!(f, "the body is larger than {bytes} bytes"),
             Self::Idle(limit) => write!(f, "nothing of the body arrived for {limit:?}"),
+            Self::Slow(rate) => write!(f, "the body comes slower than {rate} bytes a second"),
             Self::Incomplete(_) => f.write_str("the body is incomplete or malformed"),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::request::Parts;
 use tollgate_core::{DOMAIN_BYTES_MAX, Moment, Span};
@@ -22,6 +21,10 @@ use crate::settings::{
 use crate::upgrade::Protocols;
 use crate::upstream::Upstream;
 use crate::upstream_load::UpstreamLoad;
+
+mod bounds;
+
+pub(crate) use bounds::Bounds;
 
 /// The longest timeout.
 const TIMEOUT_MAX: Span = Span::DAY;
@@ -57,15 +60,6 @@ pub(crate) struct Route {
     pub(crate) in_flight: ConcurrencyLimits,
     pub(crate) bounds: Bounds,
     pub(crate) metrics: RouteMetrics,
-}
-
-/// How long the parts of an exchange may take, and how large they may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) head_timeout: Duration,
-    pub(crate) body_timeout: Duration,
-    pub(crate) tunnel_timeout: Duration,
-    pub(crate) body_bytes: u64,
 }
 
 type Upstreams = BTreeMap<String, Arc<Upstream>>;
@@ -289,10 +283,10 @@ impl Route {
         let own_limits = settings.in_flight.as_deref();
         Ok(Route {
             protocols: find_protocols(settings, gateway, &upstream)?,
+            bounds: Bounds::of(gateway, settings, upstream.protocol()),
             upstream,
             domain: find_domain(settings, gateway)?,
             in_flight: in_flight.of_route(name, own_limits, identity)?,
-            bounds: Bounds::of(gateway),
             classifier,
             pricing: pricing
                 .map_err(|invalid| invalid.below("identity"))?
@@ -301,19 +295,6 @@ impl Route {
             metrics: metrics.route(name),
             matcher,
         })
-    }
-}
-
-// === impl Bounds ===
-
-impl Bounds {
-    fn of(gateway: &GatewaySettings) -> Bounds {
-        Bounds {
-            head_timeout: gateway.timeouts.head.into(),
-            body_timeout: gateway.timeouts.body.into(),
-            tunnel_timeout: gateway.timeouts.tunnel.into(),
-            body_bytes: gateway.body_bytes.0,
-        }
     }
 }
 

@@ -57,6 +57,9 @@ pub struct GatewaySettings {
     pub timeouts: TimeoutSettings,
     /// The largest body of a request. 10 MiB.
     pub body_bytes: ByteSize,
+    /// The least rate of a request's body, in bytes a second, for routes without their own; 0 is
+    /// none. 240 on the way to servers of HTTP/1.1, and none on that to others.
+    pub body_rate: Option<ByteSize>,
     /// What is written about each request. Nothing.
     pub access_log: Option<AccessLogSettings>,
 }
@@ -84,6 +87,8 @@ pub struct RouteSettings {
     /// How many requests of one key may be in flight on this route. As for the gateway, and counted
     /// together with its other routes.
     pub in_flight: Option<Vec<InFlightSettings>>,
+    /// The least rate of their bodies, in bytes a second; 0 is none. As for the gateway.
+    pub body_rate: Option<ByteSize>,
 }
 
 /// Which requests a route is for: those that fit every list that is not empty.
@@ -197,6 +202,7 @@ impl Default for GatewaySettings {
             in_flight: Vec::new(),
             timeouts: TimeoutSettings::default(),
             body_bytes: ByteSize(10 << 20),
+            body_rate: None,
             access_log: None,
         }
     }

@@ -228,3 +228,29 @@ fn tls_to_an_upstream_that_cannot_be_is_an_error() {
         assert!(found.starts_with(expected), "{found}");
     }
 }
+
+#[test]
+fn bodies_have_a_least_rate_unless_the_upstream_speaks_http2() {
+    use UpstreamProtocol::{H2, H2c, Http1};
+    for (of_gateway, of_route, protocol, expected) in [
+        (None, None, Http1, 240),
+        (None, None, H2c, 0),
+        (None, None, H2, 0),
+        (Some(7), None, Http1, 7),
+        (Some(7), None, H2c, 7),
+        (Some(7), Some(0), Http1, 0),
+        (Some(0), Some(9), H2, 9),
+        (Some(0), None, Http1, 0),
+    ] {
+        let gateway = GatewaySettings {
+            body_rate: of_gateway.map(ByteSize),
+            ..GatewaySettings::default()
+        };
+        let route = RouteSettings {
+            body_rate: of_route.map(ByteSize),
+            ..RouteSettings::default()
+        };
+        let rate = Bounds::of(&gateway, &route, protocol).body_rate;
+        assert_eq!(rate, expected, "{of_gateway:?} {of_route:?} {protocol:?}");
+    }
+}

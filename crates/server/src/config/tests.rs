@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_backends::SharedConfig;
 use tollgate_core::Span;
 use tollgate_engine::Thresholds;
-use tollgate_gateway::{AccessLogFormat, LoadSettings};
+use tollgate_gateway::{AccessLogFormat, ByteSize, LoadSettings};
 use tollgate_http::{
     AddressSource, ClientAddressSettings, IdentitySettings, IfMissing, OriginalSource,
     ResponseSettings, SourceSettings,
@@ -336,6 +336,7 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
     assert!(descriptor.count_when.take().is_some() && descriptor.cost.take().is_some());
     assert_eq!(gateway.timeouts, default.timeouts);
     assert_eq!(gateway.body_bytes, default.body_bytes);
+    assert_eq!(gateway.body_rate, Some(ByteSize(240)));
     assert_eq!(gateway.identity, default.identity);
     assert_eq!(gateway.responses, default.responses);
     assert_eq!(gateway.access_log.unwrap().format, AccessLogFormat::Json);

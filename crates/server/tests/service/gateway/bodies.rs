@@ -96,6 +96,35 @@ async fn a_client_that_stops_sending_its_body_gets_408() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_its_body_byte_by_byte_gets_408() {
+    for more in [
+        "body_rate: 1GiB",
+        "body_rate: 0, routes: [{name: default, body_rate: 1GiB}]",
+    ] {
+        let stage = Stage::open().await;
+        let more = format!("{FREE}, timeouts: {{body: 500ms}}, {more}");
+        let house = gateway(stage.address(), &more).await;
+        let mut client = Client::to(house.gateway()).await;
+        client.send(CHUNKED).await;
+        client.send(b"1\r\na\r\n").await;
+        let mut upstream = stage.accept().await;
+        upstream.head().await;
+        // Never a pause that would be too long by itself: the next byte follows as soon as the
+        // last one has arrived. It ends with the connection to the upstream.
+        let mut part = [0; 64];
+        while let Ok(1..) = upstream.0.read(&mut part).await {
+            let _ = client.try_send(b"1\r\na\r\n").await;
+        }
+        let detail = client.reply().await.unwrap().problem(408);
+        let expected = "the body comes slower than 1073741824 bytes a second; send it faster";
+        assert_eq!(detail, expected);
+        let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+        let counted = "{route=\"default\",outcome=\"slow_body\"} 1\n";
+        assert!(metrics.contains(counted), "{metrics}");
+    }
+}
+
+#[tokio::test]
 async fn a_slow_client_does_not_make_its_upstream_late() {
     let stage = Stage::open().await;
     let more = format!("{FREE}, timeouts: {{head: 1ms, body: 10s}}");

@@ -1,0 +1,104 @@
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use tokio::time::{advance, pause};
+use tollgate_behaviour::{Random, check};
+
+use super::*;
+
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What a client sends: after a pause, so many bytes.
+type Part = (Duration, u64);
+
+/// How long a client of these parts is waited for until it is given up, and why; `None` if it is
+/// not.
+async fn play(pace: &mut ArrivalPace, parts: &[Part]) -> Option<(Duration, BodyError)> {
+    let began = Instant::now();
+    for (pause, bytes) in parts {
+        let limit = pace.begin_wait();
+        if *pause >= limit {
+            advance(limit).await;
+            return Some((began.elapsed(), pace.error()));
+        }
+        advance(*pause).await;
+        pace.end_wait();
+        pace.add(*bytes);
+    }
+    None
+}
+
+#[tokio::test]
+async fn a_byte_now_and_then_does_not_suffice() {
+    pause();
+    let drip = [(Duration::from_secs(1), 1); 1000];
+    let ended = play(&mut ArrivalPace::new(IDLE, 240), &drip).await;
+    let (after, error) = ended.unwrap();
+    // A minute, and a quarter of a second for sixty bytes.
+    assert_eq!(after, Duration::from_millis(60_250));
+    assert!(matches!(error, BodyError::Slow(240)));
+    // As long as there is no least rate, only pauses count.
+    assert!(play(&mut ArrivalPace::new(IDLE, 0), &drip).await.is_none());
+    let silence = play(&mut ArrivalPace::new(IDLE, 0), &[(IDLE, 1)]).await;
+    assert!(matches!(silence, Some((IDLE, BodyError::Idle(IDLE)))));
+    let silence = play(&mut ArrivalPace::new(IDLE, 240), &[(IDLE, 1)]).await;
+    assert!(matches!(silence, Some((IDLE, BodyError::Idle(IDLE)))));
+}
+
+#[tokio::test]
+async fn the_least_rate_suffices_and_pauses_are_forgiven() {
+    pause();
+    let steady = [(Duration::from_secs(1), 240); 10_000];
+    let mut pace = ArrivalPace::new(IDLE, 240);
+    assert!(play(&mut pace, &steady).await.is_none());
+    // As long a pause as without a least rate.
+    let after_pause = [
+        (Duration::from_secs(59), 240),
+        (Duration::from_secs(1), 240),
+    ];
+    assert!(play(&mut pace, &after_pause).await.is_none());
+    // Time in which the upstream takes nothing is not the client's.
+    advance(Duration::from_secs(3600)).await;
+    assert!(
+        play(&mut pace, &[(Duration::from_secs(1), 1)])
+            .await
+            .is_none()
+    );
+}
+
+fn any_parts(random: &mut Random) -> Vec<Part> {
+    let parts = (0..random.between(1, 60)).map(|_| {
+        let pause = Duration::from_millis(random.any_size(100_000));
+        (pause, random.any_size(100_000))
+    });
+    parts.collect()
+}
+
+#[test]
+fn waits_are_bounded_by_the_bytes_that_came() {
+    check("bodies", 2000, |random| {
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_time().start_paused(true).build();
+        let parts = any_parts(random);
+        let rate = random.between(1, 10_000);
+        let ended = runtime.unwrap().block_on(async {
+            let mut pace = ArrivalPace::new(IDLE, rate);
+            play(&mut pace, &parts).await
+        });
+        // The same, in one sum over all parts.
+        let (mut waited, mut sent) = (Duration::ZERO, 0);
+        let mut expected = None;
+        for (pause, bytes) in parts {
+            let left = IDLE + Duration::from_millis(sent * 1000 / rate) - waited;
+            if pause >= left.min(IDLE) {
+                expected = Some((waited + left.min(IDLE), left < IDLE));
+                break;
+            }
+            waited += pause;
+            sent += bytes;
+        }
+        let ended = ended.map(|(after, error)| (after, matches!(error, BodyError::Slow(_))));
+        assert_eq!(ended, expected);
+    });
+}
