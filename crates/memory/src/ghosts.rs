@@ -25,7 +25,7 @@ pub(crate) struct Ghosts {
 impl Ghosts {
     /// Room in proportion to a table of this many buckets.
     pub(crate) fn for_buckets(buckets: usize) -> Ghosts {
-        let count = (buckets / BUCKETS_PER_GHOST).max(GHOSTS_MIN);
+        let count = Ghosts::count_for(buckets);
         let marks: Box<[AtomicU32]> = (0..count).map(|_| AtomicU32::new(0)).collect();
         // As in the table: touch the pages now.
         marks
@@ -33,6 +33,20 @@ impl Ghosts {
             .step_by(MARKS_A_PAGE)
             .for_each(|mark| mark.store(0, Ordering::Relaxed));
         Ghosts { marks }
+    }
+
+    const fn count_for(buckets: usize) -> usize {
+        let count = buckets / BUCKETS_PER_GHOST;
+        if count < GHOSTS_MIN {
+            GHOSTS_MIN
+        } else {
+            count
+        }
+    }
+
+    /// Bytes of the ghosts of a table of this many buckets.
+    pub(crate) const fn bytes_for(buckets: usize) -> usize {
+        Ghosts::count_for(buckets) * size_of::<AtomicU32>()
     }
 
     /// Bytes of all ghosts.

@@ -104,4 +104,5 @@ pub mod heap;
 
 pub use clock::{ManualClock, SystemClock};
 pub use hasher::RandomKeys;
-pub use memory::{BYTES_PER_KEY, Builder, Memory, Stats};
+pub use memory::{BYTES_PER_KEY, Builder, Memory, Size, Stats};
+pub use spill::spilled_bytes_max;

@@ -29,7 +29,7 @@ mod lock_free;
 
 mod word_state;
 
-pub use builder::Builder;
+pub use builder::{Builder, Size};
 
 /// Bytes of the store for each key of `max_keys` whose state fits a word: a slot of 16 bytes, and
 /// nearly half a slot of spare room so that hardly any live key is evicted.
@@ -230,7 +230,9 @@ impl<C: Clock> Memory<C> {
     /// store is too small for them and would evict live keys earlier. `None` if it has room for
     /// them.
     pub fn max_bytes_for(&self, limit: &Limit) -> Option<usize> {
-        let needed = self.max_keys.saturating_mul(spill::bytes_max(limit));
+        let needed = self
+            .max_keys
+            .saturating_mul(spill::spilled_bytes_max(limit));
         let is_short = needed > self.arena.bytes();
         is_short.then(|| needed.saturating_add(builder::table_bytes(self.max_keys)))
     }

@@ -202,8 +202,20 @@ pub(crate) fn shorten(slot_word: u64, arena: &Arena) -> bool {
     first.is_some_and(|first| PackedLog::open(Spares::new(arena), first).shorten())
 }
 
-/// The most arena bytes that a key of `limit` can take.
-pub(crate) fn bytes_max(limit: &Limit) -> usize {
+/// The most bytes that a key of `limit` takes beside its slot: 0 if its state fits the slot, else
+/// the blocks of a full state. A sliding log is at its largest with even pauses.
+///
+/// # Example
+///
+/// ```
+/// use tollgate_core::{Limit, Span};
+/// use tollgate_memory::spilled_bytes_max;
+///
+/// assert_eq!(spilled_bytes_max(&Limit::token_bucket(100, Span::MINUTE)?), 0);
+/// assert_eq!(spilled_bytes_max(&Limit::sliding_window(100, Span::HOUR, 60)?), 320);
+/// # Ok::<(), tollgate_core::InvalidLimit>(())
+/// ```
+pub fn spilled_bytes_max(limit: &Limit) -> usize {
     let blocks = match limit.algorithm() {
         _ if !is_too_large(limit) || limit.capacity() == 0 => 0,
         Algorithm::SlidingLog => PackedLog::blocks_max(limit),

@@ -33,6 +33,12 @@ impl SpilledSlots {
         }
     }
 
+    /// Bytes of the set of a table of this many slots.
+    pub(crate) const fn bytes_for(slots: usize) -> usize {
+        let words = slots.div_ceil(BITS);
+        (words + words.div_ceil(BITS)) * size_of::<AtomicU64>()
+    }
+
     /// Bytes of the set.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.slots) + size_of_val(&*self.words)

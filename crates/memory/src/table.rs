@@ -27,7 +27,7 @@ use tollgate_core::{Key, Now, StoreError};
 
 use std::sync::atomic::AtomicU8;
 
-use crate::ghosts::{BUCKETS_PER_GHOST, Ghosts};
+use crate::ghosts::Ghosts;
 use crate::line::{Line, Room, SLOTS, eviction_order, is_live};
 use crate::lines::Lines;
 use crate::pair::{Pair, SlotValue};
@@ -35,10 +35,8 @@ use crate::spilled_slots::SpilledSlots;
 use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering};
 use crate::tag::{Heat, halves};
 
-/// Bytes of a bucket, with its clock hand, its share of the ghosts and a bit for each slot.
-const BUCKET_BYTES: usize = 2 * size_of::<Line>() + 1 + 4 / BUCKETS_PER_GHOST + 2 * SLOTS / 8;
-/// The summary of the slots' bits takes one byte in 2^13.
-const WORDS_SHIFT: u32 = 13;
+pub(crate) mod size;
+
 /// Up to how many owned slots a bucket is taken without checking whether the other is emptier.
 const ROOMY_MAX: usize = SLOTS;
 /// The fewest buckets. With these, a decision on the most keys that a request may have never finds
@@ -96,14 +94,9 @@ struct InsertLock<'t>(&'t AtomicBool);
 // === impl Table ===
 
 impl Table {
-    /// Bytes that a table of any size takes beside its buckets.
-    pub(crate) const FIXED_BYTES: usize = INSERT_LOCKS + size_of::<Table>() + 2 * size_of::<u64>();
-
     /// A table of at most `bytes`, but of at least [`BUCKETS_MIN`] buckets.
     pub(crate) fn with_bytes(bytes: usize) -> Table {
-        let bytes = bytes.saturating_sub(Table::FIXED_BYTES);
-        let buckets = (bytes - (bytes >> WORDS_SHIFT)) / BUCKET_BYTES;
-        Table::with_buckets(buckets.max(BUCKETS_MIN))
+        Table::with_buckets(size::buckets(bytes))
     }
 
     /// A table of this many buckets, at least two.
@@ -132,7 +125,7 @@ impl Table {
     /// Bytes of the whole table.
     pub(crate) fn bytes(&self) -> usize {
         let side_tables = self.hands.len() + self.ghosts.bytes() + self.spilled.bytes();
-        size_of_val(&*self.lines) + side_tables + Table::FIXED_BYTES
+        size_of_val(&*self.lines) + side_tables + size::FIXED_BYTES
     }
 
     /// How many live keys were evicted.

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicUsize;
 use tollgate_core::{Clock, Limit};
 
 use super::{BYTES_PER_KEY, Memory};
-use crate::arena::{Arena, BLOCK_BYTES};
+use crate::arena::{Arena, BLOCK_BYTES, BLOCKS_MAX};
 use crate::clock::SystemClock;
 use crate::hasher::RandomKeys;
 use crate::spill;
-use crate::table::Table;
+use crate::table::{Table, size};
 
 /// All bytes but one in 2^6 are the table's; the rest of the store fits into that one.
 const REST_SHIFT: u32 = 6;
@@ -36,6 +36,15 @@ pub struct Builder<C = SystemClock> {
     max_bytes: Option<usize>,
     /// The most arena bytes that a key of the known limits can take.
     spilled_bytes: usize,
+}
+
+/// The bytes that a store allocates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Bytes of the table, which are touched when the store is built.
+    pub table_bytes: usize,
+    /// Bytes for states that are larger than a word, which are touched when they are first used.
+    pub arena_bytes: usize,
 }
 
 // === impl Builder ===
@@ -78,7 +87,7 @@ impl<C: Clock> Builder<C> {
     /// Limits that the store will decide on: without `max_bytes` the arena has room for `max_keys`
     /// keys of the largest of them, up to 4 GiB. [`Memory::max_bytes_for`] checks one limit.
     pub fn limits<'l>(self, limits: impl IntoIterator<Item = &'l Limit>) -> Builder<C> {
-        let largest = limits.into_iter().map(spill::bytes_max).max();
+        let largest = limits.into_iter().map(spill::spilled_bytes_max).max();
         Builder {
             spilled_bytes: largest.unwrap_or(0).max(self.spilled_bytes),
             ..self
@@ -119,6 +128,22 @@ impl<C: Clock> Builder<C> {
                 Ok(self.build())
             }
             Err(_) => Err(bytes),
+        }
+    }
+
+    /// What [`Builder::build`] allocates. Builds nothing.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// let size = tollgate_memory::Memory::builder().max_keys(1_000_000).size();
+    /// assert!(size.table_bytes <= 24_000_000);
+    /// ```
+    pub fn size(&self) -> Size {
+        let (table, arena) = self.sizes();
+        Size {
+            table_bytes: size::table_bytes(table),
+            arena_bytes: (arena / BLOCK_BYTES).min(BLOCKS_MAX) * BLOCK_BYTES,
         }
     }
 
