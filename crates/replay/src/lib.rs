@@ -54,6 +54,8 @@ mod workload;
 
 mod simulate;
 
+mod met_limit;
+
 mod interner;
 
 mod notes;
@@ -131,6 +133,7 @@ pub use format::{Format, LogKind};
 pub use input::LINE_BYTES_MAX;
 pub use key_shape::KeyShape;
 pub use layout::{FieldNames, InvalidFieldNames, InvalidLogFormat, Layout, NoNames, Preset};
+pub use met_limit::{MetLimit, met_limits};
 pub use page::Page;
 pub use pattern::{InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
