@@ -69,7 +69,7 @@ const LEVELS: [&[&str]; 6] = [
     &[
         "memory", "redis", "rules", "rls", "http", "resp", "listen", "fallback",
     ],
-    &["engine"],
+    &["engine", "telemetry"],
     &["backends", "gateway"],
     &["server", "replay", "tollgate"],
     &["cli"],

@@ -22,6 +22,9 @@ mod tls;
 
 mod proxy;
 
+#[cfg(feature = "collector")]
+pub mod collector;
+
 pub use cluster::{Cluster, MASTERS, NODES};
 pub use folder::Folder;
 pub use process::Process;
