@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
@@ -110,10 +111,34 @@ impl Engine {
     ///
     /// [`StoreError`] when the store has no answer and no fallback applies. A denial is an answer.
     pub async fn decide(&self, request: &Request<'_>) -> Result<Decided, StoreError> {
+        self.decide_until_current(request, None).await
+    }
+
+    /// As [`Engine::decide`], and measures how long the store takes: it is added to `store_time`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::decide`].
+    pub async fn decide_timed(
+        &self,
+        request: &Request<'_>,
+        store_time: &mut Duration,
+    ) -> Result<Decided, StoreError> {
+        self.decide_until_current(request, Some(store_time)).await
+    }
+
+    /// Decides, and again if the rules are replaced meanwhile.
+    async fn decide_until_current(
+        &self,
+        request: &Request<'_>,
+        mut store_time: Option<&mut Duration>,
+    ) -> Result<Decided, StoreError> {
         let mut attempt = Attempt::first(self.rules.load());
         loop {
             let (active, is_current) = (attempt.rules(), attempt.is_current());
-            let decided = self.decide_under(active, request, is_current).await;
+            let store_time = store_time.as_deref_mut();
+            let decided = self.decide_under(active, request, is_current, store_time);
+            let decided = decided.await;
             match attempt.next(decided, || self.rules.load()) {
                 ControlFlow::Break(decided) => return decided,
                 ControlFlow::Continue(next) => attempt = next,
@@ -127,6 +152,7 @@ impl Engine {
         active: &ActiveRules,
         request: &Request<'_>,
         is_current: bool,
+        store_time: Option<&mut Duration>,
     ) -> Result<Decided, StoreError> {
         let domain = request.domain_name();
         let store = &self.stores.of(domain).store;
@@ -136,6 +162,11 @@ impl Engine {
         let charges = resolved.charges_under(is_current);
         let verdict = if charges.is_empty() {
             Verdict::default()
+        } else if let Some(store_time) = store_time {
+            let began = Instant::now();
+            let verdict = store.decide(&charges).await;
+            *store_time += began.elapsed();
+            verdict?
         } else {
             store.decide(&charges).await?
         };

@@ -16,10 +16,11 @@ use tollgate_core::{Answer, Clock, Moment, Timeline};
 use tollgate_engine::Engine;
 use tollgate_http::{Client, Head, Listing, Peer};
 use tollgate_listen::Connection;
+use tollgate_telemetry::{Value, attribute};
 
 use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
-use crate::denial::{keep_denial, request_id};
+use crate::denial::{REQUEST_ID, keep_denial, request_id};
 use crate::failure::Failure;
 use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_response};
 use crate::lists::Lists;
@@ -219,13 +220,13 @@ impl Passage<'_> {
             lease,
         } = allowed;
         let upstream = &route.upstream;
-        record.set_upstream(lease.pool().address());
         rewrite_request(
             &mut head,
             sender,
             lease.pool().address(),
             upstream.protocol(),
         );
+        record.send_to(lease.pool().address(), &mut head.headers);
         if let Some(requested) = &requested {
             requested.announce(&mut head.headers);
         }
@@ -351,11 +352,19 @@ impl Passage<'_> {
             return Ok(allowed(None, None, upstream.lease().await?));
         };
         poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
-        let (answer, reservation) = self.decide(&request, &identity).await?;
+        let (answer, reservation) = self.decide(&request, &identity, record.span()).await?;
         let denial = responder.deny(&answer, terms.wall_clock(), &head.headers);
         if let Some(mut denial) = denial {
             let (id, headers) = (request_id(&head.headers), denial.headers_mut());
             keep_denial(&terms.engine, id, &request, &answer, headers);
+            if let Some(id) = denial
+                .headers()
+                .get(REQUEST_ID)
+                .and_then(|id| id.to_str().ok())
+            {
+                let id = || Value::Text(id.to_owned().into());
+                record.span().set(attribute::REQUEST_ID, id);
+            }
             record.set_denial(&answer);
             return Err(Stop::Denied(Box::new(denial)));
         }

@@ -14,6 +14,7 @@ use tollgate_core::{Clock, Timeline};
 use tollgate_engine::{Engine, Pace, Why};
 use tollgate_http::{InvalidSetting, check_framing};
 use tollgate_listen::Connection;
+use tollgate_telemetry::{HttpRequest, Tracing};
 
 use crate::access_log::AccessLog;
 use crate::active::Active;
@@ -36,6 +37,7 @@ pub struct Gateway {
     metrics: Metrics,
     terms: Terms,
     log: Option<Arc<AccessLog>>,
+    tracing: Tracing,
 }
 
 // === impl Gateway ===
@@ -60,7 +62,15 @@ impl Gateway {
             replacing: Mutex::default(),
             metrics,
             terms: Terms::new(engine, lists, clock),
+            tracing: Tracing::default(),
         })
+    }
+
+    /// The same gateway with a span for each request, which is the parent of what the upstream
+    /// does. Without tracing, the trace context of a request is passed on as it is.
+    #[must_use]
+    pub fn with_tracing(self, tracing: Tracing) -> Gateway {
+        Gateway { tracing, ..self }
     }
 
     /// Checks settings without using them. Of files it reads those with the keys of tokens.
@@ -175,7 +185,7 @@ impl Gateway {
     ) -> Response<ResponseBody> {
         connection.record_request(Instant::now());
         let (mut head, body) = request.into_parts();
-        let mut record = self.begin_record(&head, connection);
+        let mut record = self.begin_record(&head, connection, scheme);
         // The HTTP library drops `Content-Length` beside `Transfer-Encoding`, so that nobody can
         // see it. A proxy before us may have believed it, and what follows on the connection may
         // be a part of this request to it (RFC 9112, section 6.1).
@@ -205,12 +215,32 @@ impl Gateway {
         response.map(|body| body.with_record(record))
     }
 
-    fn begin_record(&self, head: &Parts, connection: &Connection) -> LogRecord {
-        let Some(log) = &self.log else {
-            return LogRecord::default();
+    /// Begins the line in the access log and the span of a request, as far as there are any.
+    fn begin_record(
+        &self,
+        head: &Parts,
+        connection: &Connection,
+        scheme: &'static str,
+    ) -> LogRecord {
+        let record = match &self.log {
+            None => LogRecord::default(),
+            Some(log) => {
+                let peer = connection.peer().ip();
+                LogRecord::new(log, self.terms.wall_clock(), peer, head)
+            }
         };
-        let peer = connection.peer().ip();
-        LogRecord::new(log, self.terms.wall_clock(), peer, head)
+        if !self.tracing.is_on() {
+            return record;
+        }
+        let mut span = self.tracing.begin("HTTP", &head.headers);
+        span.describe_http(HttpRequest {
+            listener: "gateway",
+            method: &head.method,
+            target: "",
+            path: head.uri.path(),
+            scheme,
+        });
+        record.with_span(span)
     }
 }
 

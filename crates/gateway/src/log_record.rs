@@ -1,4 +1,4 @@
-//! What the access log will say of a request, while it is being answered.
+//! What the access log and the span will say of a request, while it is being answered.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,20 +7,26 @@ use std::time::Duration;
 
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderName, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use tokio::time::Instant;
 use tollgate_core::{Answer, RuleName};
+use tollgate_telemetry::{RequestSpan, Value, attribute};
 
 use crate::access_log::AccessLog;
 use crate::log_line::LogLine;
 
+/// The outcome of a request until it has another one: its client has gone.
+const CANCELED: &str = "canceled";
 /// The most bytes of a target or a header in a line; what is longer is cut off.
 const FIELD_BYTES_MAX: usize = 4096;
 
-/// Collects a line of the access log, and writes it when it is dropped. Without an access log it
-/// does nothing, and owns no memory.
+/// Collects a line of the access log and the attributes of a span, and writes them when it is
+/// dropped. Without an access log and tracing it does nothing, and owns no memory.
 #[derive(Default)]
-pub(crate) struct LogRecord(Option<Box<Open>>);
+pub(crate) struct LogRecord {
+    open: Option<Box<Open>>,
+    span: RequestSpan,
+}
 
 struct Open {
     log: Arc<AccessLog>,
@@ -55,22 +61,38 @@ impl LogRecord {
             referer: header(REFERER),
             route: None,
             upstream: None,
-            outcome: "canceled",
+            outcome: CANCELED,
             status: None,
             bytes: 0,
             is_complete: false,
             rule: None,
             retry_after: None,
         };
-        LogRecord(Some(Box::new(Open {
+        let open = Box::new(Open {
             log: Arc::clone(log),
             began: Instant::now(),
             line,
-        })))
+        });
+        LogRecord {
+            open: Some(open),
+            span: RequestSpan::OFF,
+        }
+    }
+
+    /// The same for a request with this span.
+    pub(crate) fn with_span(mut self, mut span: RequestSpan) -> LogRecord {
+        span.set(attribute::GATEWAY_OUTCOME, || Value::Text(CANCELED.into()));
+        self.span = span;
+        self
+    }
+
+    /// The span of the request.
+    pub(crate) const fn span(&mut self) -> &mut RequestSpan {
+        &mut self.span
     }
 
     fn update(&mut self, update: impl FnOnce(&mut LogLine)) {
-        if let Some(open) = &mut self.0 {
+        if let Some(open) = &mut self.open {
             update(&mut open.line);
         }
     }
@@ -81,6 +103,15 @@ impl LogRecord {
             line.route = Some(name.to_owned());
             line.client = client.or(line.client);
         });
+        self.span.set_target(name);
+        self.span
+            .set(attribute::ROUTE, || Value::Text(name.to_owned().into()));
+    }
+
+    /// Where it is sent, with these headers, in which its span becomes the parent.
+    pub(crate) fn send_to(&mut self, address: &str, headers: &mut HeaderMap) {
+        self.set_upstream(address);
+        self.span.propagate(headers);
     }
 
     /// Where it is sent.
@@ -89,6 +120,9 @@ impl LogRecord {
             if line.upstream.as_deref() != Some(address) {
                 line.upstream = Some(address.to_owned());
             }
+        });
+        self.span.set(attribute::UPSTREAM, || {
+            Value::Text(address.to_owned().into())
         });
     }
 
@@ -108,6 +142,8 @@ impl LogRecord {
 
     pub(crate) fn set_outcome(&mut self, outcome: &'static str) {
         self.update(|line| line.outcome = outcome);
+        self.span
+            .set(attribute::GATEWAY_OUTCOME, || Value::Text(outcome.into()));
     }
 
     /// The response begins.
@@ -117,6 +153,7 @@ impl LogRecord {
             // The body of its response is not sent.
             line.is_complete = line.method == Method::HEAD;
         });
+        self.span.set_http_status(status);
     }
 
     /// A part of the response's body is on its way to the client.
@@ -143,7 +180,7 @@ fn cut_method(method: &Method) -> Method {
 
 impl Drop for LogRecord {
     fn drop(&mut self) {
-        if let Some(mut open) = self.0.take() {
+        if let Some(mut open) = self.open.take() {
             open.line.took = open.began.elapsed();
             open.log.push(open.line.format(open.log.format()));
         }
@@ -152,7 +189,9 @@ impl Drop for LogRecord {
 
 impl fmt::Debug for LogRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.0.as_ref().map(|open| &open.line);
-        f.debug_tuple("LogRecord").field(&line).finish()
+        let line = self.open.as_ref().map(|open| &open.line);
+        let mut shown = f.debug_struct("LogRecord");
+        shown.field("line", &line).field("span", &self.span);
+        shown.finish()
     }
 }

@@ -10,6 +10,7 @@ use tollgate_engine::ReservationBounds;
 use tollgate_gateway::GatewaySettings;
 use tollgate_listen::Limits;
 use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
+use tollgate_telemetry::TelemetryConfig;
 
 use crate::admin_tokens::TokenSources;
 
@@ -26,6 +27,7 @@ mod reservations;
 mod reserving;
 mod secret;
 mod store;
+mod telemetry;
 mod tls;
 mod unmeasured;
 
@@ -79,6 +81,8 @@ pub struct Config {
     pub redis_protocol: RedisProtocol,
     /// `limits`.
     pub limits: Limits,
+    /// `telemetry`: what is exported to OpenTelemetry. Default: nothing.
+    pub telemetry: TelemetryConfig,
     /// `log`.
     pub log: Log,
     /// `allow_refund`: HTTP clients may refund units with a negative cost. Default: `false`.
@@ -129,6 +133,7 @@ impl Config {
             gateway: None,
             redis_protocol: RedisProtocol::default(),
             limits: Limits::default(),
+            telemetry: TelemetryConfig::default(),
             log: Log::default(),
             allow_refund: false,
             dynamic_metadata: false,
@@ -234,6 +239,7 @@ impl Config {
                 self.redis_protocol != other.redis_protocol,
             ),
             ("limits", self.limits != other.limits),
+            ("telemetry", self.telemetry != other.telemetry),
             ("log", self.log != other.log),
             ("allow_refund", self.allow_refund != other.allow_refund),
             (
@@ -297,6 +303,7 @@ impl Config {
             gateway,
             redis_protocol: RedisProtocol::take(top, known.directory, has_redis),
             limits: top.map("limits", limits::take),
+            telemetry: telemetry::take(top, known.directory),
             log: top.map("log", Log::take),
             allow_refund: top.flag("allow_refund", false),
             dynamic_metadata: top.flag("dynamic_metadata", false),

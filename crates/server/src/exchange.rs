@@ -22,6 +22,7 @@ use tollgate_http::Peer;
 use tollgate_listen::{
     Connection, ConnectionCounts, Handler, Limits, Listener, Protocol, ShutdownSignal,
 };
+use tollgate_telemetry::{TRACEPARENT, TRACESTATE};
 use tonic::Status;
 
 use crate::auth;
@@ -37,7 +38,7 @@ const FIELD_BYTES_KEPT: usize = 1024;
 /// Calls whose messages are answered one by one.
 const STREAM_PATHS: &str = "/grpc.reflection.";
 /// The metadata that this service reads.
-const METADATA_READ: [HeaderName; 9] = [
+const METADATA_READ: [HeaderName; 11] = [
     CONTENT_TYPE,
     CONTENT_LENGTH,
     TE,
@@ -47,6 +48,8 @@ const METADATA_READ: [HeaderName; 9] = [
     HeaderName::from_static("grpc-encoding"),
     HeaderName::from_static("grpc-accept-encoding"),
     HeaderName::from_static("grpc-message-type"),
+    TRACEPARENT,
+    TRACESTATE,
 ];
 /// What a connection with a reserved permit may request.
 const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/Check"];

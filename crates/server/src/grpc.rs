@@ -7,11 +7,14 @@ use axum::Router;
 use axum::extract::Request as HttpRequest;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response as HttpResponse;
+use http::{HeaderMap, HeaderValue};
 use tokio::time::timeout;
 use tollgate_core::StoreError;
 use tollgate_engine::Engine;
+use tollgate_gateway::REQUEST_ID;
 use tollgate_listen::{Limits, ShutdownSignal};
 use tollgate_rls::{DECISIONS_SERVICE, DESCRIPTORS, RateLimitRequest, RateLimitResponse, SERVICE};
+use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus;
@@ -22,11 +25,14 @@ use crate::decisions::{DecisionCalls, DecisionsServer, MESSAGE_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reply::store_unavailable;
+use crate::trace::{CANCELED, INVALID, decide};
 
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Grpc.name();
 /// The call that decides.
 pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// The same in traces.
+const METHOD: &str = "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The largest message to health and reflection, which holds a name: its buffer is allocated as
 /// soon as its length is known.
 const NAME_BYTES_MAX: usize = 4 * 1024;
@@ -45,10 +51,11 @@ mod generated {
 use generated::rate_limit_service_server::{RateLimitService, RateLimitServiceServer};
 
 /// Answers calls.
-struct Calls {
-    engine: Arc<Engine>,
-    metrics: Arc<Metrics>,
-    options: Options,
+pub(crate) struct Calls {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) options: Options,
+    pub(crate) tracing: Tracing,
 }
 
 /// Answers gRPC's health checks.
@@ -57,20 +64,14 @@ pub(crate) struct Health(HealthReporter);
 
 /// The routes of this listener.
 pub(crate) async fn routes(
-    engine: Arc<Engine>,
-    metrics: Arc<Metrics>,
-    options: Options,
+    calls: Calls,
     limits: &Limits,
     shutdown: &ShutdownSignal,
 ) -> (Router, Health) {
+    let (engine, metrics) = (&calls.engine, Arc::clone(&calls.metrics));
     let (body_timeout, message_bytes) = (limits.body_timeout, limits.message_bytes);
-    let decisions = DecisionCalls::new(Arc::clone(&engine), Arc::clone(&metrics), shutdown.clone());
+    let decisions = DecisionCalls::new(Arc::clone(engine), Arc::clone(&metrics), shutdown.clone());
     let decisions = DecisionsServer::new(decisions).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let calls = Calls {
-        engine,
-        metrics: Arc::clone(&metrics),
-        options,
-    };
     let calls = RateLimitServiceServer::new(calls).max_decoding_message_size(message_bytes);
     let (reporter, health) = health_reporter();
     let reflection = || {
@@ -126,20 +127,66 @@ impl RateLimitService for Calls {
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let (metadata, _, message) = request.into_parts();
+        let metadata = metadata.into_headers();
+        let mut span = self.tracing.begin(METHOD, &metadata);
+        describe_call(&mut span);
+        let answered = self.answer(&metadata, &message, &mut span).await;
+        let code = answered.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        span.set(attribute::RPC_STATUS, || {
+            Value::Text(code_name(code).into())
+        });
+        answered
+    }
+}
+
+// === impl Calls ===
+
+impl Calls {
+    /// Decides on the message of a call.
+    async fn answer(
+        &self,
+        metadata: &HeaderMap,
+        message: &RateLimitRequest,
+        span: &mut RequestSpan,
+    ) -> Result<Response<RateLimitResponse>, Status> {
         let began = Instant::now();
-        let request = tollgate_rls::request(&message)
-            .map_err(|invalid| Status::invalid_argument(invalid.to_string()))?;
-        self.metrics.count_left_out(NAME, &message);
-        let decided = self.engine.decide(&request).await.map_err(store_failed)?;
+        let request = tollgate_rls::request(message).map_err(|invalid| {
+            span.set_outcome(INVALID);
+            Status::invalid_argument(invalid.to_string())
+        })?;
+        self.metrics.count_left_out(NAME, message);
+        let decided = decide(&self.engine, &request, span).await;
+        let decided = decided.map_err(store_failed)?;
         self.metrics.record_decision(NAME, began.elapsed());
         let mut response = Response::new(self.options.response(&request, &decided));
-        let id = metadata.get("x-request-id").map(|id| id.as_bytes());
+        let id = metadata.get(REQUEST_ID).map(HeaderValue::as_bytes);
         let id = self.engine.keep_denial(id, &request, &decided.answer);
+        if let Some(id) = &id {
+            span.set(attribute::REQUEST_ID, || Value::Text(id.to_string().into()));
+        }
         // In the metadata, not in the message: Envoy would add it to the response to its client.
         if let Some(id) = id.and_then(|id| id.parse().ok()) {
             response.metadata_mut().insert("x-request-id", id);
         }
         Ok(response)
+    }
+}
+
+fn describe_call(span: &mut RequestSpan) {
+    let text = |text: &'static str| move || Value::Text(text.into());
+    span.set(attribute::LISTENER, text(NAME));
+    span.set(attribute::RPC_SYSTEM, text("grpc"));
+    span.set(attribute::RPC_METHOD, text(METHOD));
+    span.set_outcome(CANCELED);
+}
+
+/// The name of a status in traces.
+const fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::Unavailable => "UNAVAILABLE",
+        _ => "INTERNAL",
     }
 }
 

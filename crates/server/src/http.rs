@@ -14,6 +14,7 @@ use tollgate_core::{Cost, Request};
 use tollgate_engine::{Decided, Engine};
 use tollgate_gateway::{keep_denial, request_id};
 use tollgate_listen::ShutdownSignal;
+use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 
 use crate::auth::{self, ActiveAuth};
 use crate::check::{Batch, Check, batch_response, verdict};
@@ -22,9 +23,14 @@ use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
 use crate::reply::{Failure, body, problem, reply};
 use crate::settle::{Settle, settlement};
+use crate::trace::{self, CANCELED, UNLIMITED};
 
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Http.name();
+
+/// Where Envoy's service answers, and where Tollgate does.
+const ENVOY_PATH: &str = "/json";
+const CHECK_PATH: &str = "/v1/check";
 
 const OPENAPI: &str = include_str!("openapi.json");
 
@@ -34,6 +40,9 @@ pub(crate) struct AppState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) options: Options,
     pub(crate) auth: Option<Arc<ActiveAuth>>,
+    pub(crate) tracing: Tracing,
+    /// What clients send requests over: `http` or `https`.
+    pub(crate) scheme: &'static str,
     pub(crate) shutdown: ShutdownSignal,
     /// How long a body may take to arrive.
     pub(crate) body_timeout: Duration,
@@ -45,8 +54,8 @@ pub(crate) struct AppState {
 pub(crate) fn routes(state: AppState) -> Router {
     let metrics = Arc::clone(&state.metrics);
     let routes = Router::new()
-        .route("/json", post(envoy))
-        .route("/v1/check", post(check))
+        .route(ENVOY_PATH, post(envoy))
+        .route(CHECK_PATH, post(check))
         .route("/v1/settle", post(settle))
         .route(auth::PATH, any(forward_auth))
         .route("/healthz", get(healthz))
@@ -116,13 +125,15 @@ async fn openapi() -> Response {
 }
 
 async fn envoy(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
-    let answered = state.envoy(request).await;
-    answered.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
+    let mut span = state.begin_span(&request, ENVOY_PATH);
+    let answered = state.envoy(request, &mut span).await;
+    state.finish(answered, &mut span)
 }
 
 async fn check(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
-    let answered = state.check(request).await;
-    answered.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
+    let mut span = state.begin_span(&request, CHECK_PATH);
+    let answered = state.check(request, &mut span).await;
+    state.finish(answered, &mut span)
 }
 
 async fn settle(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
@@ -131,8 +142,9 @@ async fn settle(State(state): State<Arc<AppState>>, request: HttpRequest) -> Res
 }
 
 async fn forward_auth(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
-    let answered = state.forward_auth(request).await;
-    answered.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
+    let mut span = state.begin_span(&request, auth::PATH);
+    let answered = state.forward_auth(request, &mut span).await;
+    state.finish(answered, &mut span)
 }
 
 // === impl AppState ===
@@ -140,7 +152,11 @@ async fn forward_auth(State(state): State<Arc<AppState>>, request: HttpRequest) 
 impl AppState {
     /// Envoy's service answers 200, 429 or 400 here, and 400 also if its store fails. This one
     /// answers 503 then, so that a failed store does not look like an invalid request.
-    async fn envoy(&self, request: HttpRequest) -> Result<Response, Failure> {
+    async fn envoy(
+        &self,
+        request: HttpRequest,
+        span: &mut RequestSpan,
+    ) -> Result<Response, Failure> {
         let id = request_id(request.headers()).cloned();
         let body = body(request, self.body_bytes, self.body_timeout).await?;
         let message =
@@ -148,7 +164,7 @@ impl AppState {
         let request = tollgate_rls::request(&message)?;
         self.metrics.count_left_out(NAME, &message);
         self.check_refund(&request)?;
-        let decided = self.decide(&request).await?;
+        let decided = self.decide(&request, span).await?;
         let mut json = self.options.json(&request, &decided);
         json.push(b'\n');
         let status = tollgate_http::status(&decided.answer);
@@ -172,23 +188,27 @@ impl AppState {
     }
 
     /// Decides on a request of `/v1/check`, or reserves for it.
-    async fn check(&self, request: HttpRequest) -> Result<Response, Failure> {
+    async fn check(
+        &self,
+        request: HttpRequest,
+        span: &mut RequestSpan,
+    ) -> Result<Response, Failure> {
         is_json(request.headers())?;
         let id = request_id(request.headers()).cloned();
         let body = body(request, self.body_bytes, self.body_timeout).await?;
         if Batch::is_batch(&body) {
-            return self.check_batch(&body, id.as_ref()).await;
+            return self.check_batch(&body, id.as_ref(), span).await;
         }
         let check = Check::read(&body)?;
         let request = check.request()?;
         self.check_refund(&request)?;
         let (decided, receipt) = if check.is_reservation() {
             let began = Instant::now();
-            let reserved = self.engine.reserve(&request).await?;
+            let reserved = trace::reserve(&self.engine, &request, span).await?;
             self.metrics.record_decision(NAME, began.elapsed());
             reserved
         } else {
-            (self.decide(&request).await?, None)
+            (self.decide(&request, span).await?, None)
         };
         let answer = &decided.answer;
         let mut response = verdict(&request, answer, receipt.as_ref());
@@ -202,12 +222,14 @@ impl AppState {
         &self,
         body: &[u8],
         id: Option<&HeaderValue>,
+        span: &mut RequestSpan,
     ) -> Result<Response, Failure> {
         let batch = Batch::read(body)?;
         let requests = batch.requests(|request| self.check_refund(request))?;
         let began = Instant::now();
         let decided = self.engine.decide_batch(&requests).await;
         self.metrics.record_decision(NAME, began.elapsed());
+        trace::describe_batch(span, &requests, &decided, began);
         let failed = |error| {
             let failure = Failure::from(error);
             self.metrics.count_error(NAME, failure.kind);
@@ -230,7 +252,11 @@ impl AppState {
     }
 
     /// Decides on the request that a proxy asks about. The body is not read.
-    async fn forward_auth(&self, request: HttpRequest) -> Result<Response, Failure> {
+    async fn forward_auth(
+        &self,
+        request: HttpRequest,
+        span: &mut RequestSpan,
+    ) -> Result<Response, Failure> {
         let auth = self.auth.as_ref().ok_or_else(auth::not_configured)?.load();
         let mut head = request.into_parts().0;
         let peer = auth.restore(&mut head)?;
@@ -238,23 +264,61 @@ impl AppState {
         let mut kept = HeaderMap::new();
         let answer = match auth.request(&identity) {
             Some(request) => {
-                let answer = self.decide(&request).await?.answer;
+                let answer = self.decide(&request, span).await?.answer;
                 let id = request_id(&head.headers);
                 keep_denial(&self.engine, id, &request, &answer, &mut kept);
                 Some(answer)
             }
-            None => None,
+            None => {
+                span.set_outcome(UNLIMITED);
+                None
+            }
         };
         let mut response = auth.respond(answer.as_ref(), head);
         response.headers_mut().extend(kept);
         Ok(response)
     }
 
-    async fn decide(&self, request: &Request<'_>) -> Result<Decided, Failure> {
+    async fn decide(
+        &self,
+        request: &Request<'_>,
+        span: &mut RequestSpan,
+    ) -> Result<Decided, Failure> {
         let began = Instant::now();
-        let decided = self.engine.decide(request).await?;
+        let decided = trace::decide(&self.engine, request, span).await?;
         self.metrics.record_decision(NAME, began.elapsed());
         Ok(decided)
+    }
+
+    /// Begins the span of a request for the endpoint at `path`.
+    fn begin_span(&self, request: &HttpRequest, path: &'static str) -> RequestSpan {
+        let mut span = self.tracing.begin(path, request.headers());
+        span.describe_http(tollgate_telemetry::HttpRequest {
+            listener: NAME,
+            method: request.method(),
+            target: path,
+            path,
+            scheme: self.scheme,
+        });
+        span.set(attribute::HTTP_ROUTE, || Value::Text(path.into()));
+        span.set_outcome(CANCELED);
+        span
+    }
+
+    /// The response, and what the span says about it.
+    fn finish(&self, answered: Result<Response, Failure>, span: &mut RequestSpan) -> Response {
+        match answered {
+            Ok(response) => {
+                trace::describe_response(span, &response);
+                response
+            }
+            Err(failure) => {
+                let response = count_and_respond(&self.metrics, NAME, &failure);
+                trace::describe_response(span, &response);
+                trace::describe_failure(span, &failure);
+                response
+            }
+        }
     }
 
     /// Rejects a refund, unless the operator allows HTTP clients to return units.

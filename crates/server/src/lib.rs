@@ -42,6 +42,8 @@ mod options;
 
 mod reply;
 
+mod trace;
+
 mod check;
 
 mod headroom;
@@ -77,6 +79,8 @@ mod certificates;
 
 mod reload;
 
+mod serve_error;
+
 mod listener;
 
 mod load_sampler;
@@ -92,10 +96,14 @@ pub use descriptor_text::{DescriptorText, InvalidDescriptorText};
 pub use explanation::{EXPLANATION_VERSION, ExplanationReport, PastDenial, Values};
 pub use log::{init as init_log, log_start_error};
 pub use reclaim::tune_allocator;
-pub use server::{Running, ServeError, serve, start};
+pub use serve_error::ServeError;
+pub use server::{Running, serve, start};
 pub use thread_caches::empty_thread_cache;
 pub use tollgate_engine::{
     CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, Thresholds, VALUE_SERIES_MAX,
 };
 pub use tollgate_gateway::{GatewaySettings, LoadSettings};
 pub use tollgate_listen::{InvalidTls, Limits, TlsFiles};
+pub use tollgate_telemetry::{
+    Endpoint, FLUSH_WITHIN, QUEUED_SPANS_MAX, Ratio, SignalConfig, TelemetryConfig,
+};

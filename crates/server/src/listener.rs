@@ -9,6 +9,7 @@ use tollgate_gateway::Gateway;
 use tollgate_listen::{
     Address, Budget, Handler, Limits, Listener, ShutdownSignal, StreamHandler, Tls,
 };
+use tollgate_telemetry::Tracing;
 use tracing::info;
 
 use crate::admin_tokens::AdminTokens;
@@ -20,7 +21,7 @@ use crate::gateway::GatewayHandler;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::redis_protocol::RedisHandler;
-use crate::server::ServeError;
+use crate::serve_error::ServeError;
 use crate::{admin, grpc, http};
 
 /// Listeners that accept connections and do not serve them yet.
@@ -33,6 +34,7 @@ pub(crate) struct Context {
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: Options,
     pub(crate) auth: Option<Arc<ActiveAuth>>,
+    pub(crate) tracing: Tracing,
     pub(crate) admin_tokens: Option<Arc<AdminTokens>>,
     pub(crate) gateway: Option<Arc<Gateway>>,
     pub(crate) redis: Option<RedisHandler>,
@@ -135,13 +137,13 @@ impl Serving {
             shutdown,
             ..
         } = context;
-        match self.routes(kind, context).await {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        match self.routes(kind, scheme, context).await {
             Routes::Own(router) => {
                 let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
                 self.spawn(kind, (listener, tls), handler, context);
             }
             Routes::Gateway(gateway) => {
-                let scheme = if tls.is_some() { "https" } else { "http" };
                 let handler = GatewayHandler::new(gateway, metrics, shutdown, scheme);
                 // An upstream must not work for a client that has gone.
                 let listener = listener.without_half_close();
@@ -199,8 +201,13 @@ impl Serving {
         };
     }
 
-    /// The routes of a kind of listener.
-    async fn routes(&mut self, kind: ListenerKind, context: &Context) -> Routes {
+    /// The routes of a kind of listener, whose clients send requests over `scheme`.
+    async fn routes(
+        &mut self,
+        kind: ListenerKind,
+        scheme: &'static str,
+        context: &Context,
+    ) -> Routes {
         let (engine, metrics) = (Arc::clone(&context.engine), Arc::clone(&context.metrics));
         let (limits, shutdown) = (&context.limits, context.shutdown.clone());
         Routes::Own(match kind {
@@ -214,9 +221,13 @@ impl Serving {
                 return Routes::Redis(redis.expect("`start` makes one for each such listener"));
             }
             ListenerKind::Grpc => {
-                let options = context.options;
-                let routes = grpc::routes(engine, metrics, options, limits, &shutdown);
-                let (router, health) = routes.await;
+                let calls = grpc::Calls {
+                    engine,
+                    metrics,
+                    options: context.options,
+                    tracing: context.tracing.clone(),
+                };
+                let (router, health) = grpc::routes(calls, limits, &shutdown).await;
                 self.health.push(health);
                 router
             }
@@ -225,6 +236,8 @@ impl Serving {
                 metrics,
                 options: context.options,
                 auth: context.auth.clone(),
+                tracing: context.tracing.clone(),
+                scheme,
                 shutdown,
                 body_timeout: limits.body_timeout,
                 body_bytes: limits.body_bytes,

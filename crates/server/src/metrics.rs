@@ -13,6 +13,7 @@ use tollgate_engine::Engine;
 use tollgate_gateway::Gateway;
 use tollgate_listen::{Budget, Limits};
 use tollgate_rls::RateLimitRequest;
+use tollgate_telemetry::TelemetryCounts;
 use tracing::warn;
 
 use crate::host::HostPressure;
@@ -31,6 +32,8 @@ mod process;
 mod reloads;
 
 mod stores;
+
+mod telemetry;
 
 mod text;
 
@@ -131,6 +134,15 @@ impl Metrics {
             registry: all,
             ..metrics
         }
+    }
+
+    /// The same with counts of what is exported, if anything is.
+    pub(crate) fn with_telemetry(mut self, counts: Option<TelemetryCounts>) -> Metrics {
+        if let Some(counts) = counts {
+            let registry = self.registry.sub_registry_with_prefix("tollgate");
+            registry.register_collector(Box::new(telemetry::Scrape(counts)));
+        }
+        self
     }
 
     /// The times of decisions by listener, as cumulative counts by upper bound in seconds.

@@ -1,7 +1,5 @@
 //! Starts the service from its settings, and stops it.
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,16 +7,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tollgate_backends::{OpenError, backend_names};
+use tollgate_backends::backend_names;
 use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules, watch_stores};
 use tollgate_gateway::{Gateway, GatewaySettings};
-use tollgate_http::InvalidSetting;
 use tollgate_listen::{
-    Address, Budget, InvalidTls, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel,
+    Address, Budget, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel,
 };
 use tollgate_memory::SystemClock;
-use tollgate_rules::{Diagnostic, ReadError};
+use tollgate_telemetry::Telemetry;
 use tracing::{info, warn};
 
 use crate::admin_tokens::{AdminTokens, InvalidTokens};
@@ -33,50 +30,8 @@ use crate::options::Options;
 use crate::reclaim::reclaim;
 use crate::redis_protocol::{RedisHandler, ThrottleStore};
 use crate::reload::{ConfiguredRules, known_limits};
+use crate::serve_error::ServeError;
 use crate::stores;
-
-/// Why the service does not run.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The rules cannot be read.
-    Unreadable(ReadError),
-    /// Every domain has errors: all of them, by file and line.
-    NoRules(Vec<Diagnostic>),
-    /// The settings of a store cannot be used.
-    Store {
-        /// Its name in the settings, or `default`.
-        name: String,
-        /// What is wrong.
-        source: OpenError,
-    },
-    /// A setting of `auth` cannot be used.
-    Auth(InvalidSetting),
-    /// A setting of `gateway` cannot be used.
-    Gateway(InvalidSetting),
-    /// The tokens of the admin listener cannot be used. The text contains none.
-    AdminTokens(String),
-    /// A listener cannot be opened.
-    Listen {
-        /// Its name in the settings.
-        listener: &'static str,
-        /// Its address in the settings.
-        address: Address,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The certificate of a listener, its key or the authorities of its clients cannot be used.
-    Tls {
-        /// The listener's name in the settings.
-        listener: &'static str,
-        /// Which file, and what is wrong with it.
-        source: InvalidTls,
-    },
-    /// The system has no random numbers, which comparing passwords needs.
-    NoRandomness,
-    /// Signals cannot be received.
-    Signals(io::Error),
-}
 
 /// A running service. Dropping it closes connections at once; [`Running::stop`] is graceful.
 #[derive(Debug)]
@@ -89,10 +44,12 @@ pub struct Running {
     background: JoinSet<()>,
     engine: Arc<Engine>,
     gateway: Option<Arc<Gateway>>,
+    telemetry: Telemetry,
 }
 
 /// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules,
-/// certificates and the gateway's settings, and opens the access log again.
+/// certificates and the gateway's settings, and opens the access log again. What `telemetry` does
+/// not set comes from the environment.
 ///
 /// # Errors
 ///
@@ -102,7 +59,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     open_files::raise();
-    let running = start(config, SystemClock::new()).await?;
+    let running = start(&with_environment(config)?, SystemClock::new()).await?;
     loop {
         tokio::select! {
             _ = hangup.recv() => {
@@ -122,6 +79,16 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// Adds what the environment says about telemetry.
+fn with_environment(config: &Config) -> Result<Config, ServeError> {
+    let telemetry = config.telemetry.clone();
+    let telemetry = telemetry.with_environment(|name| std::env::var(name).ok());
+    Ok(Config {
+        telemetry: telemetry.map_err(ServeError::Telemetry)?,
+        ..config.clone()
+    })
+}
+
 /// Starts the service. State in memory uses `clock`; a shared store has a clock of its own.
 ///
 /// # Errors
@@ -133,14 +100,15 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let auth = auth.map(|auth| ActiveAuth::new(auth, Arc::clone(&clock)).map(Arc::new));
     let auth = auth.transpose().map_err(ServeError::Auth)?;
     let engine = open_engine(config, &clock)?;
-    let gateway = open_gateway(config, &engine, Arc::clone(&clock))?;
+    let telemetry = Telemetry::start(&config.telemetry, &clock).map_err(ServeError::Telemetry)?;
+    let gateway = open_gateway(config, &engine, &telemetry, Arc::clone(&clock))?;
     let limits = open_files::fit(config.limits, sockets_per_connection(config));
     let budget = Arc::new(Budget::new(&limits));
     let throttles = ThrottleStore::open(config, &clock);
     let counts = (gateway.as_deref(), throttles.as_ref());
     let host = Arc::new(HostPressure::default());
     let metrics = Metrics::new(&engine, &budget, &limits, &host, counts.0, counts.1);
-    let metrics = Arc::new(metrics);
+    let metrics = Arc::new(metrics.with_telemetry(telemetry.counts()));
     let redis = RedisHandler::open(config, &engine, throttles, &metrics, &limits);
     let redis = redis.map_err(|_| ServeError::NoRandomness)?;
     let certificates = load_certificates(config, Arc::clone(&clock), &metrics)?;
@@ -180,6 +148,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         budget,
         options: options(config),
         auth,
+        tracing: telemetry.tracer(),
         admin_tokens,
         gateway: gateway.clone(),
         redis,
@@ -194,6 +163,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         background,
         engine,
         gateway,
+        telemetry,
     })
 }
 
@@ -222,6 +192,7 @@ fn options(config: &Config) -> Options {
 fn open_gateway(
     config: &Config,
     engine: &Arc<Engine>,
+    telemetry: &Telemetry,
     clock: Arc<dyn Clock>,
 ) -> Result<Option<Arc<Gateway>>, ServeError> {
     let mut kinds = config.listen.iter().map(|listen| listen.kind);
@@ -230,7 +201,8 @@ fn open_gateway(
     }
     let settings = config.gateway.clone().unwrap_or_default();
     let opened = Gateway::new(&settings, Arc::clone(engine), clock);
-    opened.map(Arc::new).map(Some).map_err(ServeError::Gateway)
+    let opened = opened.map(|gateway| Arc::new(gateway.with_tracing(telemetry.tracer())));
+    opened.map(Some).map_err(ServeError::Gateway)
 }
 
 /// Warns that nothing limits the requests of a domain without rules.
@@ -322,7 +294,8 @@ impl Running {
 
     /// Ends the service gracefully: fails readiness checks, waits for [`Limits::stop_delay`],
     /// closes its listeners, finishes what is in flight within [`Limits::drain_timeout`], returns
-    /// what it has leased and reports what it has counted within [`crate::CLOSE_WITHIN`].
+    /// what it has leased and reports what it has counted within [`crate::CLOSE_WITHIN`], and
+    /// exports the last spans and metrics within [`crate::FLUSH_WITHIN`].
     pub async fn stop(mut self) {
         self.shutdown.fail_readiness();
         self.listeners.fail_health_checks().await;
@@ -335,54 +308,6 @@ impl Running {
         if let Some(gateway) = &self.gateway {
             gateway.flush_access_log().await;
         }
-    }
-}
-
-// === impl ServeError ===
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ServeError::Unreadable(error) => write!(f, "the setting `rules`: {error}"),
-            ServeError::NoRules(diagnostics) => {
-                for diagnostic in diagnostics {
-                    write!(f, "{diagnostic}")?;
-                }
-                f.write_str("no domain has valid rules, so there is nothing to serve")
-            }
-            ServeError::Store { name, .. } => write!(f, "the store `{name}` cannot be used"),
-            ServeError::Auth(invalid) => write!(f, "auth.{invalid}"),
-            ServeError::Gateway(invalid) => write!(f, "gateway.{invalid}"),
-            ServeError::AdminTokens(invalid) => f.write_str(invalid),
-            ServeError::Listen {
-                listener, address, ..
-            } => write!(
-                f,
-                "the {listener} listener cannot use {address}; \
-                 choose another address with `listen.{listener}`"
-            ),
-            ServeError::Tls { listener, source } => write!(f, "listen.{listener}.tls: {source}"),
-            ServeError::NoRandomness => f.write_str(
-                "the system has no random numbers, which comparing passwords needs; \
-                 check /dev/urandom",
-            ),
-            ServeError::Signals(_) => f.write_str("cannot listen for signals"),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ServeError::Unreadable(error) => error.source(),
-            ServeError::NoRules(_)
-            | ServeError::Auth(_)
-            | ServeError::Gateway(_)
-            | ServeError::AdminTokens(_)
-            | ServeError::NoRandomness
-            | ServeError::Tls { .. } => None,
-            ServeError::Store { source, .. } => Some(source.as_ref()),
-            ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),
-        }
+        self.telemetry.close().await;
     }
 }

@@ -98,6 +98,7 @@ fn every_metric_of_a_service_is_described() {
     let redis = Redis::start();
     let settings = format!(
         "{}store: {{redis: {{url: 'redis://{}', timeout: 5s}}}}\nredis_protocol: {{}}\n\
+         telemetry: {{endpoint: 'http://127.0.0.1:1'}}\n\
          gateway: {{domain: d, upstreams: {{api: {{addresses: ['127.0.0.1:1']}}}}}}\n",
         SETTINGS.replace(
             "listen: {",
@@ -118,6 +119,7 @@ fn every_metric_of_a_service_is_described() {
     assert!(
         metrics.contains("tollgate_store_up")
             && metrics.contains("tollgate_gateway_requests_total")
+            && metrics.contains("tollgate_telemetry_spans_lost_total")
     );
     let described = described();
     let missing = metrics

@@ -106,6 +106,11 @@ fn suggest() {
 }
 
 #[test]
+fn telemetry() {
+    try_page("docs/telemetry.md");
+}
+
+#[test]
 fn tls() {
     try_page("docs/tls.md");
 }
@@ -171,6 +176,7 @@ fn every_setting_is_described() {
         "docs/redis.md",
         "docs/gateway.md",
         "docs/redis-protocol.md",
+        "docs/telemetry.md",
         "docs/tls.md",
     ];
     let pages = pages.map(read).concat();

@@ -1,9 +1,12 @@
 //! What the limits say about a request: whether it is allowed, when, and what its response may
 //! change of that.
 
+use std::time::{Duration, Instant};
+
 use tokio::time::sleep;
 use tollgate_core::{Answer, Request, Span};
 use tollgate_http::Identity;
+use tollgate_telemetry::RequestSpan;
 
 use super::Passage;
 use crate::failure::Failure;
@@ -12,21 +15,52 @@ use crate::reservation::Reservation;
 // === impl Passage ===
 
 impl Passage<'_> {
-    /// Asks the limits, and reserves what the response may release.
+    /// Asks the limits, and reserves what the response may release. The span says what they answer.
     pub(super) async fn decide(
         &self,
         request: &Request<'_>,
         identity: &Identity<'_>,
+        span: &mut RequestSpan,
+    ) -> Result<(Answer, Option<Reservation>), Failure> {
+        span.set_domain(request.domain);
+        let mut store_time = Duration::ZERO;
+        let timed = span.is_sampled().then_some(&mut store_time);
+        let decided = self.ask(request, identity, timed).await;
+        match &decided {
+            Ok((answer, _)) => span.set_answer(answer, store_time),
+            Err(failure) => {
+                span.set_outcome("error");
+                span.set_store_time(store_time);
+                span.fail(failure.kind());
+            }
+        }
+        decided
+    }
+
+    /// Asks the limits, and adds to `timed` how long their store takes.
+    async fn ask(
+        &self,
+        request: &Request<'_>,
+        identity: &Identity<'_>,
+        timed: Option<&mut Duration>,
     ) -> Result<(Answer, Option<Reservation>), Failure> {
         let Passage { terms, route, .. } = self;
         let pricing = route.pricing.as_ref();
         let Some(pricing) = pricing.filter(|pricing| pricing.applies_to(identity)) else {
-            let decided = terms.engine.decide(request).await;
+            let decided = match timed {
+                Some(time) => terms.engine.decide_timed(request, time).await,
+                None => terms.engine.decide(request).await,
+            };
             return Ok((decided.map_err(Failure::Store)?.answer, None));
         };
         let unsettled = route.metrics.unsettled_counter();
+        let began = timed.is_some().then(Instant::now);
         let reserved = terms.settler.reserve(request, identity, pricing, unsettled);
-        Ok(reserved.await?)
+        let reserved = reserved.await;
+        if let (Some(time), Some(began)) = (timed, began) {
+            *time = began.elapsed();
+        }
+        Ok(reserved?)
     }
 
     /// Holds a request until its turn in a leaky bucket.

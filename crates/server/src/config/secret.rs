@@ -13,7 +13,7 @@ const HIDDEN: &str = "(not shown: there may be a password in it)";
 const SIGNS: [&str; 7] = ["pass", "secret", "token", "url", "user", "@", "-----begin"];
 /// Top-level keys below which every line is hidden, because a URL with a password or a token is
 /// easily written in the wrong place.
-pub(super) const KEYS: [&str; 4] = ["store", "stores", "redis_protocol", ADMIN];
+pub(super) const KEYS: [&str; 5] = ["store", "stores", "redis_protocol", "telemetry", ADMIN];
 /// Hidden only as a top-level key: a listener has the same name.
 const ADMIN: &str = "admin";
 

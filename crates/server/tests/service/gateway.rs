@@ -24,6 +24,7 @@ mod settings;
 mod shared_connection;
 mod spellings;
 mod tokens;
+mod tracing;
 mod tunnels;
 mod two_instances;
 mod unix_clients;

@@ -53,6 +53,7 @@ mod tls_peers;
 mod tls_reload;
 
 mod observed;
+mod telemetry;
 
 mod stopping;
 

@@ -1,0 +1,125 @@
+//! The spans of requests: what the listeners have in common.
+
+use std::time::{Duration, Instant};
+
+use axum::response::Response;
+use tollgate_core::{Request, StoreError};
+use tollgate_engine::{Decided, Engine, ReservationReceipt, ReserveError};
+use tollgate_gateway::REQUEST_ID;
+use tollgate_telemetry::{RequestSpan, Value, attribute};
+
+use crate::reply::{Failure, store_kind};
+
+/// The outcome of a request until it has another one: its client has gone.
+pub(crate) const CANCELED: &str = "canceled";
+/// The outcome of a request that cannot be decided.
+pub(crate) const INVALID: &str = "invalid";
+/// The outcome of a request that nothing limits.
+pub(crate) const UNLIMITED: &str = "unlimited";
+/// The outcome of a batch of which every check is allowed, and of any other.
+const ALLOWED: &str = "allowed";
+const DENIED: &str = "denied";
+/// The outcome of a request that no store decided.
+const ERROR: &str = "error";
+
+/// Decides on a request, and says in its span how, and how long the store took.
+pub(crate) async fn decide(
+    engine: &Engine,
+    request: &Request<'_>,
+    span: &mut RequestSpan,
+) -> Result<Decided, StoreError> {
+    if !span.is_sampled() {
+        return engine.decide(request).await;
+    }
+    span.set_domain(request.domain);
+    let mut store_time = Duration::ZERO;
+    let decided = engine.decide_timed(request, &mut store_time).await;
+    match &decided {
+        Ok(decided) => span.set_answer(&decided.answer, store_time),
+        Err(error) => fail(span, error, store_time),
+    }
+    decided
+}
+
+/// Reserves for a request, and says in its span how, and how long that took.
+pub(crate) async fn reserve(
+    engine: &Engine,
+    request: &Request<'_>,
+    span: &mut RequestSpan,
+) -> Result<(Decided, Option<ReservationReceipt>), ReserveError> {
+    span.set_domain(request.domain);
+    let began = Instant::now();
+    let reserved = engine.reserve(request).await;
+    match &reserved {
+        Ok((decided, _)) => span.set_answer(&decided.answer, began.elapsed()),
+        Err(ReserveError::Store(error)) => fail(span, error, began.elapsed()),
+        Err(_) => span.set_outcome(ERROR),
+    }
+    reserved
+}
+
+/// Says in the span of a batch how its checks were decided, since `began`.
+pub(crate) fn describe_batch(
+    span: &mut RequestSpan,
+    requests: &[Request<'_>],
+    decided: &[Result<Decided, StoreError>],
+    began: Instant,
+) {
+    if !span.is_sampled() {
+        return;
+    }
+    if let Some(first) = requests.first()
+        && requests
+            .iter()
+            .all(|request| request.domain == first.domain)
+    {
+        span.set_domain(first.domain);
+    }
+    let is_denied = |one: &&Result<Decided, StoreError>| {
+        one.as_ref()
+            .is_ok_and(|decided| !decided.answer.is_allowed())
+    };
+    let denied = decided.iter().filter(is_denied).count();
+    let count = |count: usize| Value::Number(i64::try_from(count).unwrap_or(i64::MAX));
+    span.set(attribute::BATCH_SIZE, || count(requests.len()));
+    span.set(attribute::BATCH_DENIED, || count(denied));
+    let error = decided.iter().find_map(|one| one.as_ref().err());
+    match error {
+        Some(error) => fail(span, error, began.elapsed()),
+        None => {
+            span.set_outcome(if denied > 0 { DENIED } else { ALLOWED });
+            span.set_store_time(began.elapsed());
+        }
+    }
+}
+
+/// Says in a span what a response says.
+pub(crate) fn describe_response(span: &mut RequestSpan, response: &Response) {
+    span.set_http_status(response.status());
+    if let Some(id) = response.headers().get(REQUEST_ID)
+        && let Ok(id) = id.to_str()
+    {
+        span.set(attribute::REQUEST_ID, || Value::Text(id.to_owned().into()));
+    }
+}
+
+/// Says in a span why a request was answered with an error.
+pub(crate) fn describe_failure(span: &mut RequestSpan, failure: &Failure) {
+    match failure.problem.status.is_server_error() {
+        true => {
+            span.set_outcome(ERROR);
+            span.fail(failure.kind);
+        }
+        false => span.set_outcome(INVALID),
+    }
+}
+
+/// The store has not decided.
+fn fail(span: &mut RequestSpan, error: &StoreError, store_time: Duration) {
+    span.set_outcome(ERROR);
+    span.set_store_time(store_time);
+    // Too many limits are the request's own fault.
+    if !matches!(error, StoreError::TooManyCharges(_)) {
+        span.fail(store_kind(error));
+    }
+}
