@@ -11,6 +11,7 @@ use tollgate_core::StoreError;
 use tollgate_engine::Engine;
 use tollgate_listen::{Connection, ShutdownSignal};
 use tollgate_rls::decisions::{CheckRequest, CheckResponse};
+use tollgate_telemetry::RequestSpan;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::grpc::{NAME, kind};
@@ -100,7 +101,8 @@ impl Decider {
             }
         }
         let decided = self.engine.decide_batch(&requests).await;
-        self.metrics.record_decision(NAME, began.elapsed());
+        self.metrics
+            .record_decision(NAME, began.elapsed(), &RequestSpan::OFF);
         let mut decided = requests.iter().zip(decided);
         let answers = messages.iter().zip(invalid).map(|(message, invalid)| {
             if let Some(text) = invalid {

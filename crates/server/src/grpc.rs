@@ -157,7 +157,7 @@ impl Calls {
         self.metrics.count_left_out(NAME, message);
         let decided = decide(&self.engine, &request, span).await;
         let decided = decided.map_err(store_failed)?;
-        self.metrics.record_decision(NAME, began.elapsed());
+        self.metrics.record_decision(NAME, began.elapsed(), span);
         let mut response = Response::new(self.options.response(&request, &decided));
         let id = metadata.get(REQUEST_ID).map(HeaderValue::as_bytes);
         let id = self.engine.keep_denial(id, &request, &decided.answer);

@@ -205,7 +205,7 @@ impl AppState {
         let (decided, receipt) = if check.is_reservation() {
             let began = Instant::now();
             let reserved = trace::reserve(&self.engine, &request, span).await?;
-            self.metrics.record_decision(NAME, began.elapsed());
+            self.metrics.record_decision(NAME, began.elapsed(), span);
             reserved
         } else {
             (self.decide(&request, span).await?, None)
@@ -228,7 +228,7 @@ impl AppState {
         let requests = batch.requests(|request| self.check_refund(request))?;
         let began = Instant::now();
         let decided = self.engine.decide_batch(&requests).await;
-        self.metrics.record_decision(NAME, began.elapsed());
+        self.metrics.record_decision(NAME, began.elapsed(), span);
         trace::describe_batch(span, &requests, &decided, began);
         let failed = |error| {
             let failure = Failure::from(error);
@@ -286,7 +286,7 @@ impl AppState {
     ) -> Result<Decided, Failure> {
         let began = Instant::now();
         let decided = trace::decide(&self.engine, request, span).await?;
-        self.metrics.record_decision(NAME, began.elapsed());
+        self.metrics.record_decision(NAME, began.elapsed(), span);
         Ok(decided)
     }
 

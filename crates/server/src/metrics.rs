@@ -13,15 +13,19 @@ use tollgate_engine::Engine;
 use tollgate_gateway::Gateway;
 use tollgate_listen::{Budget, Limits};
 use tollgate_rls::RateLimitRequest;
-use tollgate_telemetry::TelemetryCounts;
+use tollgate_telemetry::{RequestSpan, TelemetryCounts};
 use tracing::warn;
 
 use crate::host::HostPressure;
 use crate::redis_protocol::ThrottleStore;
 
+use exemplars::Exemplars;
+
 mod budget;
 
 mod decisions;
+
+mod exemplars;
 
 mod headroom;
 
@@ -44,6 +48,7 @@ mod throttles;
 pub(crate) struct Metrics {
     registry: Registry,
     latency: Family<ListenerLabel, Histogram, fn() -> Histogram>,
+    exemplars: Exemplars,
     /// The same alone, to read it without all others.
     latency_alone: Registry,
     errors: Family<ErrorLabel, Counter>,
@@ -80,6 +85,7 @@ impl Metrics {
         let registry = all.sub_registry_with_prefix("tollgate");
         let mut metrics = Metrics {
             latency: Family::new_with_constructor(latency_buckets),
+            exemplars: Exemplars::new(latency_bounds()),
             errors: Family::default(),
             left_out: Family::default(),
             connections: Family::default(),
@@ -168,8 +174,18 @@ impl Metrics {
         );
     }
 
-    /// All metrics, in OpenMetrics' text format.
+    /// All metrics with their exemplars, in OpenMetrics' text format.
     pub(crate) fn text(&self) -> String {
+        self.exemplars.add_to(self.encode())
+    }
+
+    /// What writes [`Metrics::text`], on another thread.
+    pub(crate) fn source(self: &Arc<Metrics>) -> impl Fn() -> String + Send + Sync + 'static {
+        let metrics = Arc::clone(self);
+        move || metrics.text()
+    }
+
+    fn encode(&self) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
             .expect("a String takes everything");
@@ -178,13 +194,19 @@ impl Metrics {
 
     /// All metrics, in Prometheus's text format.
     pub(crate) fn plain_text(&self) -> String {
-        text::prometheus(&self.text())
+        text::prometheus(&self.encode())
     }
 
-    /// Records the time of one decision.
-    pub(crate) fn record_decision(&self, listener: ListenerName, took: Duration) {
+    /// Records the time of one decision, on the request with this span.
+    pub(crate) fn record_decision(
+        &self,
+        listener: ListenerName,
+        took: Duration,
+        span: &RequestSpan,
+    ) {
         let histogram = self.latency.get_or_create(&[("listener", listener)]);
         histogram.observe(took.as_secs_f64());
+        self.exemplars.record(listener, took, span);
     }
 
     /// Counts a request that was answered with an error.
@@ -244,5 +266,9 @@ impl Metrics {
 
 /// From 1 us to 0.5 s, each bucket twice as wide as the one before.
 fn latency_buckets() -> Histogram {
-    Histogram::new(exponential_buckets(0.000_001, 2.0, 20))
+    Histogram::new(latency_bounds())
+}
+
+fn latency_bounds() -> impl Iterator<Item = f64> {
+    exponential_buckets(0.000_001, 2.0, 20)
 }

@@ -15,7 +15,7 @@ use tollgate_listen::{
     Address, Budget, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel,
 };
 use tollgate_memory::SystemClock;
-use tollgate_telemetry::Telemetry;
+use tollgate_telemetry::{Telemetry, TelemetryConfig};
 use tracing::{info, warn};
 
 use crate::admin_tokens::{AdminTokens, InvalidTokens};
@@ -59,7 +59,11 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     open_files::raise();
-    let running = start(&with_environment(config)?, SystemClock::new()).await?;
+    // Not a part of the settings, which are compared with the file later.
+    let telemetry = config.telemetry.clone();
+    let telemetry = telemetry.with_environment(|name| std::env::var(name).ok());
+    let telemetry = telemetry.map_err(ServeError::Telemetry)?;
+    let running = start_with(config, &telemetry, SystemClock::new()).await?;
     loop {
         tokio::select! {
             _ = hangup.recv() => {
@@ -79,28 +83,26 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Adds what the environment says about telemetry.
-fn with_environment(config: &Config) -> Result<Config, ServeError> {
-    let telemetry = config.telemetry.clone();
-    let telemetry = telemetry.with_environment(|name| std::env::var(name).ok());
-    Ok(Config {
-        telemetry: telemetry.map_err(ServeError::Telemetry)?,
-        ..config.clone()
-    })
-}
-
-/// Starts the service. State in memory uses `clock`; a shared store has a clock of its own.
+/// Starts the service. State in memory uses `clock`; a shared store has a clock of its own. The
+/// environment is not read.
 ///
 /// # Errors
 ///
 /// [`ServeError`]. An error in one domain is not one: the domain is left out and logged.
 pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Running, ServeError> {
+    start_with(config, &config.telemetry, clock).await
+}
+
+/// The same, with what the environment adds to the settings of telemetry.
+async fn start_with(
+    config: &Config,
+    telemetry: &TelemetryConfig,
+    clock: impl Clock + 'static,
+) -> Result<Running, ServeError> {
     let clock: Arc<dyn Clock> = Arc::new(clock);
-    let auth = config.auth.as_ref();
-    let auth = auth.map(|auth| ActiveAuth::new(auth, Arc::clone(&clock)).map(Arc::new));
-    let auth = auth.transpose().map_err(ServeError::Auth)?;
+    let auth = open_auth(config, &clock)?;
     let engine = open_engine(config, &clock)?;
-    let telemetry = Telemetry::start(&config.telemetry, &clock).map_err(ServeError::Telemetry)?;
+    let mut telemetry = Telemetry::start(telemetry, &clock).map_err(ServeError::Telemetry)?;
     let gateway = open_gateway(config, &engine, &telemetry, Arc::clone(&clock))?;
     let limits = open_files::fit(config.limits, sockets_per_connection(config));
     let budget = Arc::new(Budget::new(&limits));
@@ -109,6 +111,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
     let host = Arc::new(HostPressure::default());
     let metrics = Metrics::new(&engine, &budget, &limits, &host, counts.0, counts.1);
     let metrics = Arc::new(metrics.with_telemetry(telemetry.counts()));
+    telemetry.export_metrics(metrics.source());
     let redis = RedisHandler::open(config, &engine, throttles, &metrics, &limits);
     let redis = redis.map_err(|_| ServeError::NoRandomness)?;
     let certificates = load_certificates(config, Arc::clone(&clock), &metrics)?;
@@ -122,10 +125,7 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         gateway.clone(),
     );
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
-    let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
-    if engine.rules().is_empty() {
-        return Err(ServeError::NoRules(diagnostics));
-    }
+    load_rules(&mut reloader, &engine)?;
     if let (Some(_), Some(settings)) = (&gateway, &config.gateway) {
         warn_of_unlimited(settings, &engine);
     }
@@ -165,6 +165,25 @@ pub async fn start(config: &Config, clock: impl Clock + 'static) -> Result<Runni
         gateway,
         telemetry,
     })
+}
+
+/// What `/v1/auth` decides, if anything.
+fn open_auth(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Arc<ActiveAuth>>, ServeError> {
+    let auth = config.auth.as_ref();
+    let auth = auth.map(|auth| ActiveAuth::new(auth, Arc::clone(clock)).map(Arc::new));
+    auth.transpose().map_err(ServeError::Auth)
+}
+
+/// Loads the rules for the first time. There must be some.
+fn load_rules(reloader: &mut Reloader<ConfiguredRules>, engine: &Engine) -> Result<(), ServeError> {
+    let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
+    match engine.rules().is_empty() {
+        true => Err(ServeError::NoRules(diagnostics)),
+        false => Ok(()),
+    }
 }
 
 /// The stores, and the engine over them, which has no rules yet.

@@ -47,6 +47,9 @@ pub(crate) async fn reserve(
     request: &Request<'_>,
     span: &mut RequestSpan,
 ) -> Result<(Decided, Option<ReservationReceipt>), ReserveError> {
+    if !span.is_sampled() {
+        return engine.reserve(request).await;
+    }
     span.set_domain(request.domain);
     let began = Instant::now();
     let reserved = engine.reserve(request).await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -84,13 +85,11 @@ impl SpanExporter {
         batch.clear();
         let counts = Arc::clone(&self.sending.counts);
         match self.sending.send(body, ATTEMPTS_MAX).await {
-            Some(Taken { rejected, reason }) => {
-                let rejected = rejected.min(count);
+            Some(taken) => {
+                let rejected = taken.rejected.min(count);
                 counts.add_sent(count - rejected);
-                if rejected > 0 {
-                    counts.add_lost(Loss::Rejected, rejected);
-                    warn!(rejected, reason, "the collector rejects spans");
-                }
+                counts.add_lost(Loss::Rejected, rejected);
+                self.sending.warn_of_rejected(&taken);
             }
             None => counts.add_lost(Loss::Failed, count),
         }
@@ -117,6 +116,23 @@ impl Sending {
 
     pub(crate) fn is_closing(&self) -> bool {
         *self.closing.borrow()
+    }
+
+    /// Encodes an export.
+    pub(crate) fn encode(&self, message: &impl Message) -> Bytes {
+        self.client.encode(message)
+    }
+
+    /// Logs what a collector has rejected, if it has.
+    pub(crate) fn warn_of_rejected(&self, taken: &Taken) {
+        let Taken { rejected, reason } = taken;
+        if *rejected > 0 {
+            let signal = self.signal.name();
+            warn!(
+                signal,
+                rejected, reason, "the collector rejects a part of an export"
+            );
+        }
     }
 
     /// Waits for the end of the process.

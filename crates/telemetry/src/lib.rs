@@ -32,6 +32,10 @@ mod client;
 
 mod exporter;
 
+mod open_metrics;
+
+mod metric_exporter;
+
 mod telemetry;
 
 pub use endpoint::Endpoint;

@@ -7,6 +7,8 @@
 
 use prost::{Message, Oneof};
 
+pub(crate) mod metrics;
+
 /// `trace.v1.Span.SpanKind.SPAN_KIND_SERVER`.
 pub(crate) const SERVER: i32 = 2;
 /// `trace.v1.Status.StatusCode.STATUS_CODE_ERROR`.

@@ -121,6 +121,20 @@ impl RequestSpan {
         }
     }
 
+    /// What an exemplar says of a span that ends now: its trace, its id, and the time since 1970.
+    /// `None` if it is not recorded.
+    pub fn exemplar(&self) -> Option<(TraceId, SpanId, Duration)> {
+        let Kind::Sampled(open) = &self.0 else {
+            return None;
+        };
+        let TraceContext { trace, span, .. } = open.span.context;
+        Some((
+            trace,
+            span,
+            open.span.at.saturating_add(open.began.elapsed()),
+        ))
+    }
+
     /// Makes this the parent in a request that is made for this one. Without tracing, the headers
     /// stay as they are.
     pub fn propagate(&self, headers: &mut HeaderMap) {

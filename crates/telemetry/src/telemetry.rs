@@ -11,11 +11,12 @@ use tracing::{info, warn};
 
 use crate::client::Client;
 use crate::exporter::{Sending, SpanExporter};
+use crate::metric_exporter::MetricExporter;
 use crate::settings::{InvalidTelemetry, Settings, TelemetryConfig};
 use crate::span_id_source::IdSource;
 use crate::span_message::resource;
 use crate::span_queue::{Counts, Signal, SpanQueue};
-use crate::tracer::{Tracer, Tracing};
+use crate::tracer::{Tracer, Tracing, now};
 
 /// How long the end of a process waits for the last exports.
 pub const FLUSH_WITHIN: Duration = Duration::from_secs(5);
@@ -27,6 +28,8 @@ pub struct Telemetry {
     counts: Option<Arc<Counts>>,
     closing: watch::Sender<bool>,
     exporters: JoinSet<()>,
+    /// Until the source of the metrics is known.
+    metrics: Option<MetricExporter>,
 }
 
 /// Reads how many spans were sent and lost, and how many exports there were.
@@ -66,13 +69,25 @@ impl Telemetry {
             let closing = telemetry.closing.subscribe();
             let exporter = SpanExporter {
                 spans,
-                sending: Sending::new(client, Signal::Traces, counts, closing),
+                sending: Sending::new(client, Signal::Traces, Arc::clone(&counts), closing),
                 resource: resource(&settings.resource),
                 interval: export.interval,
             };
             telemetry.exporters.spawn(exporter.run());
             let tracer = Tracer::new(ids, settings.sample, queue, Arc::clone(clock));
             telemetry.tracing = Tracing::new(tracer);
+        }
+        if let Some(export) = &settings.metrics {
+            let client = Client::new(export.endpoint.clone(), &settings)?;
+            info!(endpoint = %export.endpoint, "metrics are exported");
+            let closing = telemetry.closing.subscribe();
+            telemetry.metrics = Some(MetricExporter {
+                sending: Sending::new(client, Signal::Metrics, counts, closing),
+                resource: resource(&settings.resource),
+                interval: export.interval,
+                clock: Arc::clone(clock),
+                start: now(&**clock),
+            });
         }
         Ok(telemetry)
     }
@@ -96,6 +111,18 @@ impl Telemetry {
     /// What begins the spans of requests.
     pub fn tracer(&self) -> Tracing {
         self.tracing.clone()
+    }
+
+    /// Begins to export metrics, if the settings say so. `source` writes all of them, as text of
+    /// OpenMetrics.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a runtime of tokio.
+    pub fn export_metrics(&mut self, source: impl Fn() -> String + Send + Sync + 'static) {
+        if let Some(exporter) = self.metrics.take() {
+            self.exporters.spawn(exporter.run(Arc::new(source)));
+        }
     }
 
     /// What was sent and lost, if anything is exported.

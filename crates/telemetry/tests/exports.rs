@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -13,7 +14,9 @@ use tollgate_telemetry::{
     Endpoint, FLUSH_WITHIN, HttpRequest, QUEUED_SPANS_MAX, Ratio, RequestSpan, SignalConfig,
     TRACEPARENT, TRACESTATE, Telemetry, TelemetryConfig, attribute, header,
 };
-use tollgate_testbed::collector::{Behaviour, Collector};
+use tollgate_testbed::collector::{
+    Behaviour, Collector, Data, TakenMetrics, find_attribute, number_data_point,
+};
 use tollgate_testbed::free_port;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -116,6 +119,45 @@ async fn a_span_has_its_parent_its_attributes_and_its_process() {
     ] {
         assert!(head.lines().any(|found| found == line), "{line}: {head}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_sent_at_an_interval_and_at_the_end() {
+    let collector = Collector::start();
+    let mut config = config(&collector.url());
+    config.metrics.interval = Some(Duration::from_millis(100));
+    let mut telemetry = start(&config);
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    telemetry.export_metrics(move || {
+        let count = counted.load(Ordering::Relaxed);
+        format!("# TYPE c counter\nc_total {count}\n# EOF\n")
+    });
+    let has = |wanted: i64| {
+        move |taken: &TakenMetrics| {
+            let Some(Data::Sum(sum)) = &taken.metrics[0].data else {
+                return false;
+            };
+            let point = &sum.data_points[0];
+            assert!(sum.is_monotonic && sum.aggregation_temporality == 2);
+            assert_eq!(point.start_time_unix_nano, 1_000_000_000_000_000_000);
+            point.value == Some(number_data_point::Value::AsInt(wanted))
+        }
+    };
+    let first = collector.wait_for_metrics(has(0));
+    assert_eq!(first.metrics[0].name, "c_total");
+    let name = find_attribute(&first.resource.attributes, "service.name");
+    assert_eq!(name.as_deref(), Some("tollgate"));
+    // A failed export is made up for by the next one.
+    collector.set_behaviour(Behaviour::Fail(400, ""));
+    let before = collector.exports().len();
+    collector.wait_for(|exports| exports.len() > before);
+    count.store(7, Ordering::Relaxed);
+    collector.set_behaviour(Behaviour::Take);
+    collector.wait_for_metrics(has(7));
+    count.store(8, Ordering::Relaxed);
+    telemetry.close().await;
+    collector.wait_for_metrics(has(8));
 }
 
 #[tokio::test(flavor = "multi_thread")]

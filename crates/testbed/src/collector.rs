@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
@@ -52,6 +52,7 @@ pub struct Export {
 pub struct Collector {
     address: SocketAddr,
     state: Arc<State>,
+    accepting: Option<JoinHandle<()>>,
 }
 
 struct State {
@@ -88,7 +89,7 @@ impl Collector {
             changed: Condvar::new(),
         });
         let shared = Arc::clone(&state);
-        thread::spawn(move || {
+        let accepting = thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
                 let mut inner = shared.lock();
@@ -100,7 +101,11 @@ impl Collector {
                 thread::spawn(move || shared.serve(stream));
             }
         });
-        Collector { address, state }
+        Collector {
+            address,
+            state,
+            accepting: Some(accepting),
+        }
     }
 
     /// Where it listens.
@@ -156,8 +161,9 @@ impl Drop for Collector {
             let _ended_already = connection.shutdown(std::net::Shutdown::Both);
         }
         drop(inner);
-        // Wakes the thread that accepts, which ends then and closes the port.
+        // Wakes the thread that accepts, which closes the port when it ends.
         let _closed_already = TcpStream::connect(self.address);
+        let _panicked = self.accepting.take().map(JoinHandle::join);
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use tollgate_testbed::collector::Collector;
+
 use crate::house::{RULES, SETTINGS, Service, ask, directory, run, tollgate};
 
 #[test]
@@ -66,6 +68,43 @@ fn tokens_from_the_environment_are_demanded_and_in_no_output() {
         line["message"] == "stopped"
     });
     assert!(!log.contains("hunter2"), "{log}");
+}
+
+#[test]
+fn the_environment_names_a_collector_of_opentelemetry() {
+    let collector = Collector::start();
+    let url = collector.url();
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &*url),
+        ("OTEL_SERVICE_NAME", "edge"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "100"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "100"),
+    ];
+    let mut service = Service::start_with(directory.path(), &variables);
+    let address = service.address("http");
+    service.logged(|line| line["listener"] == "admin");
+    assert!(ask(&address).starts_with("HTTP/1.1 200"));
+    let span = collector.wait_for_spans(1).remove(0);
+    assert_eq!(span.resource("service.name").as_deref(), Some("edge"));
+    collector.wait_for_metrics(|taken| !taken.metrics.is_empty());
+    service.signal("-HUP");
+    let mut log = String::new();
+    service.logged(|line| {
+        log.push_str(&line.to_string());
+        line["outcome"].is_string()
+    });
+    assert!(
+        !log.contains("restart"),
+        "the settings did not change: {log}"
+    );
+    drop(service);
+    let variables = [variables[0], ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+    let command = &mut tollgate(directory.path());
+    let output = command.envs(variables).arg("serve").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("OTEL_EXPORTER_OTLP_PROTOCOL"), "{text}");
 }
 
 #[test]

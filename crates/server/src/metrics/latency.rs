@@ -23,20 +23,26 @@ pub(super) fn buckets(registry: &Registry) -> Buckets {
     found
 }
 
-/// The listener, bound and count in a line such as `latency_bucket{le="0.1",listener="http"} 3`.
-fn bucket(line: &str) -> Option<(String, f64, u64)> {
-    let labels = line.strip_prefix(NAME)?.strip_prefix("_bucket{")?;
-    let (labels, count) = labels.split_once("} ")?;
+/// The listener and the bound in the labels of a bucket, `le="0.1",listener="http"} 3`.
+pub(super) fn labels(labels: &str) -> Option<(&str, f64)> {
+    let (labels, _) = labels.split_once("} ")?;
     let value = |name: &str| {
         let labels = labels.split(',').filter_map(|label| label.split_once('='));
         let mut values = labels.filter(|(found, _)| *found == name);
         values.next().map(|(_, value)| value.trim_matches('"'))
     };
-    let bound = value("le")?
-        .parse::<f64>()
-        .ok()
-        .filter(|le| le.is_finite())?;
-    Some((value("listener")?.to_owned(), bound, count.parse().ok()?))
+    Some((value("listener")?, value("le")?.parse().ok()?))
+}
+
+/// The listener, bound and count in a line such as `latency_bucket{le="0.1",listener="http"} 3`.
+fn bucket(line: &str) -> Option<(String, f64, u64)> {
+    let bucket = line.strip_prefix(NAME)?.strip_prefix("_bucket{")?;
+    let (listener, bound) = labels(bucket)?;
+    let (_, count) = bucket.split_once("} ")?;
+    let count = count.parse().ok()?;
+    bound
+        .is_finite()
+        .then(|| (listener.to_owned(), bound, count))
 }
 
 #[cfg(test)]

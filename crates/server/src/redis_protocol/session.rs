@@ -5,6 +5,7 @@ use std::time::Instant;
 use tollgate_core::Request;
 use tollgate_listen::{Connection, PeerAddress};
 use tollgate_resp::{Command, ProtocolError, Replies, Version};
+use tollgate_telemetry::RequestSpan;
 
 use super::ask::{self, Ask, AskKind};
 use super::command_table::{CommandKind, find};
@@ -213,7 +214,9 @@ impl<'s> Session<'s> {
         for _error in 0..self.throttles.decide(&service.throttles, &mut replies) {
             service.count_error("store");
         }
-        service.metrics.record_decision(NAME, began.elapsed());
+        service
+            .metrics
+            .record_decision(NAME, began.elapsed(), &RequestSpan::OFF);
     }
 
     /// Decides on all requests at once, in their order.
@@ -227,7 +230,10 @@ impl<'s> Session<'s> {
         let mut replies = Replies::new(out, self.version);
         for decided in &decided {
             match decided {
-                Ok(_) => self.service.metrics.record_decision(NAME, took),
+                Ok(_) => self
+                    .service
+                    .metrics
+                    .record_decision(NAME, took, &RequestSpan::OFF),
                 Err(_) => self.service.count_error("store"),
             }
             ask::reply(decided, &mut replies);

@@ -54,6 +54,7 @@ mod tls_reload;
 
 mod observed;
 mod telemetry;
+mod telemetry_metrics;
 
 mod stopping;
 

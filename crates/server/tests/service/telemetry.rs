@@ -41,7 +41,7 @@ pub(crate) fn telemetry(collector: &Collector) -> TelemetryConfig {
     .unwrap()
 }
 
-async fn on(collector: &Collector, change: impl FnOnce(&mut Config)) -> House {
+pub(crate) async fn on(collector: &Collector, change: impl FnOnce(&mut Config)) -> House {
     House::with(RULES, |config| {
         config.telemetry = telemetry(collector);
         change(config);
@@ -50,7 +50,7 @@ async fn on(collector: &Collector, change: impl FnOnce(&mut Config)) -> House {
 }
 
 /// Posts JSON with a caller's trace context.
-async fn post(house: &House, path: &str, flags: &str, body: &str) -> Reply {
+pub(crate) async fn post(house: &House, path: &str, flags: &str, body: &str) -> Reply {
     let mut client = Client::to(house.http()).await;
     let length = body.len();
     let head = format!(
