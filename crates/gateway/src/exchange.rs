@@ -16,11 +16,10 @@ use tollgate_core::{Answer, Clock, Moment, Timeline};
 use tollgate_engine::Engine;
 use tollgate_http::{Client, Head, Listing, Peer};
 use tollgate_listen::Connection;
-use tollgate_telemetry::{Value, attribute};
 
 use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
-use crate::denial::{REQUEST_ID, keep_denial, request_id};
+use crate::denial::{keep_denial, request_id};
 use crate::failure::Failure;
 use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_response};
 use crate::lists::Lists;
@@ -357,15 +356,7 @@ impl Passage<'_> {
         if let Some(mut denial) = denial {
             let (id, headers) = (request_id(&head.headers), denial.headers_mut());
             keep_denial(&terms.engine, id, &request, &answer, headers);
-            if let Some(id) = denial
-                .headers()
-                .get(REQUEST_ID)
-                .and_then(|id| id.to_str().ok())
-            {
-                let id = || Value::Text(id.to_owned().into());
-                record.span().set(attribute::REQUEST_ID, id);
-            }
-            record.set_denial(&answer);
+            record.set_denial(&answer, denial.headers());
             return Err(Stop::Denied(Box::new(denial)));
         }
         if answer.delay.is_zero()
@@ -382,21 +373,6 @@ impl Passage<'_> {
         let lease = upstream.lease().await?;
         refund.cancel();
         Ok(allowed(Some(answer), reservation, lease))
-    }
-
-    fn sender(&self) -> Sender {
-        let addresses = self.route.classifier.client_address();
-        Sender {
-            peer: self
-                .arrival
-                .connection
-                .peer()
-                .ip()
-                .map(|peer| peer.to_canonical()),
-            is_trusted: addresses.trusts(self.arrival.peer()),
-            client: self.client.address,
-            scheme: self.arrival.scheme,
-        }
     }
 }
 

@@ -13,6 +13,7 @@ use tollgate_core::{Answer, RuleName};
 use tollgate_telemetry::{RequestSpan, Value, attribute};
 
 use crate::access_log::AccessLog;
+use crate::denial::REQUEST_ID;
 use crate::log_line::LogLine;
 
 /// The outcome of a request until it has another one: its client has gone.
@@ -126,8 +127,12 @@ impl LogRecord {
         });
     }
 
-    /// The rule that denies it.
-    pub(crate) fn set_denial(&mut self, answer: &Answer) {
+    /// The rule that denies it, and the headers of its denial.
+    pub(crate) fn set_denial(&mut self, answer: &Answer, headers: &HeaderMap) {
+        if let Some(id) = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()) {
+            let id = || Value::Text(id.to_owned().into());
+            self.span.set(attribute::REQUEST_ID, id);
+        }
         self.update(|line| {
             line.rule = answer.denied_by().map(|limited| Arc::clone(&limited.rule));
             let wait = answer.denial.as_ref().map(|denial| denial.wait);

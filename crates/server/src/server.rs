@@ -125,10 +125,8 @@ async fn start_with(
         gateway.clone(),
     );
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
-    load_rules(&mut reloader, &engine)?;
-    if let (Some(_), Some(settings)) = (&gateway, &config.gateway) {
-        warn_of_unlimited(settings, &engine);
-    }
+    let served = config.gateway.as_ref().filter(|_| gateway.is_some());
+    load_rules(&mut reloader, &engine, served)?;
     let opened = Opened::open(&config.listen, tls).await?;
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
@@ -178,12 +176,19 @@ fn open_auth(
 }
 
 /// Loads the rules for the first time. There must be some.
-fn load_rules(reloader: &mut Reloader<ConfiguredRules>, engine: &Engine) -> Result<(), ServeError> {
+fn load_rules(
+    reloader: &mut Reloader<ConfiguredRules>,
+    engine: &Engine,
+    gateway: Option<&GatewaySettings>,
+) -> Result<(), ServeError> {
     let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
-    match engine.rules().is_empty() {
-        true => Err(ServeError::NoRules(diagnostics)),
-        false => Ok(()),
+    if engine.rules().is_empty() {
+        return Err(ServeError::NoRules(diagnostics));
     }
+    if let Some(gateway) = gateway {
+        warn_of_unlimited(gateway, engine);
+    }
+    Ok(())
 }
 
 /// The stores, and the engine over them, which has no rules yet.

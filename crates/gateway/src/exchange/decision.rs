@@ -10,6 +10,7 @@ use tollgate_telemetry::RequestSpan;
 
 use super::Passage;
 use crate::failure::Failure;
+use crate::forwarding::Sender;
 use crate::reservation::Reservation;
 
 // === impl Passage ===
@@ -61,6 +62,22 @@ impl Passage<'_> {
             *time = began.elapsed();
         }
         Ok(reserved?)
+    }
+
+    /// Who sent the request, for the upstream.
+    pub(super) fn sender(&self) -> Sender {
+        let addresses = self.route.classifier.client_address();
+        Sender {
+            peer: self
+                .arrival
+                .connection
+                .peer()
+                .ip()
+                .map(|peer| peer.to_canonical()),
+            is_trusted: addresses.trusts(self.arrival.peer()),
+            client: self.client.address,
+            scheme: self.arrival.scheme,
+        }
     }
 
     /// Holds a request until its turn in a leaky bucket.
