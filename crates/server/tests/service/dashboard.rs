@@ -82,14 +82,18 @@ async fn a_failed_reload_is_in_the_events() {
     house.running.reload().await;
     let event = next(&mut open(&house).await).await;
     let reloads = &event["reloads"];
-    assert_eq!([&reloads["ok"], &reloads["failed"]], [1, 1]);
-    let latest = &reloads["recent"][0];
+    assert_eq!(reloads["ok"], 1);
+    // The change of the file may be noticed as well, and is then a reload of its own.
+    let recent = reloads["recent"].as_array().unwrap();
+    assert!((2..=3).contains(&recent.len()), "{reloads}");
+    assert_eq!(reloads["failed"], recent.len() - 1);
+    let latest = &recent[0];
     assert_eq!(latest["ok"], false);
     assert_eq!(
         [&latest["diagnostics"][0]["line"], &latest["rules"]],
         [2, 1]
     );
-    assert_eq!(reloads["recent"][1]["ok"], true);
+    assert_eq!(recent.last().unwrap()["ok"], true);
 }
 
 #[tokio::test]
