@@ -27,6 +27,8 @@ mod budget;
 
 mod quantum;
 
+mod head_timer;
+
 mod connection;
 
 mod permits;

@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::frames::Frames;
 use crate::handler::Handler;
 use crate::handshake::Stream;
+use crate::head_timer::HeadTimer;
 use crate::limits::Limits;
 use crate::listener::Protocol;
 use crate::preface::{FirstBytes, read_first};
@@ -93,7 +94,7 @@ impl<H: Handler> HttpSession<H> {
             self.limits.write_timeout,
         );
         let mut connection = http1::Builder::new()
-            .timer(TokioTimer::new())
+            .timer(HeadTimer::default())
             // A client may close its side after the last request, and wait for the responses.
             .half_close(self.half_close)
             .header_read_timeout(header_timeout(&self.limits, known))
