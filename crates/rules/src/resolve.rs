@@ -152,7 +152,8 @@ fn match_descriptor<'s, H: KeyHasher>(
     hasher: &H,
     observer: &mut impl Observer<'s>,
 ) -> Part<'s> {
-    let found = if descriptor.is_unordered {
+    // One entry has one order.
+    let found = if descriptor.is_unordered && descriptor.entries.len() > 1 {
         let found = domain.find_in_any_order(&descriptor.entries, observer);
         found.map(|(rule, entries)| (rule, Cow::Owned(entries)))
     } else {
@@ -253,7 +254,7 @@ impl<'s> Resolved<'s> {
     pub fn answer(&self, verdict: &Verdict) -> Answer {
         let mut decisions = verdict.decisions.iter();
         let mut statuses = Vec::with_capacity(self.parts.len());
-        let mut charged = Vec::with_capacity(verdict.decisions.len());
+        let mut charged = PerCharge::new();
         for (index, part) in self.parts.iter().enumerate() {
             statuses.push(match part {
                 Part::Nothing => Status::NoLimit,
