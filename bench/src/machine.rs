@@ -23,7 +23,13 @@ pub fn pin(number: usize) {
 
 /// Bytes of this process that are in memory now.
 pub fn resident_bytes() -> u64 {
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    resident_bytes_of("self")
+}
+
+/// Bytes of the process with this number that are in memory now; 0 if there is none.
+pub fn resident_bytes_of(process: &str) -> u64 {
+    let rollup = format!("/proc/{process}/smaps_rollup");
+    let rollup = std::fs::read_to_string(rollup).unwrap_or_default();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
     let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
     kibibytes

@@ -26,8 +26,17 @@ pub fn start_on_core(core: &str, words: Vec<String>) -> Result<Process, Box<dyn 
 ///
 /// If there is no such process.
 pub fn cpu_time(process: &Process) -> Result<Duration, Box<dyn Error>> {
+    cpu_time_of(process.number())
+}
+
+/// As [`cpu_time`], of the process with this number.
+///
+/// # Errors
+///
+/// If there is no such process.
+pub fn cpu_time_of(number: &str) -> Result<Duration, Box<dyn Error>> {
     let mut nanos = 0;
-    for thread in fs::read_dir(format!("/proc/{}/task", process.number()))? {
+    for thread in fs::read_dir(format!("/proc/{number}/task"))? {
         // Nanoseconds on a processor come first; a thread may just have ended.
         let times = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
         nanos += times.split(' ').next().unwrap_or("0").parse().unwrap_or(0);

@@ -6,7 +6,7 @@ use crate::tools;
 
 pub(crate) const CHORE: Chore = Chore {
     name: "bench",
-    about: "[redis | gateway | server | lists] [--quick] ...: comparisons, in release",
+    about: "[redis | gateway | server | lists | constants] [--quick] ...: comparisons, in release",
     run,
 };
 
@@ -42,6 +42,11 @@ fn run(args: &[String]) -> Result<(), String> {
     {
         return run_server(rest);
     }
+    if let [first, rest @ ..] = args
+        && first == "constants"
+    {
+        return run_constants(rest);
+    }
     let run = ["run", "--release", "-p", "tollgate-bench", "--"];
     Step::cargo("bench", &run).args(args).run()
 }
@@ -73,17 +78,31 @@ fn run_server(args: &[String]) -> Result<(), String> {
     step.args(args).run()
 }
 
+/// Builds the service and the comparisons, and measures the constants of `tollgate plan`.
+fn run_constants(args: &[String]) -> Result<(), String> {
+    tools::ensure_debian("redis-server", "redis-server")?;
+    tools::ensure_debian("nginx", "nginx")?;
+    tools::ensure_debian("nghttp2-client", "h2load")?;
+    build_release("tollgate-bench", "tollgate-bench-server")?;
+    build_release("tollgate-bench", "tollgate-bench-gateway")?;
+    let step = build("bench constants", "tollgate-bench-constants")?;
+    let built = |name| target("release").join(name);
+    let server = ["--server".into(), built("tollgate-bench-server")];
+    let gateway = ["--gateway".into(), built("tollgate-bench-gateway")];
+    step.args(server).args(gateway).args(args).run()
+}
+
 /// Builds the service and a comparison, and is ready to run the comparison with it. Each is built
 /// alone, so that the service has no features that only the comparison needs.
 fn build(name: &'static str, comparison: &str) -> Result<Step, String> {
-    for (package, bin) in [("tollgate-cli", "tollgate"), ("tollgate-bench", comparison)] {
-        Step::cargo(
-            "build",
-            &["build", "--release", "-p", package, "--bin", bin],
-        )
-        .run()?;
-    }
+    build_release("tollgate-cli", "tollgate")?;
+    build_release("tollgate-bench", comparison)?;
     let built = target("release");
     let step = Step::new(name, built.join(comparison));
     Ok(step.args(["--tollgate".into(), built.join("tollgate")]))
+}
+
+fn build_release(package: &str, bin: &str) -> Result<(), String> {
+    let build = ["build", "--release", "-p", package, "--bin", bin];
+    Step::cargo("build", &build).run()
 }

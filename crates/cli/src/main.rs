@@ -8,6 +8,7 @@ mod keys;
 mod log_args;
 mod message;
 mod output;
+mod plan;
 mod printable;
 mod replay;
 mod schema;
@@ -35,6 +36,7 @@ enum Command {
     Check(check::Args),
     Explain(explain::Args),
     Keys(keys::Args),
+    Plan(plan::Args),
     Replay(replay::Args),
     Schema(schema::Args),
     Simulate(simulate::Args),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Keys(args) => keys::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Simulate(args) => simulate::run(&args),

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
-use tollgate_core::Moment;
+use tollgate_core::{Moment, Sharing};
 use tollgate_replay::{Condition, Filter, KEYS_MAX, LogKind, Pattern, Selection, parse_moment};
 use tollgate_rules::{RuleSet, read_paths};
 
@@ -183,10 +183,19 @@ pub(super) fn selection(args: &Args) -> Result<Selection, Failure> {
 
 /// The rules in these files; what is wrong with them is printed.
 pub(crate) fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<RuleSet, Failure> {
+    rules_shared_as(paths, merge_domains, Sharing::default())
+}
+
+/// As [`rules`]; `sharing` is how instances share the limits that do not say it themselves.
+pub(crate) fn rules_shared_as(
+    paths: &[PathBuf],
+    merge_domains: bool,
+    sharing: Sharing,
+) -> Result<RuleSet, Failure> {
     let sources = read_paths(paths).map_err(|error| Failure::Message(with_causes(&error)))?;
     let options = tollgate_rules::Options {
         merge_domains,
-        ..tollgate_rules::Options::default()
+        sharing,
     };
     let loaded = RuleSet::parse(&sources, &options);
     for diagnostic in &loaded.diagnostics {

@@ -8,6 +8,7 @@ mod house;
 mod keys;
 mod log_formats;
 mod monitoring;
+mod planning;
 mod prometheus;
 mod remote_explaining;
 mod replaying;

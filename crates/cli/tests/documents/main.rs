@@ -96,6 +96,11 @@ fn simulate() {
 }
 
 #[test]
+fn plan() {
+    try_page("docs/plan.md");
+}
+
+#[test]
 fn log_formats() {
     try_page("docs/log-formats.md");
 }

@@ -1,0 +1,232 @@
+//! Computes a plan: memory, processors, Redis. Every figure is rounded up.
+
+use tollgate_memory::{BYTES_PER_KEY, Memory, spilled_bytes_max};
+
+use super::constants::Constants;
+use super::demand::{Demand, Kind};
+use super::figure::{Amount, Figure};
+use super::machines::{ListenerChoice, Machines, StoreChoice};
+
+mod redis;
+
+/// `memory.max_bytes` is rounded up to whole MiB.
+const MEBIBYTE: u64 = 1 << 20;
+
+/// What the machines need.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The sections, by their names in JSON.
+    pub(super) sections: Vec<(&'static str, Vec<Figure>)>,
+    /// Settings of `tollgate serve` that the plan presumes; none for a library.
+    pub(super) settings: Option<String>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The load, and the constants by which it is measured.
+pub(super) struct Estimate<'a> {
+    pub(super) demand: &'a Demand,
+    pub(super) machines: Machines,
+    pub(super) constants: &'a Constants,
+}
+
+/// Figures and the constants that they were computed from.
+#[derive(Default)]
+struct Sum {
+    nanos: u64,
+    from: Vec<&'static str>,
+}
+
+// === impl Sum ===
+
+impl Sum {
+    fn add(&mut self, nanos: u64, from: &'static str) {
+        self.nanos = self.nanos.saturating_add(nanos);
+        if !self.from.contains(&from) {
+            self.from.push(from);
+        }
+    }
+}
+
+// === impl Estimate ===
+
+impl Estimate<'_> {
+    /// Computes all sections, the settings, and what to be careful about.
+    pub(super) fn plan(&self) -> Plan {
+        let mut warnings = Vec::new();
+        let processors = self.processors();
+        let instances = processors.last().map_or(1, |figure| figure.amount.value());
+        let (memory, settings) = self.memory(instances);
+        let mut sections = vec![("memory", memory), ("processors", processors)];
+        match self.machines.store {
+            StoreChoice::Redis => sections.push(("redis", self.redis(instances, &mut warnings))),
+            StoreChoice::Memory if instances > 1 => warnings.push(format!(
+                "{instances} instances count alone: a client whose requests reach all of them is \
+                 allowed {instances} times its limit. Send each client to one instance, or count \
+                 in Redis (--store redis)"
+            )),
+            StoreChoice::Memory => {}
+        }
+        Plan {
+            sections,
+            settings,
+            warnings,
+        }
+    }
+
+    fn is_library(&self) -> bool {
+        self.machines.listener == ListenerChoice::Library
+    }
+
+    /// The table, the states that are larger than its slots, and the process; the settings.
+    fn memory(&self, instances: u64) -> (Vec<Figure>, Option<String>) {
+        let keys = self.demand.keys();
+        let max_keys = usize::try_from(keys).unwrap_or(usize::MAX);
+        let limits = || self.demand.limits.iter().map(|one| &one.limit);
+        let builder = || Memory::builder().max_keys(max_keys).limits(limits());
+        let spilled = self.demand.limits.iter().map(|one| {
+            let bytes = u64::try_from(spilled_bytes_max(&one.limit)).unwrap_or(u64::MAX);
+            one.keys.saturating_mul(bytes)
+        });
+        let spilled = spilled.fold(0, u64::saturating_add);
+        let mut size = builder().size();
+        let mut settings = format!("memory: {{max_keys: {keys}}}");
+        // Beyond what the limits alone lead to.
+        if spilled > to_u64(size.arena_bytes) {
+            let slots = keys.saturating_mul(to_u64(BYTES_PER_KEY));
+            let bytes = slots.saturating_add(spilled).div_ceil(MEBIBYTE);
+            settings = format!("memory: {{max_keys: {keys}, max_bytes: {bytes}MiB}}");
+            let bytes = usize::try_from(bytes.saturating_mul(MEBIBYTE)).unwrap_or(usize::MAX);
+            size = builder().max_bytes(bytes).size();
+        }
+        let table = to_u64(size.table_bytes);
+        let what = match self.machines.store {
+            StoreChoice::Memory => format!("table of an instance, for {keys} keys"),
+            StoreChoice::Redis => {
+                format!("table of an instance, for {keys} keys while Redis does not answer")
+            }
+        };
+        let mut figures = vec![
+            Figure::new("tableBytes", what, Amount::Bytes(table), &[]),
+            Figure::new(
+                "spilledBytes",
+                "states that are larger than a slot of the table, when all are full",
+                Amount::Bytes(spilled),
+                &[],
+            ),
+        ];
+        let (process, from) = match (self.is_library(), self.machines.store) {
+            (true, _) => (0, None),
+            (false, StoreChoice::Memory) => self.constant("service.idle"),
+            (false, StoreChoice::Redis) => self.constant("service.idle_with_redis"),
+        };
+        figures.extend(from.map(|from| {
+            let what = "process of an instance, without keys and connections";
+            Figure::new("processBytes", what, Amount::Bytes(process), &[from])
+        }));
+        let instance = table.saturating_add(spilled).saturating_add(process);
+        let all = instance.saturating_mul(instances);
+        let from: Vec<&str> = from.into_iter().collect();
+        figures.extend([
+            Figure::new(
+                "instanceBytes",
+                "each instance",
+                Amount::Bytes(instance),
+                &from,
+            ),
+            Figure::new("totalBytes", "all instances", Amount::Bytes(all), &from),
+        ]);
+        (figures, (!self.is_library()).then_some(settings))
+    }
+
+    fn constant(&self, name: &'static str) -> (u64, Option<&'static str>) {
+        (self.constants.get(name), Some(name))
+    }
+
+    /// What an instance does for a request.
+    fn instance_time(&self) -> Sum {
+        let mut sum = Sum::default();
+        let first = self.machines.listener.constant();
+        if let Some(name) = first {
+            sum.add(self.constants.get(name), name);
+        }
+        for (index, one) in self.demand.limits.iter().enumerate() {
+            let library = Kind::of(&one.limit).library();
+            let own = self.constants.get(library);
+            // A listener was measured with a token bucket, so only what exceeds it is added.
+            let bucket = self.constants.get("library.token_bucket");
+            match (first, index) {
+                (None, _) => sum.add(own, library),
+                (Some(_), 0) if own > bucket => sum.add(own - bucket, library),
+                (Some(_), 0) => {}
+                (Some(_), _) => {
+                    let more = self.constants.get("service.limit");
+                    sum.add(
+                        more.saturating_add(own.saturating_sub(bucket)),
+                        "service.limit",
+                    );
+                }
+            }
+            if self.machines.store == StoreChoice::Redis {
+                // As if no key were busy: what a mode saves depends on the traffic.
+                sum.add(self.constants.get("redis.instance"), "redis.instance");
+            }
+        }
+        sum
+    }
+
+    /// The processor time of a request, and how many instances that takes.
+    fn processors(&self) -> Vec<Figure> {
+        let Sum { nanos, from } = self.instance_time();
+        let load = self.load(nanos);
+        let Machines {
+            cores,
+            utilization,
+            spare,
+            ..
+        } = self.machines;
+        let needed = self.machines.count(load, cores);
+        let mut figures = vec![
+            Figure::new(
+                "nanosPerRequest",
+                "processor time of an instance for each request",
+                Amount::Nanos(nanos),
+                &from,
+            ),
+            Figure::new(
+                "busy",
+                "processors busy in all instances",
+                millicores(load),
+                &from,
+            ),
+        ];
+        if spare > 0 {
+            let what = "instances that the load needs";
+            figures.push(Figure::new("needed", what, Amount::Count(needed), &from));
+        }
+        let what = format!(
+            "instances, each of {cores} processors used up to {utilization} %{}",
+            if spare > 0 {
+                ", with the spare ones"
+            } else {
+                ""
+            }
+        );
+        let instances = Amount::Count(needed.saturating_add(spare));
+        figures.push(Figure::new("instances", what, instances, &from));
+        figures
+    }
+
+    /// Nanoseconds per second, if each request takes so many.
+    fn load(&self, nanos: u64) -> u128 {
+        u128::from(nanos) * u128::from(self.demand.per_second)
+    }
+}
+
+fn millicores(nanos_per_second: u128) -> Amount {
+    let millicores = nanos_per_second.div_ceil(1_000_000);
+    Amount::Millicores(u64::try_from(millicores).unwrap_or(u64::MAX))
+}
+
+fn to_u64(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}

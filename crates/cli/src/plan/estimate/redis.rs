@@ -1,0 +1,198 @@
+//! What a plan needs of Redis.
+
+use tollgate_core::{Algorithm, Mode, Segments};
+
+use super::{Estimate, Sum, millicores};
+use crate::plan::demand::{DemandedLimit, Kind};
+use crate::plan::figure::{Amount, Figure};
+
+/// Of the modes in which instances decide: up to how many busy keys were measured, calls for each
+/// of them in a second, and what a call costs.
+const LEASED: [&str; 3] = [
+    "redis.leased.keys",
+    "redis.leased.calls",
+    "redis.leased.cpu",
+];
+const WRITE_BACK: [&str; 3] = [
+    "redis.write_back.keys",
+    "redis.write_back.calls",
+    "redis.write_back.cpu",
+];
+
+impl Estimate<'_> {
+    /// Commands, processors and memory of Redis.
+    pub(super) fn redis(&self, instances: u64, warnings: &mut Vec<String>) -> Vec<Figure> {
+        let rate = self.demand.per_second;
+        let mut cpu = Sum::default();
+        for one in &self.demand.limits {
+            let name = Kind::of(&one.limit).redis_cpu();
+            cpu.add(self.constants.get(name), name);
+        }
+        let load = self.load(cpu.nanos);
+        let nodes = self.machines.count(load, 1);
+        self.warn_of_shared_keys(warnings);
+        let calls = if self.demand.limits.is_empty() {
+            0
+        } else {
+            rate
+        };
+        let mut figures = vec![
+            Figure::new(
+                "callsPerSecond",
+                "script calls, at most one for each request",
+                Amount::PerSecond(calls),
+                &[],
+            ),
+            Figure::new(
+                "nanosPerCall",
+                "processor time of Redis for each call",
+                Amount::Nanos(cpu.nanos),
+                &cpu.from,
+            ),
+            Figure::new(
+                "busy",
+                "processors busy in all nodes",
+                millicores(load),
+                &cpu.from,
+            ),
+        ];
+        figures.extend(self.even_traffic(instances));
+        let utilization = self.machines.utilization;
+        let what =
+            format!("Redis nodes (primaries), each of one processor used up to {utilization} %");
+        figures.push(Figure::new("nodes", what, Amount::Count(nodes), &cpu.from));
+        figures.extend(self.redis_memory(nodes));
+        figures
+    }
+
+    /// What is left of the calls where instances decide for themselves, if requests are spread
+    /// evenly over users and instances: nothing is said for more keys or fewer requests than were
+    /// measured.
+    fn even_traffic(&self, instances: u64) -> Vec<Figure> {
+        let (mut millicalls, mut nanos) = (0, 0);
+        let (mut calls_from, mut cpu_from) = (Vec::new(), Vec::new());
+        for one in &self.demand.limits {
+            let [most, calls, cpu] = match one.mode {
+                Mode::Strict => return Vec::new(),
+                Mode::Leased => LEASED,
+                Mode::WriteBack => WRITE_BACK,
+            };
+            let users = one.keys.saturating_mul(instances);
+            if one.keys > self.constants.get(most) || self.demand.per_second < users {
+                return Vec::new();
+            }
+            let of_all = u128::from(users) * u128::from(self.constants.get(calls));
+            millicalls += of_all;
+            nanos += (of_all * u128::from(self.constants.get(cpu))).div_ceil(1_000);
+            calls_from.push(calls);
+            cpu_from.push(cpu);
+        }
+        let count = u64::try_from(millicalls.div_ceil(1_000)).unwrap_or(u64::MAX);
+        if self.demand.limits.is_empty() || count >= self.demand.per_second {
+            return Vec::new();
+        }
+        cpu_from.extend(&calls_from);
+        let what = "script calls instead, if requests are spread evenly over users and instances";
+        vec![
+            Figure::new(
+                "callsPerSecondIfEven",
+                what,
+                Amount::PerSecond(count),
+                &calls_from,
+            ),
+            Figure::new(
+                "busyIfEven",
+                "processors busy in all nodes then",
+                millicores(nanos),
+                &cpu_from,
+            ),
+        ]
+    }
+
+    /// A key is in one node, which decides on it alone.
+    fn warn_of_shared_keys(&self, warnings: &mut Vec<String>) {
+        let shared = self.demand.limits.iter().filter(|one| one.is_shared);
+        for one in shared.filter(|one| one.mode == Mode::Strict) {
+            let nanos = self.constants.get(Kind::of(&one.limit).redis_cpu());
+            if self.machines.count(self.load(nanos), 1) > 1 {
+                warnings.push(format!(
+                    "all requests share the key of `{}`, and one Redis node cannot make so many \
+                     calls: give this limit `mode: leased`",
+                    one.limit
+                ));
+            }
+        }
+    }
+
+    /// Keys and hash tables of all nodes, and what each node takes without keys.
+    fn redis_memory(&self, nodes: u64) -> Vec<Figure> {
+        let overhead = self.constants.get("redis.bytes.overhead");
+        let mut from = Vec::new();
+        let mut states = 0_u64;
+        for one in &self.demand.limits {
+            let name = Kind::of(&one.limit).redis_bytes();
+            let (more, more_from) = self.full_state(one);
+            let bytes = self.constants.get(name).saturating_add(more);
+            let bytes = bytes.saturating_add(overhead).saturating_mul(one.keys);
+            states = states.saturating_add(bytes);
+            from.extend([Some(name), more_from].into_iter().flatten());
+        }
+        from.push("redis.bytes.overhead");
+        from.dedup();
+        let keys = self.demand.keys();
+        let tables = hash_table_bytes(keys.div_ceil(nodes)).saturating_mul(nodes);
+        let idle = self.constants.get("redis.idle").saturating_mul(nodes);
+        let all = states.saturating_add(tables).saturating_add(idle);
+        let per_node = all.div_ceil(nodes);
+        let all_from = [&from[..], &["redis.idle"]].concat();
+        vec![
+            Figure::new(
+                "keyBytes",
+                format!("{keys} keys"),
+                Amount::Bytes(states),
+                &from,
+            ),
+            Figure::new(
+                "hashTableBytes",
+                "hash tables for them, at a power of two",
+                Amount::Bytes(tables),
+                &[],
+            ),
+            Figure::new(
+                "nodeBytes",
+                "used_memory of each node",
+                Amount::Bytes(per_node),
+                &all_from,
+            ),
+            Figure::new(
+                "totalBytes",
+                "all nodes; replicas as much again, each",
+                Amount::Bytes(all),
+                &all_from,
+            ),
+        ]
+    }
+
+    /// What a full state takes beyond that of a first request.
+    fn full_state(&self, one: &DemandedLimit) -> (u64, Option<&'static str>) {
+        let (name, count) = match one.limit.algorithm() {
+            Algorithm::SlidingLog => {
+                let more = one.limit.capacity().saturating_sub(1);
+                ("redis.bytes.log_unit", u64::from(more))
+            }
+            Algorithm::SlidingWindow(segments) if segments != Segments::ONE => {
+                ("redis.bytes.segment", u64::from(segments.get()))
+            }
+            _ => return (0, None),
+        };
+        let bytes = self.constants.get(name).saturating_mul(count);
+        (bytes, Some(name))
+    }
+}
+
+/// Redis has two hash tables of its keys, of which one is for those that expire, with eight bytes
+/// for each place; places are a power of two that is not below the number of keys.
+fn hash_table_bytes(keys: u64) -> u64 {
+    let places = keys.max(4).checked_next_power_of_two();
+    places.unwrap_or(u64::MAX).saturating_mul(16)
+}

@@ -1,0 +1,141 @@
+//! The figures of a plan, each with what it was computed from.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// A figure of the plan.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    /// Its name in JSON.
+    pub(super) name: &'static str,
+    /// What it is, for people.
+    pub(super) what: String,
+    pub(super) amount: Amount,
+    /// The constants that it was computed from; none if it follows from the command line and from
+    /// how Tollgate allocates.
+    pub(super) from: Vec<&'static str>,
+}
+
+/// A number and its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Amount {
+    Bytes(u64),
+    Nanos(u64),
+    /// Thousandths of a processor.
+    Millicores(u64),
+    PerSecond(u64),
+    Count(u64),
+}
+
+// === impl Figure ===
+
+impl Figure {
+    pub(super) fn new(
+        name: &'static str,
+        what: impl Into<String>,
+        amount: Amount,
+        from: &[&'static str],
+    ) -> Figure {
+        Figure {
+            name,
+            what: what.into(),
+            amount,
+            from: from.to_vec(),
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "value": self.amount.value(),
+            "unit": self.amount.unit(),
+            "what": self.what,
+            "from": self.from,
+        })
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>14}  {}", self.amount.to_string(), self.what)?;
+        match self.from.is_empty() {
+            true => writeln!(f),
+            false => writeln!(f, " [{}]", self.from.join(", ")),
+        }
+    }
+}
+
+// === impl Amount ===
+
+impl Amount {
+    pub(super) const fn value(self) -> u64 {
+        match self {
+            Amount::Bytes(value)
+            | Amount::Nanos(value)
+            | Amount::Millicores(value)
+            | Amount::PerSecond(value)
+            | Amount::Count(value) => value,
+        }
+    }
+
+    const fn unit(self) -> &'static str {
+        match self {
+            Amount::Bytes(_) => "bytes",
+            Amount::Nanos(_) => "ns",
+            Amount::Millicores(_) => "millicores",
+            Amount::PerSecond(_) => "per_second",
+            Amount::Count(_) => "count",
+        }
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Amount::Bytes(bytes) => match bytes {
+                0..1_000 => write!(f, "{bytes} B"),
+                1_000..1_000_000 => write_tenths(f, bytes, 1_000, "kB"),
+                1_000_000..1_000_000_000 => write_tenths(f, bytes, 1_000_000, "MB"),
+                _ => write_tenths(f, bytes, 1_000_000_000, "GB"),
+            },
+            Amount::Nanos(nanos) if nanos < 1_000 => write!(f, "{nanos} ns"),
+            Amount::Nanos(nanos) => write_tenths(f, nanos, 1_000, "us"),
+            Amount::Millicores(0) => write!(f, "0.0"),
+            Amount::Millicores(value @ 1..100) => write!(f, "0.{value:03}"),
+            Amount::Millicores(value) => write_tenths(f, value, 1_000, ""),
+            Amount::PerSecond(count) => write!(f, "{count}/s"),
+            Amount::Count(count) => write!(f, "{count}"),
+        }
+    }
+}
+
+/// Writes a number with one digit after the point, rounded up: plans are no smaller than needed.
+fn write_tenths(f: &mut fmt::Formatter<'_>, value: u64, unit: u64, name: &str) -> fmt::Result {
+    let tenths = (u128::from(value) * 10).div_ceil(u128::from(unit));
+    write!(f, "{}.{}", tenths / 10, tenths % 10)?;
+    match name {
+        "" => Ok(()),
+        _ => write!(f, " {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_rounded_up() {
+        for (amount, text) in [
+            (Amount::Bytes(999), "999 B"),
+            (Amount::Bytes(23_600_001), "23.7 MB"),
+            (Amount::Bytes(2_000_000_000), "2.0 GB"),
+            (Amount::Nanos(60), "60 ns"),
+            (Amount::Nanos(21_230), "21.3 us"),
+            (Amount::Millicores(7), "0.007"),
+            (Amount::Millicores(2_101), "2.2"),
+            (Amount::PerSecond(10), "10/s"),
+        ] {
+            assert_eq!(amount.to_string(), text);
+        }
+    }
+}

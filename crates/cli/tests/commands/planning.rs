@@ -1,0 +1,367 @@
+//! `tollgate plan`: its figures beside what a store and a Redis really take, its errors.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Output;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tollgate_core::{Charge, Cost, Limit, Moment, Now};
+use tollgate_memory::Memory;
+use tollgate_testbed::Redis;
+
+use crate::house::{Service, directory, run};
+
+/// The constants that the program was built with.
+const CONSTANTS: &str = include_str!("../../src/plan/constants.json");
+const NO_FILES: &[(&str, &str)] = &[];
+
+fn plan(arguments: &[&str]) -> Output {
+    let directory = directory(NO_FILES);
+    run(directory.path(), &[&["plan"], arguments].concat())
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = plan(&[arguments, &["--output", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn value(report: &Value, section: &str, name: &str) -> u64 {
+    let value = report[section][name]["value"].as_u64();
+    value.unwrap_or_else(|| panic!("no {section}.{name}: {report}"))
+}
+
+fn message(arguments: &[&str]) -> String {
+    let output = plan(arguments);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The store that the planned settings lead to has exactly the planned table, and full states of
+/// all users take at most what is planned for them, and nearly as much.
+#[test]
+fn planned_memory_is_that_of_a_store_with_so_many_users() {
+    const USERS: u64 = 3_000;
+    for (text, requests) in [
+        ("100 per 1m token_bucket", 1),
+        ("60 per 1h sliding_window in 60 segments", 60),
+        ("500 per 1h sliding_log", 500),
+    ] {
+        let report = json(&["--users", "3k", "--rate", "1", "--limit", text]);
+        let limit: Limit = text.parse().unwrap();
+        let settings = format!("memory: {{max_keys: {USERS}}}");
+        assert_eq!(report["settings"], settings, "{text}");
+        let builder = Memory::builder().max_keys(3_000).limits([&limit]);
+        let size = builder.size();
+        let table = u64::try_from(size.table_bytes).unwrap();
+        assert_eq!(value(&report, "memory", "tableBytes"), table);
+        let store = builder.build();
+        let pause = limit.window().as_nanos() / requests;
+        for request in 0..requests {
+            let now = Now::at(Moment::from_nanos(86_400_000_000_000 + pause * request));
+            for user in 0..USERS {
+                let charge = Charge::new(store.key_of(&user), &limit, Cost::ONE);
+                assert!(store.check_at(now, &charge).unwrap().is_allowed());
+            }
+        }
+        let stats = store.stats();
+        let arena = u64::try_from(size.arena_bytes).unwrap();
+        assert_eq!(stats.bytes_max, table + arena);
+        let spilled = value(&report, "memory", "spilledBytes");
+        assert!(stats.arena_bytes <= spilled, "{text}: {stats:?}, {spilled}");
+        // Even pauses take less than the worst case of a log, and a key or two may be evicted.
+        let least = spilled * 80 / 100;
+        assert!(stats.arena_bytes >= least, "{text}: {stats:?}, {spilled}");
+    }
+}
+
+/// Large states get `max_bytes`, and a store with these settings has room for all of them.
+#[test]
+fn states_beyond_the_default_arena_are_given_room() {
+    let limit = "1000000 per 1d sliding_log";
+    let report = json(&["--users", "10k", "--rate", "1", "--limit", limit]);
+    let settings = report["settings"].as_str().unwrap();
+    let (_, bytes) = settings.split_once("max_bytes: ").unwrap();
+    let mebibytes: usize = bytes.strip_suffix("MiB}").unwrap().parse().unwrap();
+    let limit: Limit = limit.parse().unwrap();
+    let builder = Memory::builder()
+        .max_keys(10_000)
+        .max_bytes(mebibytes << 20);
+    let needed = 10_000 * tollgate_memory::spilled_bytes_max(&limit);
+    let size = builder.size();
+    assert!(size.arena_bytes >= needed, "{size:?} {needed}");
+    assert!(size.table_bytes >= 10_000 * 23, "{size:?}");
+}
+
+/// As many keys of a real service in a real Redis as are planned take what is planned.
+#[test]
+fn planned_memory_of_redis_is_that_of_a_redis_with_so_many_users() {
+    const USERS: u64 = 8_000;
+    let redis = Redis::start();
+    let version = redis.ask(&["INFO", "server"]);
+    let constants: Value = serde_json::from_str(CONSTANTS).unwrap();
+    let measured = constants["measured"]["redis"].as_str().unwrap();
+    let (major, _) = measured.split_once('.').unwrap();
+    if !version.contains(&format!("redis_version:{major}.")) {
+        eprintln!("the constants are of Redis {measured}, which is not here: not compared");
+        return;
+    }
+    for limit in [
+        "unit: day, requests_per_unit: 9",
+        "unit: day, requests_per_unit: 1, algorithm: sliding_log",
+    ] {
+        redis.ask(&["FLUSHALL"]);
+        let rules = format!("domain: d\ndescriptors: [{{key: user, rate_limit: {{{limit}}}}}]\n");
+        let settings = format!(
+            "rules: rules.yaml\nlisten: {{grpc: null, redis: '127.0.0.1:0', http: '127.0.0.1:0', \
+             admin: null}}\nlog: {{format: json}}\nstore: {{redis: {{url: 'redis://{}', \
+             timeout: 10s}}}}\n",
+            redis.address()
+        );
+        let folder = directory(&[("rules.yaml", &rules), ("tollgate.yaml", &settings)]);
+        let mut service = Service::start(folder.path());
+        let address = service.address("http");
+        // The script and the connections are there already.
+        ask_each(&address, USERS..USERS + 64);
+        let before = used_memory(&redis);
+        ask_each(&address, 64..USERS);
+        let of_others = used_memory(&redis).saturating_sub(before);
+        let grown = of_others * USERS / (USERS - 64);
+        let arguments = [
+            "--users", "8k", "--rate", "1", "--store", "redis", "--rules",
+        ];
+        let file = folder.path().join("rules.yaml").display().to_string();
+        let more = [&file, "--descriptor", "user={client}"];
+        let report = json(&[&arguments[..], &more].concat());
+        let keys = value(&report, "redis", "keyBytes") + value(&report, "redis", "hashTableBytes");
+        drop(service);
+        let bounds = grown * 97 / 100..=grown * 110 / 100;
+        assert!(
+            bounds.contains(&keys),
+            "{limit}: planned {keys}, grown {grown}"
+        );
+    }
+}
+
+/// One request of each user from this number on, over several connections.
+fn ask_each(address: &str, users: std::ops::Range<u64>) {
+    const CONNECTIONS: usize = 16;
+    thread::scope(|scope| {
+        for connection in 0..CONNECTIONS {
+            let users = users.clone().skip(connection).step_by(CONNECTIONS);
+            scope.spawn(move || ask_in_turn(address, users));
+        }
+    });
+}
+
+fn ask_in_turn(address: &str, users: impl Iterator<Item = u64>) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    for user in users {
+        let body = format!("{{\"domain\": \"d\", \"descriptors\": [{{\"user\": \"u{user}\"}}]}}");
+        let length = body.len();
+        let head =
+            format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n");
+        stream
+            .write_all(format!("{head}{body}").as_bytes())
+            .unwrap();
+        let (mut line, mut length) = (String::new(), 0);
+        assert!(reader.read_line(&mut line).unwrap() > 0);
+        assert!(line.contains(" 200 "), "{line}");
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+            if let Some(number) = line.strip_prefix("content-length: ") {
+                length = number.trim().parse().unwrap();
+            }
+        }
+        reader.read_exact(&mut vec![0; length]).unwrap();
+    }
+}
+
+fn used_memory(redis: &Redis) -> u64 {
+    let reply = redis.ask(&["INFO", "memory"]);
+    let line = reply
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// Every constant of a figure is in the report, with where it was measured.
+#[test]
+fn every_figure_says_where_its_constants_come_from() {
+    let report = json(&["--users", "1M", "--rate", "10k/s", "--store", "redis"]);
+    let constants: Value = serde_json::from_str(CONSTANTS).unwrap();
+    let mut named = 0;
+    for section in ["memory", "processors", "redis"] {
+        for (name, figure) in report[section].as_object().unwrap() {
+            for constant in figure["from"].as_array().unwrap() {
+                let constant = constant.as_str().unwrap();
+                let used = &report["constants"]["used"][constant];
+                assert_eq!(
+                    used["value"], constants["constants"][constant]["value"],
+                    "{name}"
+                );
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 10, "{named}");
+    let commit = &report["constants"]["measured"]["commit"];
+    assert_eq!(*commit, constants["measured"]["commit"]);
+    let text = String::from_utf8(plan(&["--users", "1M", "--rate", "1"]).stdout).unwrap();
+    assert!(text.contains(commit.as_str().unwrap()), "{text}");
+}
+
+/// The arithmetic, with constants of which each product is known.
+#[test]
+fn a_plan_follows_from_its_constants() {
+    let mut constants: Value = serde_json::from_str(CONSTANTS).unwrap();
+    for (name, value) in [
+        ("service.grpc", 20_000),
+        ("service.limit", 1_000),
+        ("library.token_bucket", 100),
+        ("library.sliding_log", 400),
+        ("redis.cpu.token_bucket", 5_000),
+        ("redis.cpu.sliding_log", 7_000),
+        ("redis.instance", 3_000),
+        ("service.idle_with_redis", 10_000_000),
+    ] {
+        constants["constants"][name]["value"] = value.into();
+    }
+    let folder = directory(&[("mine.json", &constants.to_string())]);
+    let arguments = [
+        "plan",
+        "--users",
+        "1M",
+        "--rate",
+        "1M/s",
+        "--listener",
+        "grpc",
+        "--store",
+        "redis",
+        "--constants",
+        "mine.json",
+        "--limit",
+        "9/s",
+        "--limit",
+        "9/m sliding_log",
+        "--spare",
+        "1",
+        "--cores",
+        "2",
+        "--utilization",
+        "50",
+        "--output",
+        "json",
+    ];
+    let output = run(folder.path(), &arguments);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // 20 us, 1.3 us for a second limit that takes 300 ns more than a token bucket, and two calls.
+    let nanos = 20_000 + 1_300 + 2 * 3_000;
+    assert_eq!(value(&report, "processors", "nanosPerRequest"), nanos);
+    assert_eq!(value(&report, "processors", "busy"), nanos);
+    // 27.3 busy processors, and one in each machine.
+    assert_eq!(value(&report, "processors", "needed"), 28);
+    assert_eq!(value(&report, "processors", "instances"), 29);
+    assert_eq!(value(&report, "redis", "nanosPerCall"), 12_000);
+    assert_eq!(value(&report, "redis", "nodes"), 24);
+    assert_eq!(value(&report, "redis", "callsPerSecond"), 1_000_000);
+    let instance = value(&report, "memory", "instanceBytes");
+    let parts = ["tableBytes", "spilledBytes", "processBytes"];
+    let sum: u64 = parts
+        .iter()
+        .map(|part| value(&report, "memory", part))
+        .sum();
+    assert_eq!(instance, sum);
+    assert_eq!(value(&report, "memory", "totalBytes"), 29 * instance);
+    assert_eq!(report["constants"]["source"], "mine.json");
+}
+
+#[test]
+fn rules_say_which_limits_have_a_key_for_each_user() {
+    let rules = "domain: d\ndescriptors:\n  \
+        - {key: user, rate_limit: {unit: minute, requests_per_unit: 9}}\n  \
+        - {key: all, value: x, rate_limit: {unit: second, requests_per_unit: 99}}\n";
+    let folder = directory(&[("rules.yaml", rules)]);
+    let arguments = [
+        "plan",
+        "--users",
+        "5k",
+        "--rate",
+        "9M/s",
+        "--rules",
+        "rules.yaml",
+        "--descriptor",
+        "user={client}",
+        "--descriptor",
+        "all=x",
+        "--store",
+        "redis",
+        "--output",
+        "json",
+    ];
+    let report: Value = serde_json::from_slice(&run(folder.path(), &arguments).stdout).unwrap();
+    let keys: Vec<_> = [0, 1]
+        .map(|at| report["limits"][at]["keys"].as_u64().unwrap())
+        .into();
+    assert_eq!(keys, [5_000, 1]);
+    let warning = report["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.contains("share the key of `99 per 1s fixed_window`"),
+        "{warning}"
+    );
+    let arguments = [&arguments[..], &["--mode", "leased"]].concat();
+    let report: Value = serde_json::from_slice(&run(folder.path(), &arguments).stdout).unwrap();
+    assert_eq!(report["warnings"], serde_json::json!([]));
+    assert_eq!(report["limits"][1]["mode"], "leased");
+}
+
+#[test]
+fn several_instances_in_memory_are_warned_of() {
+    let report = json(&["--users", "1", "--rate", "10M/s"]);
+    let warning = report["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("instances count alone"), "{warning}");
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    for (arguments, part) in [
+        (
+            &["--users", "0", "--rate", "1"][..],
+            "write 250000, 250k, 1M or 2G",
+        ),
+        (&["--users", "1", "--rate", "fast"], "no rate such as 10k/s"),
+        (
+            &["--users", "1", "--rate", "1", "--mode", "leased"],
+            "add --store redis",
+        ),
+        (
+            &["--users", "1", "--rate", "1", "--limit", "9"],
+            "write `100/minute`",
+        ),
+        (
+            &["--users", "1", "--rate", "1", "--constants", "no"],
+            "cannot read no:",
+        ),
+        (
+            &["--users", "1", "--rate", "1", "--rules", "no"],
+            "--descriptor",
+        ),
+        (&["--users", "1", "--rate", "1", "--cores", "0"], "1..=4096"),
+        (
+            &[
+                "--users", "1", "--rate", "1", "--store", "redis", "--limit", "700000/s",
+            ],
+            "Redis cannot keep `700000 per 1s token_bucket`",
+        ),
+    ] {
+        let message = message(arguments);
+        assert!(message.contains(part), "{arguments:?}: {message}");
+    }
+}
