@@ -11,9 +11,6 @@ pub(crate) enum Unit {
     /// Nanoseconds of processor time.
     Nanos,
     Bytes,
-    Keys,
-    /// Thousandths of a call, for each key and second.
-    Millicalls,
 }
 
 /// Constants by name.
@@ -33,8 +30,6 @@ impl Constants {
         let unit = match unit {
             Unit::Nanos => "ns",
             Unit::Bytes => "bytes",
-            Unit::Keys => "keys",
-            Unit::Millicalls => "millicalls",
         };
         let value = value.ceil() as u64;
         eprintln!("{name}: {value} {unit}");

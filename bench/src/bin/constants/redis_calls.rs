@@ -4,7 +4,7 @@ use std::error::Error;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate::redis::{Config, Limiter, Mode, Redis};
@@ -23,13 +23,6 @@ const CALLERS: u64 = 64;
 const ROUND: Duration = Duration::from_secs(1);
 /// So long that load on the machine makes no decision fail.
 const TIMEOUT: Span = Span::MINUTE;
-/// Requests for each busy key in a second.
-const BUSY_RATE: u32 = 5;
-/// Until busy keys are decided on as they will be: leases last ten seconds.
-const WARM_UP: Duration = Duration::from_secs(12);
-const BUSY_LASTS: Duration = Duration::from_secs(5);
-/// The busy keys' requests come in so many parts of a second.
-const PARTS: u32 = 100;
 
 /// Processor times and counts, until now.
 struct Reading {
@@ -38,7 +31,7 @@ struct Reading {
     calls: f64,
 }
 
-/// Measures calls of each algorithm's script, and how many calls busy keys need in other modes.
+/// Measures calls of each algorithm's script.
 pub(crate) fn measure(rounds: u32, constants: &mut Constants) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -71,8 +64,7 @@ pub(crate) fn measure(rounds: u32, constants: &mut Constants) -> Result<(), Box<
                     the caller included";
         let most = instance.into_iter().fold(0.0, f64::max);
         constants.put("redis.instance", most, Unit::Nanos, what);
-        busy(Mode::Leased, "leased", 1_000, constants).await?;
-        busy(Mode::WriteBack, "write_back", 100, constants).await
+        Ok(())
     })
 }
 
@@ -135,56 +127,6 @@ async fn strict(
         nanos(spent.redis - before.redis),
         nanos(spent.own - before.own),
     ))
-}
-
-/// Keys that all are requested some times a second: how many calls they need, in steady state.
-async fn busy(
-    mode: Mode,
-    name: &str,
-    keys: u32,
-    constants: &mut Constants,
-) -> Result<(), Box<dyn Error>> {
-    let server = testbed::Redis::start();
-    let limit = Limit::fixed_window(u32::MAX, Span::DAY)?;
-    let limiter = open(config(&server), name, limit, mode).await?;
-    request_all(&limiter, keys, WARM_UP).await;
-    let (before, start) = (Reading::of(&server)?, Instant::now());
-    request_all(&limiter, keys, BUSY_LASTS).await;
-    let (spent, seconds) = (Reading::of(&server)?, start.elapsed().as_secs_f64());
-    let calls = spent.calls - before.calls;
-    let nanos = (spent.redis - before.redis).as_secs_f64() * 1e9 / calls.max(1.0);
-    let load = format!("{keys} keys of one instance with {BUSY_RATE} requests a second each");
-    let put = &mut |part: &str, value, unit, what: &str| {
-        constants.put(&format!("redis.{name}.{part}"), value, unit, what);
-    };
-    put(
-        "keys",
-        f64::from(keys),
-        Unit::Keys,
-        "the busy keys that were measured",
-    );
-    let each = calls / seconds / f64::from(keys);
-    let what = format!("calls of Redis for each busy key in a second, {load}");
-    put("calls", each * 1e3, Unit::Millicalls, &what);
-    let what = format!("processor time of Redis for each of these calls, {load}");
-    put("cpu", nanos, Unit::Nanos, &what);
-    Ok(())
-}
-
-/// Requests every key in turn, so many times a second.
-async fn request_all(limiter: &Limiter, keys: u32, lasts: Duration) {
-    let mut in_turn = (0..keys).cycle();
-    let a_part = usize::try_from((keys * BUSY_RATE).div_ceil(PARTS)).expect("it is small");
-    let start = Instant::now();
-    let mut part = 0;
-    while start.elapsed() < lasts {
-        for key in in_turn.by_ref().take(a_part) {
-            black_box(limiter.check(&key).await.is_allowed());
-        }
-        part += 1;
-        let due = start + Duration::from_secs(1) * part / PARTS;
-        tokio::time::sleep_until(due.into()).await;
-    }
 }
 
 // === impl Reading ===

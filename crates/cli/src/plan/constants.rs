@@ -16,7 +16,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The largest value: with it, no product overflows a u128.
 const VALUE_MAX: u64 = 1 << 50;
 /// Every constant that a plan can need.
-pub(super) const NAMES: [&str; 40] = [
+pub(super) const NAMES: [&str; 34] = [
     "library.token_bucket",
     "library.leaky_bucket",
     "library.fixed_window",
@@ -40,12 +40,6 @@ pub(super) const NAMES: [&str; 40] = [
     "redis.cpu.sliding_window_segments",
     "redis.cpu.sliding_log",
     "redis.instance",
-    "redis.leased.keys",
-    "redis.leased.calls",
-    "redis.leased.cpu",
-    "redis.write_back.keys",
-    "redis.write_back.calls",
-    "redis.write_back.cpu",
     "redis.bytes.token_bucket",
     "redis.bytes.leaky_bucket",
     "redis.bytes.fixed_window",

@@ -58,7 +58,7 @@ impl Estimate<'_> {
         let (memory, settings) = self.memory(instances);
         let mut sections = vec![("memory", memory), ("processors", processors)];
         match self.machines.store {
-            StoreChoice::Redis => sections.push(("redis", self.redis(instances, &mut warnings))),
+            StoreChoice::Redis => sections.push(("redis", self.redis(&mut warnings))),
             StoreChoice::Memory if instances > 1 => warnings.push(format!(
                 "{instances} instances count alone: a client whose requests reach all of them is \
                  allowed {instances} times its limit. Send each client to one instance, or count \

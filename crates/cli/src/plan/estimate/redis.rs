@@ -6,22 +6,9 @@ use super::{Estimate, Sum, millicores};
 use crate::plan::demand::{DemandedLimit, Kind};
 use crate::plan::figure::{Amount, Figure};
 
-/// Of the modes in which instances decide: up to how many busy keys were measured, calls for each
-/// of them in a second, and what a call costs.
-const LEASED: [&str; 3] = [
-    "redis.leased.keys",
-    "redis.leased.calls",
-    "redis.leased.cpu",
-];
-const WRITE_BACK: [&str; 3] = [
-    "redis.write_back.keys",
-    "redis.write_back.calls",
-    "redis.write_back.cpu",
-];
-
 impl Estimate<'_> {
     /// Commands, processors and memory of Redis.
-    pub(super) fn redis(&self, instances: u64, warnings: &mut Vec<String>) -> Vec<Figure> {
+    pub(super) fn redis(&self, warnings: &mut Vec<String>) -> Vec<Figure> {
         let rate = self.demand.per_second;
         let mut cpu = Sum::default();
         for one in &self.demand.limits {
@@ -56,57 +43,12 @@ impl Estimate<'_> {
                 &cpu.from,
             ),
         ];
-        figures.extend(self.even_traffic(instances));
         let utilization = self.machines.utilization;
         let what =
             format!("Redis nodes (primaries), each of one processor used up to {utilization} %");
         figures.push(Figure::new("nodes", what, Amount::Count(nodes), &cpu.from));
         figures.extend(self.redis_memory(nodes));
         figures
-    }
-
-    /// What is left of the calls where instances decide for themselves, if requests are spread
-    /// evenly over users and instances: nothing is said for more keys or fewer requests than were
-    /// measured.
-    fn even_traffic(&self, instances: u64) -> Vec<Figure> {
-        let (mut millicalls, mut nanos) = (0, 0);
-        let (mut calls_from, mut cpu_from) = (Vec::new(), Vec::new());
-        for one in &self.demand.limits {
-            let [most, calls, cpu] = match one.mode {
-                Mode::Strict => return Vec::new(),
-                Mode::Leased => LEASED,
-                Mode::WriteBack => WRITE_BACK,
-            };
-            let users = one.keys.saturating_mul(instances);
-            if one.keys > self.constants.get(most) || self.demand.per_second < users {
-                return Vec::new();
-            }
-            let of_all = u128::from(users) * u128::from(self.constants.get(calls));
-            millicalls += of_all;
-            nanos += (of_all * u128::from(self.constants.get(cpu))).div_ceil(1_000);
-            calls_from.push(calls);
-            cpu_from.push(cpu);
-        }
-        let count = u64::try_from(millicalls.div_ceil(1_000)).unwrap_or(u64::MAX);
-        if self.demand.limits.is_empty() || count >= self.demand.per_second {
-            return Vec::new();
-        }
-        cpu_from.extend(&calls_from);
-        let what = "script calls instead, if requests are spread evenly over users and instances";
-        vec![
-            Figure::new(
-                "callsPerSecondIfEven",
-                what,
-                Amount::PerSecond(count),
-                &calls_from,
-            ),
-            Figure::new(
-                "busyIfEven",
-                "processors busy in all nodes then",
-                millicores(nanos),
-                &cpu_from,
-            ),
-        ]
     }
 
     /// A key is in one node, which decides on it alone.
