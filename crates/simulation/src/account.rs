@@ -55,6 +55,8 @@ pub(crate) struct Account {
     open: BTreeMap<u64, Open>,
     /// The reservations that were made, by the numbers of their decisions.
     reservations: BTreeMap<u64, Reservation>,
+    /// When a failover lost some of them, or their settlements.
+    reservations_lost: Vec<u64>,
     /// Attempts to settle them that have begun and not ended.
     settling: BTreeMap<(u64, usize), Settling>,
     /// When decisions over several counters were made, for which competing ones may have waited.
@@ -93,12 +95,14 @@ struct Open {
 // === impl Account ===
 
 impl Account {
+    /// The account of a run that begins: nothing has happened to the plan's counters.
     pub(crate) fn new(plan: &Plan) -> Account {
         Account {
             tabs: plan.counters.iter().map(|_| Tab::default()).collect(),
             plan: plan.clone(),
             open: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            reservations_lost: Vec::new(),
             settling: BTreeMap::new(),
             ended: Vec::new(),
             disturbed_until: 300 * MILLI,
@@ -135,6 +139,11 @@ impl Account {
     /// Records that a failover lost the last writes to this counter.
     pub(crate) fn writes_lost(&mut self, counter: usize, now: u64) {
         self.tabs[counter].excused.push(now);
+    }
+
+    /// Records that a failover lost the last writes to some reservations.
+    pub(crate) fn reservations_lost(&mut self, now: u64) {
+        self.reservations_lost.push(now);
     }
 
     /// How many units of a counter can be refunded; the caller refunds them now.

@@ -147,7 +147,9 @@ impl Account {
 
     /// Whether a failover or a clock that was set may have lost the reservation, or its settlement.
     fn may_be_lost(&self, reservation: &Reservation) -> bool {
-        let mut excused = self.tabs[reservation.counter].excused.iter();
+        // One that charges nothing is kept beside its counter, which may lose no write.
+        let counter = self.tabs[reservation.counter].excused.iter();
+        let mut excused = counter.chain(&self.reservations_lost);
         excused.any(|at| *at >= reservation.since)
     }
 }

@@ -254,6 +254,10 @@ impl Runner {
                 account.writes_lost(counter, now);
             }
         }
+        let is_counter = |key: &[u8]| self.names.iter().any(|name| name.as_bytes() == key);
+        if lost.iter().any(|key| !is_counter(key)) {
+            account.reservations_lost(now);
+        }
     }
 
     fn begin_move(&mut self, counter: usize, to: usize, lasts: u64) {
