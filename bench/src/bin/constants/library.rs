@@ -13,8 +13,8 @@ const KEYS: u64 = 1_000_000;
 /// Decisions of a round.
 const DECISIONS: u32 = 1_000_000;
 
-/// The limits that are measured, which no run exhausts and whose keys do not expire within one, by the
-/// last part of the names of their constants.
+/// The limits that are measured, which no run exhausts and whose keys do not expire within one, by
+/// the last part of the names of their constants.
 pub(crate) fn limits() -> [(&'static str, Limit); 7] {
     let first = "100 per 1h fixed_window from the first request";
     let parse = |text: &str| text.parse::<Limit>().expect("it is a limit");
