@@ -35,10 +35,12 @@ use crate::reply::{Failure, problem};
 
 /// The longest metadata field that is kept.
 const FIELD_BYTES_KEPT: usize = 1024;
+/// The most values of a field that are kept: enough to tell that there are several.
+const FIELD_VALUES_KEPT: usize = 2;
 /// Calls whose messages are answered one by one.
 const STREAM_PATHS: &str = "/grpc.reflection.";
 /// The metadata that this service reads.
-const METADATA_READ: [HeaderName; 11] = [
+const METADATA_READ: [HeaderName; 12] = [
     CONTENT_TYPE,
     CONTENT_LENGTH,
     TE,
@@ -50,6 +52,7 @@ const METADATA_READ: [HeaderName; 11] = [
     HeaderName::from_static("grpc-message-type"),
     TRACEPARENT,
     TRACESTATE,
+    HeaderName::from_static("x-request-id"),
 ];
 /// What a connection with a reserved permit may request.
 const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/Check"];
@@ -302,10 +305,11 @@ fn is_one_message(body: &[u8]) -> bool {
 fn copy_read_fields(mut head: Parts) -> Parts {
     let mut copy = HeaderMap::with_capacity(METADATA_READ.len());
     for name in METADATA_READ {
-        let value = head.headers.get(&name);
-        let value = value.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
-        if let Some(value) = value.filter(|value| value.len() <= FIELD_BYTES_KEPT) {
-            copy.insert(name, value);
+        let values = head.headers.get_all(&name).iter().take(FIELD_VALUES_KEPT);
+        for value in values.filter(|value| value.len() <= FIELD_BYTES_KEPT) {
+            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+                copy.append(&name, value);
+            }
         }
     }
     head.headers = copy;
@@ -321,7 +325,11 @@ mod tests {
 
     #[test]
     fn metadata_that_is_not_read_is_dropped() {
-        let kept = [("content-type", "application/grpc"), ("te", "trailers")];
+        let kept = [
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+            ("x-request-id", "abc-1"),
+        ];
         let large = HeaderValue::from_bytes(&[b'x'; 4000]).expect("x is allowed");
         let mut request = Request::builder().uri("http://h/a/b?c");
         for (name, value) in kept {
@@ -338,5 +346,17 @@ mod tests {
                 .all(|(name, value)| head.headers[*name] == *value)
         );
         assert_eq!(head.uri, "/a/b");
+    }
+
+    #[test]
+    fn metadata_that_occurs_several_times_still_does() {
+        let mut request = Request::builder().uri("http://h/a");
+        for id in ["a", "b", "c"] {
+            request = request.header("x-request-id", id);
+        }
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        let head = copy_read_fields(head);
+        let ids = head.headers.get_all("x-request-id");
+        assert_eq!(ids.iter().count(), FIELD_VALUES_KEPT);
     }
 }
