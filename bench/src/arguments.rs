@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use tollgate_bench::command_line::read_options;
+
 use crate::instructions::COUNT_ONE;
 use crate::scenario::Scenario;
 
@@ -44,15 +46,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Parses the command line.
     pub(crate) fn from_args(
-        mut args: impl Iterator<Item = String>,
+        args: impl Iterator<Item = String>,
     ) -> Result<Arguments, Box<dyn Error>> {
         let mut arguments = Arguments::default();
-        while let Some(arg) = args.next() {
-            let mut value = || {
-                args.next()
-                    .ok_or(format!("`{arg}` needs a value; see `--help`"))
-            };
-            match arg.as_str() {
+        read_options(args, |option, value| {
+            match option {
                 "--quick" => arguments.quick = true,
                 "--list" => arguments.list = true,
                 "--help" => arguments.help = true,
@@ -62,9 +60,10 @@ impl Arguments {
                 "--instructions" => arguments.instructions = true,
                 COUNT_ONE => arguments.count_one = Some((value()?, value()?)),
                 RUN_ONE => arguments.run_one = Some(value()?),
-                unknown => return Err(format!("`{unknown}` is unknown; see `--help`").into()),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         Ok(arguments)
     }
 

@@ -1,6 +1,7 @@
 //! What the programs of this crate do with their command lines.
 
 use std::env;
+use std::error::Error;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -22,6 +23,31 @@ pub fn run<A, Wrong: Display, Failed: Display>(
     };
     eprintln!("error: {error}");
     ExitCode::from(status)
+}
+
+/// Reads options, one after the other. `take` has the name of an option, and what reads its value;
+/// it returns whether it knows the option.
+///
+/// # Errors
+///
+/// Names an option that is not known or has no value, or is an error of `take`.
+pub fn read_options(
+    mut args: impl Iterator<Item = String>,
+    mut take: impl FnMut(
+        &str,
+        &mut dyn FnMut() -> Result<String, String>,
+    ) -> Result<bool, Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    while let Some(option) = args.next() {
+        let mut value = || {
+            let value = args.next();
+            value.ok_or_else(|| format!("`{option}` needs a value; see `--help`"))
+        };
+        if !take(&option, &mut value)? {
+            return Err(format!("`{option}` is unknown; see `--help`").into());
+        }
+    }
+    Ok(())
 }
 
 /// Parses the value of an option that is a number from 1 to 1000.

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use tollgate_bench::command_line::number;
+use tollgate_bench::command_line::{number, read_options};
 
 pub(crate) const USAGE: &str = "\
 Measures the constants of `tollgate plan`.
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Parses the command line.
     pub(crate) fn from_args(
-        mut args: impl Iterator<Item = String>,
+        args: impl Iterator<Item = String>,
     ) -> Result<Arguments, Box<dyn Error>> {
         let mut arguments = Arguments {
             help: false,
@@ -45,21 +45,18 @@ impl Arguments {
             server: PathBuf::from("target/release/tollgate-bench-server"),
             gateway: PathBuf::from("target/release/tollgate-bench-gateway"),
         };
-        while let Some(arg) = args.next() {
-            let mut value = || {
-                let value = args.next();
-                value.ok_or(format!("`{arg}` needs a value; see `--help`"))
-            };
-            match arg.as_str() {
+        read_options(args, |option, value| {
+            match option {
                 "--help" => arguments.help = true,
-                "--rounds" => arguments.rounds = number(&arg, &value()?)?,
+                "--rounds" => arguments.rounds = number(option, &value()?)?,
                 "--write" => arguments.write = value()?.into(),
                 "--tollgate" => arguments.tollgate = value()?.into(),
                 "--server" => arguments.server = value()?.into(),
                 "--gateway" => arguments.gateway = value()?.into(),
-                unknown => return Err(format!("`{unknown}` is unknown; see `--help`").into()),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         Ok(arguments)
     }
 }

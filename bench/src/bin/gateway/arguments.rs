@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use tollgate_bench::command_line::number;
+use tollgate_bench::command_line::{number, read_options};
 
 pub(crate) const USAGE: &str = "\
 Compares the gateway with other reverse proxies.
@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Parses the command line.
     pub(crate) fn from_args(
-        mut args: impl Iterator<Item = String>,
+        args: impl Iterator<Item = String>,
     ) -> Result<Arguments, Box<dyn Error>> {
         let mut arguments = Arguments {
             seconds: 4,
@@ -46,21 +46,18 @@ impl Arguments {
             tollgate: PathBuf::from("target/release/tollgate"),
             envoy: None,
         };
-        while let Some(arg) = args.next() {
-            let mut value = || {
-                let value = args.next();
-                value.ok_or(format!("`{arg}` needs a value; see `--help`"))
-            };
-            match arg.as_str() {
-                "--seconds" => arguments.seconds = number(&arg, &value()?)?,
-                "--rounds" => arguments.rounds = number(&arg, &value()?)?,
+        read_options(args, |option, value| {
+            match option {
+                "--seconds" => arguments.seconds = number(option, &value()?)?,
+                "--rounds" => arguments.rounds = number(option, &value()?)?,
                 "--json" => arguments.json = Some(value()?.into()),
                 "--tollgate" => arguments.tollgate = value()?.into(),
                 "--envoy" => arguments.envoy = Some(value()?.into()),
                 "--help" => arguments.help = true,
-                unknown => return Err(format!("`{unknown}` is unknown; see `--help`").into()),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         Ok(arguments)
     }
 }

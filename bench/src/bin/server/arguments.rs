@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use tollgate_bench::command_line::number;
+use tollgate_bench::command_line::{number, read_options};
 
 use crate::contender::{Contender, Launch};
 use crate::floor::Floor;
@@ -62,23 +62,19 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Parses the command line.
     pub(crate) fn from_args(
-        mut args: impl Iterator<Item = String>,
+        args: impl Iterator<Item = String>,
     ) -> Result<Arguments, Box<dyn Error>> {
         let mut arguments = Arguments {
             tollgate: PathBuf::from("target/release/tollgate"),
             ..Arguments::default()
         };
-        while let Some(arg) = args.next() {
-            let mut value = || {
-                let value = args.next();
-                value.ok_or(format!("`{arg}` needs a value; see `--help`"))
-            };
-            match arg.as_str() {
+        read_options(args, |option, value| {
+            match option {
                 "--quick" => arguments.quick = true,
                 "--list" => arguments.list = true,
                 "--help" => arguments.help = true,
-                "--seconds" => arguments.seconds = Some(number(&arg, &value()?)?),
-                "--rounds" => arguments.rounds = Some(number(&arg, &value()?)?),
+                "--seconds" => arguments.seconds = Some(number(option, &value()?)?),
+                "--rounds" => arguments.rounds = Some(number(option, &value()?)?),
                 "--only" => arguments.only.push(value()?),
                 "--contender" => arguments.others.push(other(&value()?)?),
                 "--json" => arguments.json = Some(value()?.into()),
@@ -93,9 +89,10 @@ impl Arguments {
                     let (_, floor) = floor.ok_or_else(|| format!("`{name}` is no floor"))?;
                     arguments.floor = Some((floor, port.parse()?));
                 }
-                unknown => return Err(format!("`{unknown}` is unknown; see `--help`").into()),
+                _ => return Ok(false),
             }
-        }
+            Ok(true)
+        })?;
         Ok(arguments)
     }
 
