@@ -12,43 +12,41 @@ pub(crate) const CHORE: Chore = Chore {
 
 /// Runs the comparison that the first word names.
 fn run(args: &[String]) -> Result<(), String> {
-    if let [first, rest @ ..] = args
-        && first == "redis"
-    {
-        tools::ensure_debian("redis-server", "redis-server")?;
-        let run = ["bench", "-p", "tollgate-redis", "--bench", "redis", "--"];
-        return Step::cargo("bench redis", &run).args(rest).run();
+    let (first, rest) = match args {
+        [first, rest @ ..] => (first.as_str(), rest),
+        [] => ("", args),
+    };
+    match first {
+        "redis" => run_redis(rest),
+        "lists" => run_lists(rest),
+        "gateway" => run_gateway(rest),
+        "server" => run_server(rest),
+        "constants" => run_constants(rest),
+        _ => {
+            let run = ["run", "--release", "-p", "tollgate-bench", "--"];
+            Step::cargo("bench", &run).args(args).run()
+        }
     }
-    if let [first, rest @ ..] = args
-        && first == "lists"
-    {
-        let run = [
-            "bench",
-            "-p",
-            "tollgate-http",
-            "--bench",
-            "access_list",
-            "--",
-        ];
-        return Step::cargo("bench lists", &run).args(rest).run();
-    }
-    if let [first, rest @ ..] = args
-        && first == "gateway"
-    {
-        return run_gateway(rest);
-    }
-    if let [first, rest @ ..] = args
-        && first == "server"
-    {
-        return run_server(rest);
-    }
-    if let [first, rest @ ..] = args
-        && first == "constants"
-    {
-        return run_constants(rest);
-    }
-    let run = ["run", "--release", "-p", "tollgate-bench", "--"];
-    Step::cargo("bench", &run).args(args).run()
+}
+
+/// Measures the shared store alone.
+fn run_redis(args: &[String]) -> Result<(), String> {
+    tools::ensure_debian("redis-server", "redis-server")?;
+    let run = ["bench", "-p", "tollgate-redis", "--bench", "redis", "--"];
+    Step::cargo("bench redis", &run).args(args).run()
+}
+
+/// Measures the lists alone.
+fn run_lists(args: &[String]) -> Result<(), String> {
+    let run = [
+        "bench",
+        "-p",
+        "tollgate-http",
+        "--bench",
+        "access_list",
+        "--",
+    ];
+    Step::cargo("bench lists", &run).args(args).run()
 }
 
 /// Builds the gateway, and compares it with the proxies that are there or can be installed.
