@@ -137,14 +137,7 @@ impl Constants {
 
     /// These constants, and where all come from.
     pub(super) fn to_json<'n>(&self, names: impl Iterator<Item = &'n str>) -> Value {
-        let Measured {
-            at,
-            commit,
-            processor,
-            processors,
-            redis,
-            load_average,
-        } = &self.measured;
+        let measured = &self.measured;
         let used = names.filter_map(|name| {
             let Constant { value, unit, what } = self.values.get(name)?;
             let constant = json!({"value": value, "unit": unit, "what": what});
@@ -153,12 +146,12 @@ impl Constants {
         json!({
             "source": self.source,
             "measured": {
-                "at": at,
-                "commit": commit,
-                "processor": processor,
-                "processors": processors,
-                "redis": redis,
-                "loadAverage": load_average,
+                "at": measured.at,
+                "commit": measured.commit,
+                "processor": measured.processor,
+                "processors": measured.processors,
+                "redis": measured.redis,
+                "loadAverage": measured.load_average,
             },
             "used": Value::Object(used.collect()),
         })

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use serde_json::{Map, Value, json};
-use tollgate_core::Mode;
 
 use super::constants::Constants;
 use super::demand::{Demand, DemandedLimit};
@@ -21,14 +20,6 @@ pub(super) struct Report<'a> {
     pub(super) shows_modes: bool,
 }
 
-const fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Strict => "strict",
-        Mode::Leased => "leased",
-        Mode::WriteBack => "write_back",
-    }
-}
-
 // === impl Report ===
 
 impl Report<'_> {
@@ -41,7 +32,7 @@ impl Report<'_> {
                 "isShared": one.is_shared,
             });
             if self.shows_modes {
-                limit["mode"] = json!(mode_name(one.mode));
+                limit["mode"] = json!(one.mode.to_string());
             }
             limit
         });
@@ -78,7 +69,7 @@ impl Report<'_> {
         };
         write!(f, "  {}: {keys}", one.limit)?;
         match self.shows_modes {
-            true => writeln!(f, ", {}", mode_name(one.mode)),
+            true => writeln!(f, ", {}", one.mode),
             false => writeln!(f),
         }
     }
