@@ -59,8 +59,7 @@ impl SpanExporter {
 
     /// Waits for a full batch, until the interval has passed, or until the process ends.
     async fn fill(&mut self, batch: &mut Vec<FinishedSpan>) {
-        let mut closing = self.sending.closing.clone();
-        let closed = async { drop(closing.wait_for(|is_closing| *is_closing).await) };
+        let closed = self.sending.wait_until_closing();
         tokio::pin!(closed);
         let due = sleep(self.interval);
         tokio::pin!(due);
@@ -77,10 +76,7 @@ impl SpanExporter {
 
     /// Sends a batch, and counts what becomes of it.
     async fn export(&mut self, batch: &mut Vec<FinishedSpan>) {
-        let body = self
-            .sending
-            .client
-            .encode(&trace_request(&self.resource, batch));
+        let body = self.sending.encode(&trace_request(&self.resource, batch));
         let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         batch.clear();
         let counts = Arc::clone(&self.sending.counts);

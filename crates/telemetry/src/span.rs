@@ -76,7 +76,6 @@ enum Kind {
 pub(crate) struct Open {
     tracer: Arc<Tracer>,
     began: Instant,
-    has_valid_parent: bool,
     span: FinishedSpan,
 }
 
@@ -113,14 +112,6 @@ impl RequestSpan {
         matches!(self.0, Kind::Sampled(_))
     }
 
-    /// Its trace and its id, if it is recorded.
-    pub fn context(&self) -> Option<(TraceId, SpanId)> {
-        match &self.0 {
-            Kind::Sampled(open) => Some((open.span.context.trace, open.span.context.span)),
-            _ => None,
-        }
-    }
-
     /// What an exemplar says of a span that ends now: its trace, its id, and the time since 1970.
     /// `None` if it is not recorded.
     pub fn exemplar(&self) -> Option<(TraceId, SpanId, Duration)> {
@@ -141,7 +132,7 @@ impl RequestSpan {
         match &self.0 {
             Kind::Off => {}
             Kind::Unsampled(context, has_valid_parent) => context.write(headers, *has_valid_parent),
-            Kind::Sampled(open) => open.span.context.write(headers, open.has_valid_parent),
+            Kind::Sampled(open) => open.span.context.write(headers, open.span.parent.is_some()),
         }
     }
 
@@ -309,11 +300,10 @@ fn outcome(answer: &Answer) -> &'static str {
 // === impl Open ===
 
 impl Open {
-    pub(crate) fn new(tracer: Arc<Tracer>, has_valid_parent: bool, span: FinishedSpan) -> Open {
+    pub(crate) fn new(tracer: Arc<Tracer>, span: FinishedSpan) -> Open {
         Open {
             tracer,
             began: Instant::now(),
-            has_valid_parent,
             span,
         }
     }

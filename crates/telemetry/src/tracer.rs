@@ -81,9 +81,8 @@ impl Tracer {
                 TraceContext::root(trace, span, self.sample.contains(trace))
             }
         };
-        let has_valid_parent = parent.is_some();
         if !context.is_sampled() {
-            return RequestSpan::pass_on(context, has_valid_parent);
+            return RequestSpan::pass_on(context, parent.is_some());
         }
         let state = parent.and_then(|_| read_trace_state(headers));
         let span = FinishedSpan {
@@ -96,7 +95,7 @@ impl Tracer {
             is_error: false,
             attributes: Vec::with_capacity(ATTRIBUTES),
         };
-        RequestSpan::record(Open::new(self, has_valid_parent, span))
+        RequestSpan::record(Open::new(self, span))
     }
 
     /// Queues a span, unless there is no room for it.

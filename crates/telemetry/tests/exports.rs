@@ -78,7 +78,7 @@ async fn a_span_has_its_parent_its_attributes_and_its_process() {
     });
     span.set_domain(b"sh\xffop");
     span.set_http_status(StatusCode::SERVICE_UNAVAILABLE);
-    let (trace, id) = span.context().unwrap();
+    let (trace, id, _) = span.exemplar().unwrap();
     drop(span);
     let taken = collector.wait_for_spans(1).remove(0);
     assert_eq!(
