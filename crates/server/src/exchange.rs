@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
+use tollgate_gateway::REQUEST_ID;
 use tollgate_http::Peer;
 use tollgate_listen::{
     Connection, ConnectionCounts, Handler, Limits, Listener, Protocol, ShutdownSignal,
@@ -52,7 +53,7 @@ const METADATA_READ: [HeaderName; 12] = [
     HeaderName::from_static("grpc-message-type"),
     TRACEPARENT,
     TRACESTATE,
-    HeaderName::from_static("x-request-id"),
+    REQUEST_ID,
 ];
 /// What a connection with a reserved permit may request.
 const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/Check"];

@@ -31,8 +31,8 @@ use crate::trace::{CANCELED, INVALID, decide};
 pub(crate) const NAME: &str = ListenerKind::Grpc.name();
 /// The call that decides.
 pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// The same in traces.
-const METHOD: &str = "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// The same in traces, without the slash.
+const METHOD: &str = DECIDE_PATH.split_at(1).1;
 /// The largest message to health and reflection, which holds a name: its buffer is allocated as
 /// soon as its length is known.
 const NAME_BYTES_MAX: usize = 4 * 1024;
