@@ -64,7 +64,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     let written = &args.written;
     args::check_conditions(&written.fail_if, !args.compare.is_empty())?;
     if let Some(path) = &written.report {
-        let others = args.files.iter().chain(&args.rules);
+        let others = args.files.iter().chain(&args.rules).chain(&args.compare);
         let others = others.chain(&written.decisions);
         page_file::check(path, &others.collect::<Vec<_>>())?;
     }
@@ -137,7 +137,7 @@ fn read_and_decide(
     if decisions.is_some() || rules.old.is_some() {
         traffic = traffic.with_clients();
     }
-    if args.written.report.is_some() {
+    if args.written.report.is_some() && rules.old.is_none() {
         traffic = traffic.with_details();
     }
     let stopped = |why, traffic: &Traffic| Stopped {

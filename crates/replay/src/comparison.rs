@@ -12,16 +12,20 @@ use tollgate_rules::RuleSet;
 use crate::decider::{Decider, Outcome};
 use crate::denied_keys::DeniedKeys;
 use crate::error::Error;
+use crate::event::Event;
 use crate::replay::{Options, run};
 use crate::report::{Report, RuleTotals, TopKeys};
+use crate::survey::Timeline;
 use crate::traffic::Traffic;
 
+mod over_time;
 mod text;
 
+pub use over_time::{ChangesOverTime, DirectionOverTime};
 pub use text::ComparisonSummary;
 
 /// What changes if one set of rules replaces another, for the same traffic.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
     /// The report of the old rules, as [`crate::replay`] makes it.
     pub before: Report,
@@ -41,6 +45,8 @@ pub struct Comparison {
     pub changed_clients: u64,
     /// Those with the most changes, at most [`Options::top_keys`].
     pub clients: Vec<ChangedClient>,
+    /// When requests change.
+    pub over_time: ChangesOverTime,
 }
 
 /// A rule before and after. Rules are the same if they have the same domain and the same name, or
@@ -88,15 +94,10 @@ pub fn compare(
     let traffic = &*traffic;
     let mut old = Decider::new(before, options.memories, traffic);
     let mut new = Decider::new(after, options.memories, traffic);
-    let mut changes = Changes::default();
+    let mut changes = Changes::over(Timeline::over(traffic.bounds()));
     run(traffic, &mut new, decisions, progress, &mut |event, now| {
         let was = old.decide(event, traffic)?;
-        changes.add(
-            event.request,
-            traffic.notes().client_of(event.line),
-            &was,
-            now,
-        );
+        changes.add(event, traffic.notes().client_of(event.line), &was, now);
         Ok(())
     })?;
     let before = old.report(traffic, options.top_keys);
@@ -105,8 +106,8 @@ pub fn compare(
 }
 
 /// The changes so far.
-#[derive(Default)]
 struct Changes {
+    over_time: ChangesOverTime,
     newly: Side,
     no_longer: Side,
     /// By client: newly denied, no longer denied.
@@ -125,14 +126,26 @@ struct Side {
 // === impl Changes ===
 
 impl Changes {
-    /// Counts an event, if its outcome changes.
+    /// Nothing changed yet.
+    fn over(timeline: Timeline) -> Changes {
+        Changes {
+            over_time: ChangesOverTime::over(timeline),
+            newly: Side::default(),
+            no_longer: Side::default(),
+            clients: HashMap::new(),
+        }
+    }
+
+    /// Counts an event, and who it is of if its outcome changes.
     fn add(
         &mut self,
-        request: u32,
+        event: &Event,
         client: Option<u32>,
         was: &Outcome<'_, '_>,
         now: &Outcome<'_, '_>,
     ) {
+        let slot = self.over_time.timeline.slot_of(event.at);
+        self.over_time.add(slot, was, now);
         let change = match (was.denied_by(), now.denied_by()) {
             (None, Some(by)) => (&mut self.newly, by, 0),
             (Some(by), None) => (&mut self.no_longer, by, 1),
@@ -141,7 +154,8 @@ impl Changes {
         let (side, by, direction) = change;
         side.count += 1;
         *side.rules.entry(by.rule).or_default() += 1;
-        side.keys.add((by.rule, by.key), request, by.descriptor);
+        side.keys
+            .add((by.rule, by.key), event.request, by.descriptor);
         if let Some(client) = client {
             self.clients.entry(client).or_default()[direction] += 1;
         }
@@ -175,6 +189,7 @@ impl Changes {
             no_longer_denied_keys,
             changed_clients: u64::try_from(clients.len()).unwrap_or(u64::MAX),
             clients: first.collect(),
+            over_time: self.over_time,
             before,
             after,
         }

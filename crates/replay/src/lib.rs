@@ -122,7 +122,10 @@ mod study;
 
 mod error;
 
-pub use comparison::{ChangedClient, Comparison, ComparisonSummary, RuleChange, compare};
+pub use comparison::{
+    ChangedClient, ChangesOverTime, Comparison, ComparisonSummary, DirectionOverTime, RuleChange,
+    compare,
+};
 pub use compression::{Compression, Cut};
 pub use condition::{Checked, Condition, Counted, InvalidCondition};
 pub use error::Error;
@@ -134,7 +137,7 @@ pub use input::LINE_BYTES_MAX;
 pub use key_shape::KeyShape;
 pub use layout::{FieldNames, InvalidFieldNames, InvalidLogFormat, Layout, NoNames, Preset};
 pub use met_limit::{MetLimit, met_limits};
-pub use page::Page;
+pub use page::{ComparisonPage, Page};
 pub use pattern::{InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};

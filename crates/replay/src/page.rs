@@ -7,19 +7,25 @@ use std::fmt;
 use crate::page::chart::{Bar, Bars, Layer};
 use crate::page::escape::{Number, Percent, Text};
 use crate::report::Report;
-use crate::survey::{Distribution, RULES_SHOWN_MAX, Survey, WAITS};
+use crate::survey::{Distribution, RULES_SHOWN_MAX, Survey, Timeline, WAITS};
 use crate::timestamp::Utc;
 use crate::traffic::Traffic;
+use crate::warning::Warning;
 
 mod bounds;
 mod chart;
+mod comparison;
 mod denied;
 mod escape;
+
+pub use comparison::ComparisonPage;
 
 const STYLE: &str = include_str!("page/style.css");
 /// What the page may load: its own style and nothing else.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+/// What ends a page.
+const END: &str = "</main>\n</body>\n</html>\n";
 /// How many colours of rules there are; further rules begin again with the first.
 const COLOURS: usize = 8;
 
@@ -37,23 +43,16 @@ pub struct Page<'a> {
 
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <meta name=\"referrer\" content=\"no-referrer\">\n\
-             <title>Tollgate replay</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
-        )?;
+        begin("Tollgate replay", f)?;
         self.head(f)?;
         self.over_time(f)?;
         self.rules(f)?;
         self.patterns(f)?;
         self.waits(f)?;
         self.distributions(f)?;
-        self.input(f)?;
+        bounds::input(self.traffic, f)?;
         self.bounds(f)?;
-        f.write_str("</main>\n</body>\n</html>\n")
+        f.write_str(END)
     }
 }
 
@@ -61,43 +60,19 @@ impl Page<'_> {
     /// Writes the title, the warnings and the totals.
     fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;
-        f.write_str("<h1>Tollgate replay</h1>\n")?;
-        if let (Some(from), Some(to)) = (report.from, report.to) {
-            writeln!(f, "<p class=\"faint\">{} to {}</p>", Utc(from), Utc(to))?;
-        }
+        span(report, f)?;
         for warning in &report.warnings {
-            let (code, text) = (warning.code(), warning.to_string());
-            // The message has values that are shortened one by one, so it is not cut as a whole.
-            let text: Vec<String> = text
-                .split_inclusive(' ')
-                .map(|word| Text(word).to_string())
-                .collect();
-            let text = text.concat();
-            writeln!(
-                f,
-                "<p class=\"warning\" id=\"warning-{code}\">Warning: {text}</p>"
-            )?;
+            write_warning(warning, "", f)?;
         }
-        f.write_str("<dl class=\"totals\">\n")?;
-        for (id, name, count) in [
+        let totals = [
             ("offered", "offered", report.events),
             ("allowed", "allowed", report.allowed),
             ("denied", "denied", report.denied),
             ("without-limit", "met no limit", report.without_limit),
             ("denied-keys", "denied keys", report.denied_keys.count),
-        ] {
-            write!(
-                f,
-                "<div><dt>{name}</dt><dd id=\"{id}\" data-count=\"{count}\">{}",
-                Number(count)
-            )?;
-            if matches!(id, "allowed" | "denied") {
-                let of = report.events;
-                write!(f, " <small>{}</small>", Percent { part: count, of })?;
-            }
-            f.write_str("</dd></div>\n")?;
-        }
-        f.write_str("</dl>\n")
+        ];
+        let shares = ["allowed", "denied"];
+        write_totals(&totals, report.events, &shares, f)
     }
 
     /// Writes the chart of allowed and denied requests.
@@ -105,52 +80,11 @@ impl Page<'_> {
         let slots = &self.survey.timeline.slots;
         let layers = Layer::outcomes("allowed", slots);
         f.write_str("<h2>Over time</h2>\n")?;
-        self.chart(
+        chart(
+            &self.survey.timeline,
             "Allowed and denied requests over time; together, what was offered",
             layers,
             f,
-        )
-    }
-
-    /// Writes stacked bars over time, with a legend and axes.
-    fn chart(
-        &self,
-        label: &str,
-        layers: Vec<Layer<'_>>,
-        f: &mut fmt::Formatter<'_>,
-    ) -> fmt::Result {
-        let timeline = &self.survey.timeline;
-        let bars = Bars {
-            class: "chart",
-            label,
-            timeline,
-            layers,
-        };
-        f.write_str("<figure>\n<div class=\"legend\">")?;
-        for layer in &bars.layers {
-            let (colour, name) = (&layer.colour, Text(layer.name));
-            write!(f, "<span><i class=\"key {colour}\"></i>{name}</span>")?;
-        }
-        write!(
-            f,
-            "</div>\n<div class=\"axis\"><span>{} requests in {}</span></div>\n{bars}\n",
-            Number(bars.most()),
-            timeline.length
-        )?;
-        let slots = timeline.slots.len();
-        write!(
-            f,
-            "<div class=\"axis\"><span>{}</span>",
-            Utc(timeline.start(0))
-        )?;
-        if slots > 2 {
-            write!(f, "<span>{}</span>", Utc(timeline.start(slots / 2)))?;
-        }
-        let end = Utc(timeline.start(slots));
-        writeln!(
-            f,
-            "<span>{end}</span></div>\n<figcaption>{}.</figcaption>\n</figure>",
-            Text(label)
         )
     }
 
@@ -192,7 +126,8 @@ impl Page<'_> {
             colour: colour(index),
             values: values.clone(),
         });
-        self.chart(
+        chart(
+            &self.survey.timeline,
             "Denied requests over time, by the rule that denied them",
             layers.collect(),
             f,
@@ -246,6 +181,108 @@ impl Page<'_> {
         }
         Ok(())
     }
+}
+
+/// Writes all that precedes the body of a page, and its title.
+fn begin(title: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(
+        f,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{title}</h1>"
+    )
+}
+
+/// Writes the time of the first event and of the last.
+fn span(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match (report.from, report.to) {
+        (Some(from), Some(to)) => {
+            writeln!(f, "<p class=\"faint\">{} to {}</p>", Utc(from), Utc(to))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a warning about some of the rules, which `about` names.
+fn write_warning(warning: &Warning, about: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (code, text) = (warning.code(), warning.to_string());
+    // The message has values that are shortened one by one, so it is not cut as a whole.
+    let text: Vec<String> = text
+        .split_inclusive(' ')
+        .map(|word| Text(word).to_string())
+        .collect();
+    let text = text.concat();
+    writeln!(
+        f,
+        "<p class=\"warning\" id=\"warning-{code}\">Warning: {about}{text}</p>"
+    )
+}
+
+/// Writes counts, each with its identifier and its name; those in `shares` also as a share of `of`.
+fn write_totals(
+    totals: &[(&str, &str, u64)],
+    of: u64,
+    shares: &[&str],
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    f.write_str("<dl class=\"totals\">\n")?;
+    for (id, name, count) in totals {
+        write!(
+            f,
+            "<div><dt>{name}</dt><dd id=\"{id}\" data-count=\"{count}\">{}",
+            Number(*count)
+        )?;
+        if shares.contains(id) {
+            let share = Percent { part: *count, of };
+            write!(f, " <small>{share}</small>")?;
+        }
+        f.write_str("</dd></div>\n")?;
+    }
+    f.write_str("</dl>\n")
+}
+
+/// Writes stacked bars over time, with a legend and axes.
+fn chart(
+    timeline: &Timeline,
+    label: &str,
+    layers: Vec<Layer<'_>>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let bars = Bars {
+        class: "chart",
+        label,
+        timeline,
+        layers,
+    };
+    f.write_str("<figure>\n<div class=\"legend\">")?;
+    for layer in &bars.layers {
+        let (colour, name) = (&layer.colour, Text(layer.name));
+        write!(f, "<span><i class=\"key {colour}\"></i>{name}</span>")?;
+    }
+    write!(
+        f,
+        "</div>\n<div class=\"axis\"><span>{} requests in {}</span></div>\n{bars}\n",
+        Number(bars.most()),
+        timeline.length
+    )?;
+    let slots = timeline.slots.len();
+    write!(
+        f,
+        "<div class=\"axis\"><span>{}</span>",
+        Utc(timeline.start(0))
+    )?;
+    if slots > 2 {
+        write!(f, "<span>{}</span>", Utc(timeline.start(slots / 2)))?;
+    }
+    let end = Utc(timeline.start(slots));
+    writeln!(
+        f,
+        "<span>{end}</span></div>\n<figcaption>{}.</figcaption>\n</figure>",
+        Text(label)
+    )
 }
 
 /// The numbers of requests that a place of a distribution stands for.

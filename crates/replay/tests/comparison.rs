@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 use tollgate_replay::{
-    Comparison, Format, LogKind, Memories, Options, Report, TOP_KEYS_MAX, Traffic, compare, replay,
+    Comparison, ComparisonPage, Format, LogKind, Memories, Options, Report, TOP_KEYS_MAX, Traffic,
+    compare, replay,
 };
 use tollgate_rules::{RuleSet, Source};
 
@@ -170,7 +171,178 @@ fn every_count_follows_from_the_decisions_of_two_replays() {
             "{name}"
         );
         assert_eq!(found(&compared), expected, "{name}");
+        sums_over_time(name, &compared);
+        sums_of_page(name, &compared, &traffic);
     }
+}
+
+/// Every slot adds up to the counts of the comparison.
+fn sums_over_time(name: &str, compared: &Comparison) {
+    let found = &compared.over_time;
+    let slots = found.timeline.slots.iter();
+    let offered: u64 = slots.clone().map(|slot| slot.offered).sum();
+    let denied: u64 = slots.map(|slot| slot.denied).sum();
+    assert_eq!(
+        (offered, denied),
+        (compared.after.events, compared.after.denied),
+        "{name}"
+    );
+    for (direction, count, rules) in [
+        (
+            &found.newly_denied,
+            compared.newly_denied,
+            &compared.after.rules,
+        ),
+        (
+            &found.no_longer_denied,
+            compared.no_longer_denied,
+            &compared.before.rules,
+        ),
+    ] {
+        assert_eq!(direction.slots.iter().sum::<u64>(), count, "{name}");
+        for (rule, slots) in rules.iter().zip(&direction.by_rule) {
+            let mut changes = compared.rules.iter();
+            let change = changes.find(|change| change.rule.shown() == rule.rule.shown());
+            let change = change.unwrap();
+            let counts = [change.newly_denied, change.no_longer_denied];
+            assert!(
+                counts.contains(&slots.iter().sum()),
+                "{name} {:?}",
+                rule.rule
+            );
+        }
+        let by_rule: u64 = direction.by_rule.iter().flatten().sum();
+        assert_eq!(by_rule, count, "{name}");
+    }
+}
+
+/// The numbers of the page are those of the JSON.
+fn sums_of_page(name: &str, compared: &Comparison, traffic: &Traffic) {
+    let json = compared.to_json(traffic);
+    let page = page(compared, traffic);
+    for (id, expected) in [
+        ("offered", &json["after"]["events"]),
+        ("denied-before", &json["before"]["denied"]),
+        ("denied-after", &json["after"]["denied"]),
+        ("newly-denied", &json["newlyDenied"]),
+        ("no-longer-denied", &json["noLongerDenied"]),
+        ("changed-clients", &json["changedClients"]),
+    ] {
+        let written = format!("id=\"{id}\" data-count=\"{expected}\"");
+        assert!(page.contains(&written), "{name}: {written}");
+    }
+    for (table, column, expected) in [
+        ("keys-denied", 2, &json["newlyDenied"]),
+        ("keys-freed", 2, &json["noLongerDenied"]),
+        ("clients", 1, &json["newlyDenied"]),
+        ("clients", 2, &json["noLongerDenied"]),
+    ] {
+        assert_eq!(
+            column_sum(&page, table, column),
+            *expected,
+            "{name} {table}"
+        );
+    }
+}
+
+fn page(comparison: &Comparison, traffic: &Traffic) -> String {
+    let page = ComparisonPage {
+        comparison,
+        traffic,
+    };
+    page.to_string()
+}
+
+/// The sum of a column of a table; 0 if the page does not have the table.
+fn column_sum(page: &str, table: &str, column: usize) -> u64 {
+    let Some((_, rest)) = page.split_once(&format!("<table id=\"{table}\">")) else {
+        return 0;
+    };
+    let rows = rest.split_once("</table>").unwrap().0.split("<tr>").skip(2);
+    let cells = rows.map(|row| row.split("<td").nth(column + 1).unwrap());
+    let counts = cells.map(|cell| {
+        let text = cell.split_once('>').unwrap().1.split_once('<').unwrap().0;
+        text.replace('\u{202f}', "").parse::<u64>().unwrap()
+    });
+    counts.sum()
+}
+
+#[test]
+fn rows_beyond_the_bounds_of_a_page_are_added_up() {
+    let log: String = (0..250)
+        .flat_map(|client| [client; 3])
+        .map(|client| {
+            format!("client-{client} - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n")
+        })
+        .collect();
+    let mut traffic = Traffic::new(Format::AccessLog {
+        kind: LogKind::Combined,
+        domain: "web".to_owned(),
+        descriptors: vec!["client={client}".parse().unwrap()],
+    })
+    .with_clients();
+    traffic.read("a.log", log.as_bytes()).unwrap();
+    let many: String = (0..20)
+        .map(|index| format!("{{key: client, value: client-{index}, rate_limit: 1/day}}, "))
+        .collect();
+    let old = rules("{domain: web, descriptors: [{key: client, rate_limit: 3/day}]}");
+    let new = rules(&format!(
+        "{{domain: web, descriptors: [{many}{{key: client, rate_limit: 2/day}}]}}"
+    ));
+    let all = options(Memories::Unbounded);
+    let compared = compare(&mut traffic, &old, &new, all, None, &mut go_on).unwrap();
+    assert_eq!(compared.newly_denied, 20 * 2 + 230);
+    let page = page(&compared, &traffic);
+    assert_eq!(column_sum(&page, "keys-denied", 2), 270);
+    assert_eq!(column_sum(&page, "clients", 1), 270);
+    assert!(page.contains("The 100 keys with the most requests that are newly denied, of 250."));
+    let bounds = page.split_once("<ul id=\"bounds\">").unwrap().1;
+    assert!(bounds.contains("Of 21 new rules, the first 12 are in the charts one by one."));
+    assert!(page.contains("other rules"));
+    assert_eq!(compared.over_time.newly_denied.by_rule.len(), 13);
+}
+
+#[test]
+fn nothing_from_a_log_or_the_rules_is_markup_in_the_page() {
+    let hostile = "<script>alert(1)</script>'\"&";
+    let log: String = (0..3)
+        .map(|_| {
+            format!(
+                "{} - - [17/May/2015:10:05:03 +0000] \"GET /{hostile} HTTP/1.1\" 200 1\n",
+                "<b>'onload=x\u{202e}\u{1b}[2J"
+            )
+        })
+        .collect();
+    let log = log + "<i>no line</i>\n";
+    let mut traffic = Traffic::new(Format::AccessLog {
+        kind: LogKind::Combined,
+        domain: "web".to_owned(),
+        descriptors: vec!["client={client},path={path}".parse().unwrap()],
+    })
+    .with_clients();
+    traffic.read("<script>.log", log.as_bytes()).unwrap();
+    let set = |count: u64| {
+        rules(&format!(
+            "{{domain: web, descriptors: [{{key: client, descriptors: [{{key: path, \
+             rate_limit: {{name: \"<svg onload=x>\", unit: day, \
+             requests_per_unit: {count}}}}}]}}]}}"
+        ))
+    };
+    let (old, new) = (set(2), set(0));
+    let all = options(Memories::Unbounded);
+    let compared = compare(&mut traffic, &old, &new, all, None, &mut go_on).unwrap();
+    assert_eq!(compared.newly_denied, 2);
+    let page = page(&compared, &traffic);
+    let body = page.split_once("</style>").unwrap().1;
+    assert!(body.contains("&lt;svg onload=x&gt;"), "{body}");
+    assert!(body.contains("client=&lt;b&gt;&#39;onload=x"), "{body}");
+    for forbidden in ["<script", "<svg onload", "<b>", "<i>", "\u{1b}", "\u{202e}"] {
+        assert!(!body.contains(forbidden), "{forbidden}: {body}");
+    }
+    for tag in body.split('<').skip(1) {
+        assert!(!tag.split('>').next().unwrap().contains("=x"), "<{tag}");
+    }
+    assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("url("));
 }
 
 #[test]
@@ -186,4 +358,7 @@ fn equal_rules_change_nothing() {
     for change in &compared.rules {
         assert_eq!(change.before, change.after);
     }
+    let page = page(&compared, &traffic);
+    assert!(page.contains("No request changes its outcome."));
+    assert!(!page.contains("Keys: "));
 }

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// A file or a directory, as for --rules; may be repeated. Decides every event by both sets of
     /// rules, and reports which requests are newly denied and no longer denied: by rule, key and
     /// client. The decisions of --decisions are those of --rules.
-    #[arg(long, value_name = "OLD-RULES", conflicts_with = "report")]
+    #[arg(long, value_name = "OLD-RULES")]
     pub(super) compare: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) log: LogArgs,

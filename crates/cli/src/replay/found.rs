@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use tollgate_replay::{
-    Checked, Comparison, ComparisonSummary, Counted, Page, Report, Summary, Survey, Traffic,
+    Checked, Comparison, ComparisonPage, ComparisonSummary, Counted, Page, Report, Summary, Survey,
+    Traffic,
 };
 
 use super::failure::{Failure, cannot, is_standard};
@@ -49,14 +50,8 @@ impl Found {
                 Found::Comparison(comparison) => Some(comparison),
             },
         };
-        if let (Some(path), Found::Survey(found)) = (&args.report, self) {
-            let (report, survey) = found.as_ref();
-            let page = Page {
-                report,
-                survey,
-                traffic,
-            };
-            page_file::write(path, &page.to_string())?;
+        if let (Some(path), Some(page)) = (&args.report, self.to_page(traffic)) {
+            page_file::write(path, &page)?;
         }
         let conditions = args.fail_if.iter();
         let conditions: Vec<Checked> = conditions
@@ -101,6 +96,29 @@ impl Found {
                 traffic,
             }
             .to_string(),
+        }
+    }
+
+    /// The page of HTML; `None` without a closer look.
+    fn to_page(&self, traffic: &Traffic) -> Option<String> {
+        match self {
+            Found::Report(_) => None,
+            Found::Survey(found) => {
+                let (report, survey) = found.as_ref();
+                let page = Page {
+                    report,
+                    survey,
+                    traffic,
+                };
+                Some(page.to_string())
+            }
+            Found::Comparison(comparison) => {
+                let page = ComparisonPage {
+                    comparison,
+                    traffic,
+                };
+                Some(page.to_string())
+            }
         }
     }
 

@@ -29,7 +29,8 @@ pub(crate) struct ReportArgs {
     /// Write a page of HTML to this file, with charts: outcomes over time and by rule, who is
     /// denied and how they behave, how long they would wait, requests per key and window.
     ///
-    /// It needs no network. Events are decided twice.
+    /// It needs no network. Events are decided twice. With --compare, the page shows what changes:
+    /// over time, by rule, by key and by client.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Write every decision to this file, one JSON object per line, in order.

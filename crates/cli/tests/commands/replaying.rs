@@ -296,14 +296,41 @@ fn a_report_is_a_page_with_the_same_totals() {
             message(&output)
         );
     }
-    let both = replay(
-        &directory,
-        &["--report", "page.html", "--compare", "rules.yaml"],
-    );
-    assert_eq!(both.status.code(), Some(2));
     let names = std::fs::read_dir(directory.path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert!(!names.into_iter().any(|name| name.ends_with(".partial")));
+}
+
+#[test]
+fn a_report_with_a_comparison_shows_what_changes() {
+    let directory = log();
+    let old = RULES.replace("requests_per_unit: 2", "requests_per_unit: 3");
+    std::fs::write(directory.path().join("old.yaml"), old).unwrap();
+    let compare = ["--compare", "old.yaml"];
+    let json = report(
+        &directory,
+        &[&compare[..], &["--report", "page.html"]].concat(),
+    );
+    assert_eq!(json, report(&directory, &compare), "as without a page");
+    assert!(json["newlyDenied"].as_u64() > Some(0));
+    let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
+    for (id, expected) in [
+        ("offered", &json["after"]["events"]),
+        ("denied-before", &json["before"]["denied"]),
+        ("denied-after", &json["after"]["denied"]),
+        ("newly-denied", &json["newlyDenied"]),
+        ("no-longer-denied", &json["noLongerDenied"]),
+    ] {
+        let written = format!("<dd id=\"{id}\" data-count=\"{expected}\">");
+        assert!(page.contains(&written), "{written}\n{page}");
+    }
+    assert!(page.contains("2 per 1m fixed_window, was 3 per 1m fixed_window"));
+    let output = replay(
+        &directory,
+        &[&compare[..], &["--report", "old.yaml"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(2));
+    assert!(message(&output).contains("--report would overwrite old.yaml; name another file"));
 }
 
 #[test]

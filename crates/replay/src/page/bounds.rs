@@ -5,47 +5,9 @@ use std::fmt;
 use super::Page;
 use super::escape::{Number, Text};
 use crate::survey::{DETAILS_MAX, DISTRIBUTION_KEYS_MAX, PATTERNS_MAX, RULES_SHOWN_MAX, SLOTS_MAX};
+use crate::traffic::Traffic;
 
 impl Page<'_> {
-    /// Writes why lines were skipped, and the first of them.
-    pub(super) fn input(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let skipped = self.traffic.skipped_lines();
-        let excluded = self.traffic.excluded_events();
-        writeln!(
-            f,
-            "<h2>Input</h2>\n<p>{} lines, of which {} were skipped and {} were not selected.</p>",
-            Number(u64::from(self.traffic.lines())),
-            Number(skipped.count),
-            Number(excluded)
-        )?;
-        if skipped.count == 0 {
-            return Ok(());
-        }
-        f.write_str("<div class=\"scroll\"><table>\n<tr><th class=\"number\">lines</th>")?;
-        f.write_str("<th>reason</th></tr>\n")?;
-        for (reason, count) in &skipped.reasons {
-            let (count, reason) = (Number(*count), Text(reason));
-            writeln!(
-                f,
-                "<tr><td class=\"number\">{count}</td><td>{reason}</td></tr>"
-            )?;
-        }
-        f.write_str("</table></div>\n<p>The first of them:</p>\n<ul>\n")?;
-        for line in &skipped.first {
-            let place = self.traffic.place(line.line);
-            let input = place.input.unwrap_or_default();
-            writeln!(
-                f,
-                "<li>{} line {}: {}<code>{}</code></li>",
-                Text(input),
-                place.line,
-                Text(&line.reason),
-                Text(&line.excerpt)
-            )?;
-        }
-        f.write_str("</ul>\n")
-    }
-
     /// Writes the bounds of this page, and which of them were reached.
     pub(super) fn bounds(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -56,14 +18,7 @@ impl Page<'_> {
             Number(u64::try_from(DISTRIBUTION_KEYS_MAX).unwrap_or(u64::MAX))
         )?;
         let reached = self.list_of_reached();
-        if reached.is_empty() {
-            return f.write_str("<p id=\"bounds\">None was reached.</p>\n");
-        }
-        f.write_str("<ul id=\"bounds\">\n")?;
-        for text in reached {
-            writeln!(f, "<li>{text}</li>")?;
-        }
-        f.write_str("</ul>\n")
+        write_reached(&reached, f)
     }
 
     /// The bounds that were reached.
@@ -100,4 +55,55 @@ impl Page<'_> {
         }
         reached
     }
+}
+
+/// Writes why lines were skipped, and the first of them.
+pub(super) fn input(traffic: &Traffic, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let skipped = traffic.skipped_lines();
+    let excluded = traffic.excluded_events();
+    writeln!(
+        f,
+        "<h2>Input</h2>\n<p>{} lines, of which {} were skipped and {} were not selected.</p>",
+        Number(u64::from(traffic.lines())),
+        Number(skipped.count),
+        Number(excluded)
+    )?;
+    if skipped.count == 0 {
+        return Ok(());
+    }
+    f.write_str("<div class=\"scroll\"><table>\n<tr><th class=\"number\">lines</th>")?;
+    f.write_str("<th>reason</th></tr>\n")?;
+    for (reason, count) in &skipped.reasons {
+        let (count, reason) = (Number(*count), Text(reason));
+        writeln!(
+            f,
+            "<tr><td class=\"number\">{count}</td><td>{reason}</td></tr>"
+        )?;
+    }
+    f.write_str("</table></div>\n<p>The first of them:</p>\n<ul>\n")?;
+    for line in &skipped.first {
+        let place = traffic.place(line.line);
+        let input = place.input.unwrap_or_default();
+        writeln!(
+            f,
+            "<li>{} line {}: {}<code>{}</code></li>",
+            Text(input),
+            place.line,
+            Text(&line.reason),
+            Text(&line.excerpt)
+        )?;
+    }
+    f.write_str("</ul>\n")
+}
+
+/// Writes which bounds were reached.
+pub(super) fn write_reached(reached: &[String], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if reached.is_empty() {
+        return f.write_str("<p id=\"bounds\">None was reached.</p>\n");
+    }
+    f.write_str("<ul id=\"bounds\">\n")?;
+    for text in reached {
+        writeln!(f, "<li>{text}</li>")?;
+    }
+    f.write_str("</ul>\n")
 }
