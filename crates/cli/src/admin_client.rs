@@ -16,16 +16,15 @@ use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tollgate_listen::ClientTlsFiles;
 use tollgate_server::TokenSources;
 
 pub(crate) use failure::{Failure, NotAnswered};
-pub(crate) use url::AdminUrl;
 
 use crate::printable::Printable;
+use crate::service_url::ServiceUrl;
+use crate::tls_args::TlsArgs;
 
 mod failure;
-mod url;
 
 /// The variable that a token is read from if no other source is named.
 const TOKEN_VARIABLE: &str = "TOLLGATE_ADMIN_TOKEN";
@@ -50,22 +49,14 @@ pub(crate) struct Access {
     /// read if it is set.
     #[arg(long, value_name = "NAME")]
     token_env: Option<String>,
-    /// The certificates (PEM) of the authorities that may have signed the service's, for https.
-    /// Default: the public ones of Mozilla's list.
-    #[arg(long, value_name = "PATH")]
-    ca: Option<PathBuf>,
-    /// Our certificate (PEM), if the service demands one.
-    #[arg(long, value_name = "PATH", requires = "key")]
-    cert: Option<PathBuf>,
-    /// The private key (PEM) of our certificate.
-    #[arg(long, value_name = "PATH", requires = "cert")]
-    key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArgs,
 }
 
 /// Sends requests to one admin listener, each on a connection of its own.
 #[derive(Clone)]
 pub(crate) struct AdminClient {
-    url: AdminUrl,
+    url: ServiceUrl,
     token: Option<HeaderValue>,
     tls: Option<Arc<ClientConfig>>,
 }
@@ -85,33 +76,7 @@ impl Access {
             env,
         };
         let tokens = sources.read().map_err(|invalid| invalid.to_string())?;
-        Ok(tokens.first().map(|token| {
-            let header = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut header = header.expect("a token has only characters of a header");
-            header.set_sensitive(true);
-            header
-        }))
-    }
-
-    /// How to speak TLS, if the address has https.
-    fn tls(&self, url: &AdminUrl) -> Result<Option<Arc<ClientConfig>>, String> {
-        if !url.is_encrypted() {
-            return match (&self.ca, &self.cert) {
-                (None, None) => Ok(None),
-                _ => Err(format!(
-                    "certificates are for https, and the address is {url}"
-                )),
-            };
-        }
-        let files = ClientTlsFiles {
-            ca: self.ca.clone(),
-            identity: self.cert.clone().zip(self.key.clone()),
-        };
-        let config = files.read().map_err(|invalid| {
-            let invalid: Vec<String> = invalid.iter().map(ToString::to_string).collect();
-            invalid.join("\n")
-        })?;
-        Ok(Some(Arc::new(config)))
+        Ok(tokens.first().map(|token| bearer(token)))
     }
 }
 
@@ -123,16 +88,16 @@ impl AdminClient {
     /// # Errors
     ///
     /// What is wrong with them.
-    pub(crate) fn open(url: AdminUrl, access: &Access) -> Result<AdminClient, String> {
+    pub(crate) fn open(url: ServiceUrl, access: &Access) -> Result<AdminClient, String> {
         Ok(AdminClient {
             token: access.token()?,
-            tls: access.tls(&url)?,
+            tls: access.tls.config(&url)?,
             url,
         })
     }
 
     /// The address of the listener.
-    pub(crate) const fn url(&self) -> &AdminUrl {
+    pub(crate) const fn url(&self) -> &ServiceUrl {
         &self.url
     }
 
@@ -242,6 +207,14 @@ impl AdminClient {
             _ => NotAnswered::Status(status, detail),
         })
     }
+}
+
+/// The value of the header `Authorization` for a token.
+pub(crate) fn bearer(token: &str) -> HeaderValue {
+    let header = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut header = header.expect("a token has only characters of a header");
+    header.set_sensitive(true);
+    header
 }
 
 /// The body of a response, if it is not too large or too late.

@@ -12,10 +12,11 @@ use tollgate_memory::{Memory, SystemClock};
 use tollgate_rules::{Loaded, NoHeadroom, Options, RuleSet, escape, read_paths};
 use tollgate_server::{DescriptorText, ExplanationReport, Place, Values};
 
-use crate::admin_client::{Access, AdminUrl};
+use crate::admin_client::Access;
 use crate::explain::note::notes;
 use crate::message::{Reason, with_causes};
 use crate::output::Output;
+use crate::service_url::ServiceUrl;
 use crate::settings::{Service, Unread};
 
 mod note;
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     config: Option<PathBuf>,
     /// The admin listener of a running service, such as http://127.0.0.1:6070, in place of --rules.
     #[arg(long, value_name = "URL", conflicts_with_all = ["rules", "config"])]
-    url: Option<AdminUrl>,
+    url: Option<ServiceUrl>,
     /// Explain the denied request with this id, which is the header `x-request-id` of its answer.
     #[arg(long, value_name = "ID")]
     #[arg(conflicts_with_all = ["descriptors", "domain", "cost", "any_order"])]

@@ -13,9 +13,11 @@ mod printable;
 mod replay;
 mod schema;
 mod serve;
+mod service_url;
 mod settings;
 mod simulate;
 mod suggest;
+mod tls_args;
 mod top;
 
 use std::process::ExitCode;

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use tokio::sync::mpsc::channel;
 
-use crate::admin_client::{Access, AdminClient, AdminUrl};
+use crate::admin_client::{Access, AdminClient};
 use crate::message::{print_error, with_causes};
 use crate::output::Output;
 use crate::printable::json_lines;
+use crate::service_url::ServiceUrl;
 use feed::{Feed, Update, follow};
 use history::History;
 use report::report;
@@ -45,7 +46,7 @@ const UPDATES_MAX: usize = 4;
 pub(crate) struct Args {
     /// The admin listener of the service.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:6070")]
-    url: AdminUrl,
+    url: ServiceUrl,
     /// Print what there is as text, and end. The default if standard output is no terminal.
     #[arg(long)]
     once: bool,

@@ -6,14 +6,15 @@ use std::io::{self, ErrorKind};
 
 use http::StatusCode;
 
-use super::{AdminUrl, BODY_BYTES_MAX, TOKEN_VARIABLE};
+use super::{BODY_BYTES_MAX, TOKEN_VARIABLE};
 use crate::message::with_causes;
 use crate::printable::Printable;
+use crate::service_url::ServiceUrl;
 
 /// A failed request to an admin listener. `Display` says what to do about it.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    url: AdminUrl,
+    url: ServiceUrl,
     why: NotAnswered,
 }
 
@@ -53,7 +54,7 @@ pub(crate) enum NotAnswered {
 // === impl Failure ===
 
 impl Failure {
-    pub(crate) const fn new(url: AdminUrl, why: NotAnswered) -> Failure {
+    pub(crate) const fn new(url: ServiceUrl, why: NotAnswered) -> Failure {
         Failure { url, why }
     }
 

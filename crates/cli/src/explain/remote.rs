@@ -5,15 +5,16 @@ use serde_json::Value;
 use tollgate_server::DescriptorText;
 
 use super::{Args, Failure, NAME_DOMAIN};
-use crate::admin_client::{self, AdminClient, AdminUrl};
+use crate::admin_client::{self, AdminClient};
 use crate::output::Output;
 use crate::printable::{Printable, json_lines};
+use crate::service_url::ServiceUrl;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
 /// Asks the service why the request would be allowed or denied.
-pub(super) async fn explain(url: &AdminUrl, args: &Args) -> Result<String, Failure> {
+pub(super) async fn explain(url: &ServiceUrl, args: &Args) -> Result<String, Failure> {
     let client = AdminClient::open(url.clone(), &args.access);
     let client = client.map_err(|invalid| Failure::new(2, invalid))?;
     let mut query = Serializer::new("/v1/explain?".to_owned());

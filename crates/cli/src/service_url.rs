@@ -1,4 +1,4 @@
-//! The address of an admin listener.
+//! The address of a listener of a running service.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -9,19 +9,19 @@ use rustls::pki_types::ServerName;
 
 /// `http://HOST:PORT` or `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AdminUrl {
+pub(crate) struct ServiceUrl {
     is_encrypted: bool,
     authority: Authority,
     server_name: ServerName<'static>,
 }
 
-/// Why a text is no [`AdminUrl`].
+/// Why a text is no [`ServiceUrl`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidUrl(&'static str);
 
-// === impl AdminUrl ===
+// === impl ServiceUrl ===
 
-impl AdminUrl {
+impl ServiceUrl {
     /// Whether it has `https`.
     pub(crate) const fn is_encrypted(&self) -> bool {
         self.is_encrypted
@@ -47,10 +47,10 @@ impl AdminUrl {
     }
 }
 
-impl FromStr for AdminUrl {
+impl FromStr for ServiceUrl {
     type Err = InvalidUrl;
 
-    fn from_str(text: &str) -> Result<AdminUrl, InvalidUrl> {
+    fn from_str(text: &str) -> Result<ServiceUrl, InvalidUrl> {
         let uri = Uri::from_str(text).map_err(|_| InvalidUrl("this is no address"))?;
         let is_encrypted = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,
@@ -66,7 +66,7 @@ impl FromStr for AdminUrl {
             return Err(InvalidUrl("it has a user; a token is sent in a header"));
         }
         let server_name = ServerName::try_from(host(&authority).to_owned());
-        Ok(AdminUrl {
+        Ok(ServiceUrl {
             is_encrypted,
             server_name: server_name.map_err(|_| InvalidUrl("it has no valid host"))?,
             authority,
@@ -74,7 +74,7 @@ impl FromStr for AdminUrl {
     }
 }
 
-impl Display for AdminUrl {
+impl Display for ServiceUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_encrypted { "https" } else { "http" };
         write!(f, "{scheme}://{}", self.authority)
@@ -111,7 +111,7 @@ mod tests {
             ("http://[::1]:7", "::1", 7, false),
         ];
         for (text, host, port, is_encrypted) in table {
-            let url: AdminUrl = text.parse().unwrap();
+            let url: ServiceUrl = text.parse().unwrap();
             assert_eq!(url.address(), (host, port), "{text}");
             assert_eq!(url.is_encrypted(), is_encrypted, "{text}");
             assert_eq!(url.to_string(), text.trim_end_matches('/'));
@@ -130,7 +130,7 @@ mod tests {
             ("http://:80", "host"),
         ];
         for (text, expected) in table {
-            let error = text.parse::<AdminUrl>().unwrap_err().to_string();
+            let error = text.parse::<ServiceUrl>().unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
             assert!(!error.contains("secret"));
         }
