@@ -39,7 +39,8 @@ enum Command {
     Explain(explain::Args),
     Keys(keys::Args),
     Plan(plan::Args),
-    Replay(replay::Args),
+    // Boxed: no other command has nearly as many options.
+    Replay(Box<replay::Args>),
     Schema(schema::Args),
     Simulate(simulate::Args),
     Suggest(suggest::Args),

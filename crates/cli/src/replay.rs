@@ -19,6 +19,7 @@ use crate::replay::progress::{Work, bar};
 
 pub(crate) mod args;
 pub(crate) mod decisions;
+mod drive;
 pub(crate) mod failure;
 pub(crate) mod found;
 pub(crate) mod interrupt;
@@ -61,6 +62,15 @@ pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
 /// Runs the replay: reads the rules, decides on every event, writes the decisions if a file for
 /// them is named, and prints the report. A closed pipe at the other end of stdout is not an error.
 fn execute(args: &Args) -> Result<(), Failure> {
+    if let Some(url) = &args.drive.target {
+        return drive::execute(args, url);
+    }
+    if let Some(option) = args.drive.without_target() {
+        return Err(Failure::Message(format!(
+            "{option}: only for requests that are sent to a running service; add --target URL, or \
+             leave it out"
+        )));
+    }
     let written = &args.written;
     args::check_conditions(&written.fail_if, !args.compare.is_empty())?;
     if let Some(path) = &written.report {
@@ -76,12 +86,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
         },
     };
     let format = args::format(args, &rules.new)?;
-    let traffic = Traffic::new(format);
-    let fields = traffic.check_fields();
-    fields.map_err(|error| Failure::Message(format!("--descriptor: {error}")))?;
-    let traffic = args.log.shape(traffic).map_err(Failure::Message)?;
-    let traffic = traffic.select(args::selection(args)?);
-    let traffic = traffic.map_err(|error| Failure::Message(format!("--where: {error}")))?;
+    let traffic = prepare(args, Traffic::new(format))?;
     let decisions = written.decisions.as_deref();
     let mut decisions = decisions
         .map(|path| Decisions::create(path, &args.files))
@@ -91,6 +96,15 @@ fn execute(args: &Args) -> Result<(), Failure> {
         Some((found, traffic)) => found.write(written, &traffic, Preface::default()),
         None => Ok(()),
     }
+}
+
+/// The traffic, before any is read, with keys shaped and events selected as the options say.
+fn prepare(args: &Args, traffic: Traffic) -> Result<Traffic, Failure> {
+    let fields = traffic.check_fields();
+    fields.map_err(|error| Failure::Message(format!("--descriptor: {error}")))?;
+    let traffic = args.log.shape(traffic).map_err(Failure::Message)?;
+    let traffic = traffic.select(args::selection(args)?);
+    traffic.map_err(|error| Failure::Message(format!("--where: {error}")))
 }
 
 /// Gives the file of decisions its name, if all went well; `None` if the reader of standard output

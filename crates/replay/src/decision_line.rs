@@ -121,8 +121,8 @@ fn shadow_denials(answer: &Answer, text: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// The request's descriptors, as a trace has them.
-fn descriptors(request: &Request<'_>, text: &mut Vec<u8>) -> io::Result<()> {
+/// The request's descriptors, as a trace has them, and a comma.
+pub(crate) fn descriptors(request: &Request<'_>, text: &mut Vec<u8>) -> io::Result<()> {
     text.extend_from_slice(b"\"descriptors\":[");
     for (index, descriptor) in request.descriptors.iter().enumerate() {
         text.extend_from_slice(if index == 0 { b"" } else { b"," });
@@ -149,7 +149,7 @@ fn entries(descriptor: &Descriptor<'_>, text: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Bytes as a JSON string, with bytes that are not UTF-8 escaped.
-fn string(bytes: &[u8], text: &mut Vec<u8>) -> io::Result<()> {
+pub(crate) fn string(bytes: &[u8], text: &mut Vec<u8>) -> io::Result<()> {
     let shown = match std::str::from_utf8(bytes) {
         Ok(shown) => Cow::Borrowed(shown),
         Err(_) => Cow::Owned(Escaped(bytes).to_string()),

@@ -110,6 +110,8 @@ mod concentration;
 
 mod decision_line;
 
+mod outgoing;
+
 mod report;
 
 mod condition;
@@ -137,6 +139,7 @@ pub use input::LINE_BYTES_MAX;
 pub use key_shape::KeyShape;
 pub use layout::{FieldNames, InvalidFieldNames, InvalidLogFormat, Layout, NoNames, Preset};
 pub use met_limit::{MetLimit, met_limits};
+pub use outgoing::{Outgoing, OutgoingRequest};
 pub use page::{ComparisonPage, Page};
 pub use pattern::{InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};

@@ -279,10 +279,24 @@ impl Traffic {
         &self.events
     }
 
+    /// The events that are generated and not kept, in order of time.
+    pub(crate) fn generated_events(&self) -> impl Iterator<Item = Event> {
+        self.series.iter().flat_map(Series::iter)
+    }
+
     /// The events, in their current order.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = Event> {
-        let generated = self.series.iter().flat_map(Series::iter);
-        self.events.iter().copied().chain(generated)
+        self.events.iter().copied().chain(self.generated_events())
+    }
+
+    /// The format of every input.
+    pub(crate) const fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// The bytes that a request is made of: of a trace, its JSON.
+    pub(crate) fn identity(&self, number: u32) -> &[u8] {
+        self.requests.get(number)
     }
 
     /// The moments of the first and the last event, if they are in order of time.

@@ -8,6 +8,7 @@ use tollgate_core::{Moment, Sharing};
 use tollgate_replay::{Condition, Filter, KEYS_MAX, LogKind, Pattern, Selection, parse_moment};
 use tollgate_rules::{RuleSet, read_paths};
 
+use super::drive::DriveArgs;
 use super::failure::{Failure, is_standard};
 use super::report_args::ReportArgs;
 use crate::log_args::{LogArgs, LogFormat};
@@ -21,7 +22,7 @@ use crate::message::with_causes;
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
-    #[arg(long, value_name = "PATH", required = true)]
+    #[arg(long, value_name = "PATH", required_unless_present = "target")]
     pub(super) rules: Vec<PathBuf>,
     /// Allow several documents to add descriptors to one domain.
     #[arg(long)]
@@ -72,6 +73,8 @@ pub(crate) struct Args {
     pub(super) filters: Vec<Filter>,
     #[command(flatten)]
     pub(super) written: ReportArgs,
+    #[command(flatten)]
+    pub(super) drive: DriveArgs,
     /// Access logs or traces, which may be compressed by gzip, xz, zstd or bzip2. Several files are
     /// read as one input, in this order. `-` is standard input.
     #[arg(value_name = "FILE", required = true)]
@@ -84,7 +87,8 @@ const KEYS: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
 const AFTER_HELP: &str = "\
 Exit status: 0 if rules and input were read, even if events were denied or lines skipped; 1 if the \
 rules have errors; 2 if the command line is wrong, a file cannot be read or written, or no line of \
-the input is an event; 3 if a condition of --fail-if holds; 130 if interrupted.";
+the input is an event; 3 if a condition of --fail-if holds; 130 if interrupted. \
+With --target: 0 if the service decided on at least one request, 2 if on none.";
 
 /// Parses how many keys generated events have.
 fn keys() -> impl TypedValueParser {
@@ -93,6 +97,39 @@ fn keys() -> impl TypedValueParser {
 
 /// The format that the command line gives, if the options are complete and fit together.
 pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Format, Failure> {
+    let kind = kind(args)?;
+    if args.log.format == LogFormat::Jsonl {
+        return Ok(tollgate_replay::Format::Trace);
+    }
+    let descriptors = args.descriptors.clone();
+    let domain = domain(args.domain.as_deref(), rules)?;
+    Ok(match args.log.format {
+        LogFormat::Counts => {
+            let (keys, start) = generation(args);
+            tollgate_replay::Format::Counts {
+                domain,
+                descriptors,
+                keys,
+                start,
+            }
+        }
+        _ => tollgate_replay::Format::AccessLog {
+            kind: kind.unwrap_or(LogKind::Combined),
+            domain,
+            descriptors,
+        },
+    })
+}
+
+/// How many keys generated events have, and when their first second begins.
+pub(super) fn generation(args: &Args) -> (NonZeroU32, Moment) {
+    let keys = args.keys.and_then(NonZeroU32::new);
+    (keys.unwrap_or(KEYS), args.start.unwrap_or(Moment::ZERO))
+}
+
+/// Where the values of an access log's lines are, if the options about the input are complete and
+/// fit together; `None` if the input is no access log.
+pub(super) fn kind(args: &Args) -> Result<Option<LogKind>, Failure> {
     let usage = |message: &str| Err(Failure::Message(message.to_owned()));
     let standard_inputs = args.files.iter().filter(|file| is_standard(file));
     if standard_inputs.count() > 1 {
@@ -113,7 +150,7 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
                  drop --domain and --descriptor, or --format jsonl",
             );
         }
-        return Ok(tollgate_replay::Format::Trace);
+        return Ok(kind);
     }
     if args.descriptors.is_empty() {
         return usage(
@@ -121,23 +158,10 @@ pub(super) fn format(args: &Args, rules: &RuleSet) -> Result<tollgate_replay::Fo
              a trace needs --format jsonl",
         );
     }
-    let descriptors = args.descriptors.clone();
-    if descriptors.len() > tollgate_replay::DESCRIPTORS_MAX {
+    if args.descriptors.len() > tollgate_replay::DESCRIPTORS_MAX {
         return usage("more than 128 descriptors; that is the most a request may have");
     }
-    if is_counts {
-        return Ok(tollgate_replay::Format::Counts {
-            domain: domain(args.domain.as_deref(), rules)?,
-            descriptors,
-            keys: args.keys.and_then(NonZeroU32::new).unwrap_or(KEYS),
-            start: args.start.unwrap_or(Moment::ZERO),
-        });
-    }
-    Ok(tollgate_replay::Format::AccessLog {
-        kind: kind.unwrap_or(LogKind::Combined),
-        domain: domain(args.domain.as_deref(), rules)?,
-        descriptors,
-    })
+    Ok(kind)
 }
 
 /// The domain of events that have none: the one that is named, or else the only one of the rules.

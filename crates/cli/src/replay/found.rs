@@ -131,7 +131,7 @@ impl Found {
 }
 
 /// Writes to standard output or standard error. A closed pipe is no error.
-fn print(text: &str, to_error: bool) -> Result<(), Failure> {
+pub(super) fn print(text: &str, to_error: bool) -> Result<(), Failure> {
     let written = match to_error {
         true => io::stderr().lock().write_all(text.as_bytes()),
         false => io::stdout().lock().write_all(text.as_bytes()),

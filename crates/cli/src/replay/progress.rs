@@ -11,6 +11,8 @@ pub(crate) enum Work {
     Simulating,
     /// Deciding, in events.
     Deciding,
+    /// Sending, in requests.
+    Sending,
 }
 
 /// A bar for work of this length; `None` if it is unknown, as for standard input.
@@ -30,6 +32,9 @@ const fn template(work: Work, is_known: bool) -> &'static str {
         (Work::Simulating, _) => "simulating {human_pos} in {elapsed}",
         (Work::Deciding, true) => {
             "deciding {percent:>3}% {wide_bar} {human_pos}/{human_len}, {eta} left"
+        }
+        (Work::Sending, _) => {
+            "sending  {percent:>3}% {wide_bar} {human_pos}/{human_len} in {elapsed}"
         }
         (Work::Deciding, false) => "deciding {human_pos} in {elapsed}",
     }

@@ -3,6 +3,7 @@
 
 mod checking;
 mod deploying;
+mod driving;
 mod explaining;
 mod house;
 mod keys;

@@ -82,6 +82,30 @@ fn curl_is_answered_over_tls() {
 }
 
 #[test]
+fn a_log_is_sent_over_tls() {
+    let certificates = Certificates::new();
+    let directory = ground(&certificates, "{cert: cert.pem, key: key.pem}");
+    let line = "192.0.2.1 - - [01/Jan/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
+    fs::write(directory.path().join("access.log"), line.repeat(2)).unwrap();
+    let (_service, port) = start(directory.path());
+    let url = format!("https://localhost:{port}");
+    let send = |more: &[&str]| {
+        let words = [
+            "replay", "--target", &url, "--speed", "max", "--domain", "d",
+        ];
+        let log = ["--descriptor", "k={client}", "access.log"];
+        run(directory.path(), &[&words[..], more, &log].concat())
+    };
+    let output = send(&["--ca", "ca.pem"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let sums = "           2 offered\n           1 allowed\n           1 denied\n";
+    assert!(text(&output).starts_with(sums), "{output:?}");
+    let output = send(&[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output).contains("name the service's authority with --ca"));
+}
+
+#[test]
 fn curl_needs_a_certificate_where_the_settings_say_so() {
     let certificates = Certificates::new();
     let directory = ground(

@@ -91,6 +91,11 @@ fn replay() {
 }
 
 #[test]
+fn replay_target() {
+    try_page("docs/replay-target.md");
+}
+
+#[test]
 fn simulate() {
     try_page("docs/simulate.md");
 }
