@@ -269,7 +269,10 @@ impl Connection {
             0 => return None,
             drained => drained,
         };
-        Some(Duration::from_millis(self.age_millis() - drained))
+        // A drain in the first millisecond counts as one at its end.
+        Some(Duration::from_millis(
+            self.age_millis().saturating_sub(drained),
+        ))
     }
 
     /// Closes the connection.

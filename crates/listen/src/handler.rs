@@ -49,7 +49,8 @@ pub trait StreamHandler: ConnectionCounts {
     ///
     /// The stream closes if the peer does not read for [`crate::Limits::write_timeout`], and pauses
     /// reading at the end of the connection's quantum. When the listener is drained, it ends once
-    /// everything that the peer has sent was read. Reading has no timeout: the handler says how
+    /// everything that the peer has sent was read, and nothing has arrived for a quarter of a
+    /// second. Reading has no timeout: the handler says how
     /// long a request may take to arrive, and whether a connection may be idle; an idle one makes
     /// room for a new one when the listener is full.
     fn run(

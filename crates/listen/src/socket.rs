@@ -15,6 +15,14 @@ use crate::connection::{Close, Connection};
 use crate::frames::Frames;
 use crate::preface::FirstBytes;
 
+/// How long nothing must arrive on a drained connection until it ends.
+///
+/// That nothing can be read at one moment does not show that the peer has sent nothing: bytes may
+/// be in its own buffer until the window opens, and the runtime may not have noticed others yet.
+/// Closing a socket before they are read resets the connection, and the replies to earlier
+/// requests are lost. The time is longer than a round trip between data centres.
+const DRAIN_QUIET: Duration = Duration::from_millis(250);
+
 /// A stream on which no single write waits longer than `write_timeout`.
 ///
 /// Otherwise a peer that sends requests and never reads would keep its connection for ever.
@@ -33,8 +41,11 @@ pub(crate) struct Socket<S> {
     waiting: Option<Pin<Box<Sleep>>>,
     /// Since when the stream is to end.
     ending: Option<Pin<Box<Sleep>>>,
-    /// Whether a reader sees the end once the connection is drained and nothing is left to read.
-    ends_on_drain: bool,
+    /// For how long nothing must arrive on a drained connection until a reader sees the end;
+    /// `None` if a drain does not end it.
+    quiet_max: Option<Duration>,
+    /// Since when nothing has arrived on a drained connection.
+    quiet: Option<Pin<Box<Sleep>>>,
 }
 
 // === impl Socket ===
@@ -57,14 +68,16 @@ impl<S> Socket<S> {
             write_timeout,
             waiting: None,
             ending: None,
-            ends_on_drain: false,
+            quiet_max: None,
+            quiet: None,
         }
     }
 
-    /// The same stream, which ends when the connection is drained and everything was read.
-    pub(crate) fn with_end_on_drain(self) -> Socket<S> {
+    /// The same stream, which ends when the connection is drained and nothing has arrived for
+    /// [`DRAIN_QUIET`], or for half of a shorter drain.
+    pub(crate) fn with_end_on_drain(self, drain_timeout: Duration) -> Socket<S> {
         Socket {
-            ends_on_drain: true,
+            quiet_max: Some(DRAIN_QUIET.min(drain_timeout / 2)),
             ..self
         }
     }
@@ -105,6 +118,14 @@ impl<S> Socket<S> {
         self.connection.time_since_drain().is_some()
     }
 
+    /// Waits until nothing has arrived for so long that nothing is on its way.
+    fn poll_quiet(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.quiet_max {
+            Some(quiet_max) if self.is_drained() => poll_timer(&mut self.quiet, quiet_max, cx),
+            _ => Poll::Pending,
+        }
+    }
+
     fn give_up<T>(&self) -> Poll<Result<T>> {
         self.connection.record_close(Close::SlowReader);
         Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
@@ -132,12 +153,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         let before = buf.filled().len();
         if !this.read_again(buf) {
             match Pin::new(&mut this.stream).poll_read(cx, buf) {
-                Poll::Pending if this.ends_on_drain && this.is_drained() => {
-                    return Poll::Ready(Ok(()));
-                }
-                polled => ready!(polled)?,
+                Poll::Pending => return this.poll_quiet(cx).map(Ok),
+                Poll::Ready(read) => read?,
             }
         }
+        this.quiet = None;
         let read = &buf.filled()[before..];
         this.connection.quantum().record_read(read.len());
         if let Some(frames) = &mut this.frames
@@ -189,5 +209,55 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::address::PeerAddress;
+    use crate::budget::Budget;
+    use crate::limits::Limits;
+
+    /// A drained socket that ends on a drain, and its peer.
+    fn drained(drain_timeout: Duration) -> (DuplexStream, Socket<DuplexStream>) {
+        let budget = Arc::new(Budget::new(&Limits::default()));
+        let peer = PeerAddress::Unix;
+        let connection = Arc::new(Connection::new(peer, false, 1000, budget, Instant::now()));
+        connection.drain();
+        let (peer, stream) = duplex(1000);
+        let first = FirstBytes::default();
+        let socket = Socket::new(stream, first, connection, None, Duration::ZERO);
+        (peer, socket.with_end_on_drain(drain_timeout))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_peer_has_sent_is_read_although_it_arrives_after_the_drain_began() {
+        let (mut peer, mut socket) = drained(Limits::default().drain_timeout);
+        let late = async move {
+            for part in [&b"on "[..], b"its ", b"way"] {
+                advance(DRAIN_QUIET / 2).await;
+                peer.write_all(part).await.unwrap();
+            }
+            peer
+        };
+        let mut read = String::new();
+        let (read_all, _open) = tokio::join!(socket.read_to_string(&mut read), late);
+        assert_eq!((read_all.unwrap(), read.as_str()), (10, "on its way"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_connection_ends_before_the_drain_does() {
+        for drain_timeout in [Duration::from_millis(10), Duration::from_secs(10)] {
+            let (_peer, mut socket) = drained(drain_timeout);
+            let began = tokio::time::Instant::now();
+            assert_eq!(socket.read(&mut [0; 10]).await.unwrap(), 0);
+            assert!(began.elapsed() < drain_timeout);
+        }
     }
 }

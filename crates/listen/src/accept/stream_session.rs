@@ -30,7 +30,8 @@ impl<H: StreamHandler> Session for StreamSession<H> {
         let within = self.limits.write_timeout;
         let first = FirstBytes::default();
         let socket = Socket::new(stream, first, Arc::clone(known), None, within);
-        let mut run = Box::pin(self.handler.run(socket.with_end_on_drain(), known));
+        let socket = socket.with_end_on_drain(self.limits.drain_timeout);
+        let mut run = Box::pin(self.handler.run(socket, known));
         // Nothing to tell it: its stream ends.
         drive(&mut run, known, |_| ()).await;
     }
