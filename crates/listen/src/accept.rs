@@ -133,13 +133,14 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         loop {
             let accepted = tokio::select! {
                 accepted = binding.accept() => accepted,
+                // A task that has ended keeps the memory of its future until it is joined.
+                Some(_ended) = tasks.join_next() => continue,
                 _ = checks.tick() => {
                     self.expire_connections(connections);
                     continue;
                 }
                 () = shutdown.wait() => return,
             };
-            while tasks.try_join_next().is_some() {}
             match accepted {
                 Ok((stream, peer)) => {
                     let (permit, kind) = connections.acquire(peer, Instant::now());

@@ -139,7 +139,7 @@ impl Connections {
 
     /// How many there are, reserved ones included.
     #[cfg(test)]
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.len() + open.reserved.len()
     }

@@ -387,3 +387,33 @@ async fn a_tunnel_is_not_idle_until_it_ends() {
     assert!(connection.idle_time(later) > Duration::ZERO);
     assert!(connection.take_tunnel().is_none());
 }
+
+/// A listener to which nobody connects any more keeps no memory of the connections that have ended.
+#[tokio::test]
+async fn a_connection_that_has_ended_leaves_no_task() {
+    let any_port = "127.0.0.1:0".parse().unwrap();
+    let (binding, address) = Binding::open(&any_port).await.unwrap();
+    let limits = Limits::default();
+    let budget = Arc::new(Budget::new(&limits));
+    let listener = listener(Protocol::Http1).await;
+    let (_shutdown, signal) = shutdown_channel();
+    let handler = Served::default();
+    let acceptor = Acceptor::http(&listener, handler, limits, Arc::clone(&budget), signal);
+    let bounds = ConnectionLimits::for_decisions(&limits);
+    let connections = Arc::new(Connections::new(bounds, limits.turn_bytes, budget));
+    let mut tasks = JoinSet::new();
+    let talk = async {
+        let mut client = TcpStream::connect(address.tcp().unwrap()).await.unwrap();
+        client.write_all(REQUEST).await.unwrap();
+        client.read_to_end(&mut Vec::new()).await.unwrap();
+        while connections.len() > 0 {
+            yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = acceptor.accept(&binding, &connections, &mut tasks) => panic!("no shutdown"),
+        () = talk => {}
+    }
+    assert_eq!(tasks.len(), 0);
+}
