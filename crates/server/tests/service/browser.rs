@@ -1,17 +1,19 @@
 //! A headless Chromium, driven over its DevTools protocol.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
+use tollgate_testbed::Folder;
 
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,14 +28,15 @@ pub(crate) struct Browser {
     calls: u64,
     /// Errors of the page so far: exceptions, console errors, what the policy forbids.
     pub(crate) errors: Vec<Value>,
-    _profile: TempDir,
+    /// All that it writes; removed after it has ended.
+    _folder: Folder,
 }
 
 // === impl Browser ===
 
 impl Browser {
     pub(crate) async fn start() -> Browser {
-        let profile = TempDir::new().unwrap();
+        let folder = Folder::new();
         let mut process = Command::new("chromium")
             .args([
                 "--headless=new",
@@ -42,8 +45,12 @@ impl Browser {
                 "--no-first-run",
             ])
             .args(["--hide-scrollbars", "--remote-debugging-port=0"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("--user-data-dir={}", folder.file("profile")))
             .arg("about:blank")
+            // Chromium leaves its own temporary directories behind when it is killed.
+            .env("TMPDIR", folder.path())
+            // So that its other processes are killed with it, and write nothing afterwards.
+            .process_group(0)
             .stderr(Stdio::piped())
             .spawn()
             .expect("`chromium` is there: `cargo xtask ci` installs it");
@@ -72,7 +79,7 @@ impl Browser {
             session: Value::Null,
             calls: 0,
             errors: Vec::new(),
-            _profile: profile,
+            _folder: folder,
         };
         let target = browser
             .call("Target.createTarget", json!({"url": "about:blank"}))
@@ -171,7 +178,10 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        let group = i32::try_from(self.process.id())
+            .ok()
+            .and_then(Pid::from_raw);
+        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
         let _ = self.process.wait();
     }
 }
