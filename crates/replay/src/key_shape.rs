@@ -32,6 +32,7 @@ struct ClientShape {
 
 #[derive(Clone, Debug)]
 struct Templates {
+    texts: Vec<String>,
     paths: PathSettings,
     routes: Routes,
 }
@@ -88,9 +89,20 @@ impl KeyShape {
         let paths = PathSettings::default();
         let routes = Routes::new(templates, &paths)?;
         Ok(KeyShape {
-            templates: Some(Templates { paths, routes }),
+            templates: Some(Templates {
+                texts: templates.to_vec(),
+                paths,
+                routes,
+            }),
             ..self
         })
+    }
+
+    /// Whether a path is one of its templates.
+    pub(crate) fn is_template(&self, path: &[u8]) -> bool {
+        let templates = self.templates.as_ref();
+        templates
+            .is_some_and(|Templates { texts, .. }| texts.iter().any(|text| text.as_bytes() == path))
     }
 
     /// The fields that it reads of every line.
@@ -153,7 +165,7 @@ impl<'s> ShapedLine<'s> {
         let clients = shape.clients.as_ref();
         self.client = clients.and_then(|clients| clients.key(&line, &mut self.headers));
         let templates = shape.templates.as_ref();
-        self.template = templates.and_then(|Templates { paths, routes }| {
+        self.template = templates.and_then(|Templates { paths, routes, .. }| {
             let path = paths.normalize(line.get(Field::Path)).ok()?;
             routes.find(&path)
         });

@@ -86,6 +86,8 @@ mod pattern;
 
 mod key_shape;
 
+mod path_template;
+
 mod trace;
 
 mod timestamp;

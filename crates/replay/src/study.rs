@@ -18,11 +18,12 @@ mod route;
 pub use quantiles::Quantiles;
 
 use quantiles::quantiles;
-use route::Route;
+use route::{Route, TemplateCounts};
 
 /// The version of [`Study::to_json`].
 pub const STUDY_VERSION: u32 = 1;
-/// The most routes that are studied, those with the most requests.
+/// The most templates of paths, and the most other routes, that are studied: those with the most
+/// requests.
 pub const ROUTES_MAX: usize = 10;
 /// The fewest requests of a route that is studied.
 pub const ROUTE_EVENTS_MIN: usize = 100;
@@ -45,7 +46,8 @@ pub struct Study {
     pub span: Option<(Moment, Moment)>,
     /// All requests.
     pub all: Part,
-    /// The routes with the most requests.
+    /// The routes with the most requests: templates of paths such as `/users/{id}`, first segments
+    /// with a star such as `/img/*`, and paths of one segment.
     pub routes: Vec<(String, Part)>,
     /// The key with the most requests, and how many.
     pub largest: Option<(String, usize)>,
@@ -115,9 +117,14 @@ impl Study {
     /// Studies an access log whose first descriptor is the key, and whose second one has the path.
     pub fn of(traffic: &mut Traffic) -> Study {
         traffic.put_in_order();
-        let (keys, routes) = describe(traffic);
+        let keys = describe_keys(traffic);
         let events = traffic.kept_events();
         let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let mut counts = vec![0; traffic.requests()];
+        for event in events {
+            counts[index(event.request)] += 1;
+        }
+        let routes = describe_routes(traffic, &counts);
         let of_all: Vec<Event> = events
             .iter()
             .map(|event| (keys.of_requests[index(event.request)], event.at))
@@ -134,7 +141,16 @@ impl Study {
             .filter(|(_, events)| events.len() >= ROUTE_EVENTS_MIN)
             .collect();
         of_routes.sort_by(|one, other| (other.1.len(), &one.0).cmp(&(one.1.len(), &other.0)));
-        of_routes.truncate(ROUTES_MAX);
+        let (mut room, mut room_for_templates) = (ROUTES_MAX, ROUTES_MAX);
+        of_routes.retain(|(route, _)| {
+            let room = match route.is_template() {
+                true => &mut room_for_templates,
+                false => &mut room,
+            };
+            let fits = *room > 0;
+            *room = room.saturating_sub(1);
+            fits
+        });
         let routes = of_routes.iter();
         let routes = routes.map(|(route, events)| (route.pattern(), Part::of(events)));
         let all = Part::of(&of_all);
@@ -178,12 +194,12 @@ struct Keys {
     names: Vec<String>,
 }
 
-/// The key and the route of each distinct request.
-fn describe(traffic: &Traffic) -> (Keys, Vec<Option<Route>>) {
+/// The key of each distinct request.
+fn describe_keys(traffic: &Traffic) -> Keys {
     let (mut numbers, mut names) = (HashMap::<Vec<u8>, u32>::new(), Vec::new());
-    let (mut of_requests, mut routes) = (Vec::new(), Vec::new());
-    for number in 0..u32::try_from(traffic.requests()).unwrap_or(u32::MAX) {
-        let (identity, name, route) = traffic.request(number, |request| {
+    let mut of_requests = Vec::new();
+    for number in numbers_of_requests(traffic) {
+        let (identity, name) = traffic.request(number, |request| {
             let entries = request
                 .descriptors
                 .first()
@@ -196,12 +212,7 @@ fn describe(traffic: &Traffic) -> (Keys, Vec<Option<Route>>) {
             let values = entries
                 .iter()
                 .map(|entry| tollgate_core::Escaped(entry.value).to_string());
-            let name = values.collect::<Vec<_>>().join(" ");
-            let path = request
-                .descriptors
-                .get(1)
-                .and_then(|one| one.entries.first());
-            (identity, name, path.and_then(|path| Route::of(path.value)))
+            (identity, values.collect::<Vec<_>>().join(" "))
         });
         let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
         let key = *numbers.entry(identity).or_insert_with(|| {
@@ -209,9 +220,40 @@ fn describe(traffic: &Traffic) -> (Keys, Vec<Option<Route>>) {
             next
         });
         of_requests.push(key);
-        routes.push(route);
     }
-    (Keys { of_requests, names }, routes)
+    Keys { of_requests, names }
+}
+
+/// The route of each distinct request, of each of which there are so many.
+fn describe_routes(traffic: &Traffic, counts: &[usize]) -> Vec<Option<Route>> {
+    let paths: Vec<Option<Vec<u8>>> = numbers_of_requests(traffic)
+        .map(|number| {
+            traffic.request(number, |request| {
+                let path = request.descriptors.get(1)?.entries.first()?;
+                Some(path.value.to_vec())
+            })
+        })
+        .collect();
+    let found = || paths.iter().map(Option::as_deref).zip(counts);
+    let shape = traffic.shape();
+    let counted = || {
+        let found = found().filter_map(|(path, count)| Some((path?, *count)));
+        found.filter(|(path, _)| !shape.is_template(path))
+    };
+    let mut templates = TemplateCounts::default();
+    for (path, count) in counted() {
+        templates.add(path, count);
+    }
+    let finder = templates.finder(counted());
+    let routes = found().map(|(path, _)| match path? {
+        path if shape.is_template(path) => Route::of_template(path),
+        path => finder.find(path),
+    });
+    routes.collect()
+}
+
+fn numbers_of_requests(traffic: &Traffic) -> impl Iterator<Item = u32> {
+    0..u32::try_from(traffic.requests()).unwrap_or(u32::MAX)
 }
 
 impl Keys {

@@ -289,6 +289,11 @@ impl Traffic {
         self.events.iter().copied().chain(self.generated_events())
     }
 
+    /// How values of access logs are shaped.
+    pub(crate) const fn shape(&self) -> &KeyShape {
+        &self.shape
+    }
+
     /// The format of every input.
     pub(crate) const fn format(&self) -> &Format {
         &self.format

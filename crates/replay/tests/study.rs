@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use tollgate_behaviour::{Random, check};
 use tollgate_replay::{
-    Format, LogKind, Options, SHARES, Study, StudyWarning, Traffic, WINDOWS, replay,
+    Format, KeyShape, LogKind, Options, SHARES, Study, StudyWarning, Traffic, WINDOWS, replay,
 };
 use tollgate_rules::{RuleSet, Source};
 
@@ -30,16 +30,20 @@ fn random_log(random: &mut Random, clients: u64, requests: u64) -> String {
 }
 
 fn traffic(log: &str) -> Traffic {
-    let mut traffic = Traffic::new(Format::AccessLog {
+    let mut traffic = empty();
+    traffic.read("log", log.as_bytes()).unwrap();
+    traffic
+}
+
+fn empty() -> Traffic {
+    Traffic::new(Format::AccessLog {
         kind: LogKind::Common,
         domain: "d".to_owned(),
         descriptors: vec![
             "client={client}".parse().unwrap(),
             "(route)={path}".parse().unwrap(),
         ],
-    });
-    traffic.read("log", log.as_bytes()).unwrap();
-    traffic
+    })
 }
 
 /// How many keys the engine denies under these rules.
@@ -111,6 +115,124 @@ fn rules_are_valid_without_a_warning_and_have_every_route() {
             assert_eq!(loaded.rules.rules().count(), 1 + study.routes.len());
         }
     });
+}
+
+/// A log of an API, with identifiers in its paths, and a few paths that are words.
+fn log_of_api(random: &mut Random) -> String {
+    let mut log = String::new();
+    for second in 0..3000 {
+        let (client, id) = (random.between(0, 20), random.between(0, 999));
+        let path = match random.between(0, 9) {
+            0..=2 => format!("/users/{id}/orders/{}?page=2", id + 1),
+            3..=4 => format!("/users/{id}"),
+            5 => "/users/me".to_owned(),
+            6 => format!("/files/{:08x}-ee8a-3ca4-894e-db77e160355e/", 1_000_000 + id),
+            7 => "/users/me/orders".to_owned(),
+            8 => format!("/{id}"),
+            _ if id % 3 == 0 => format!("/about/{id}"),
+            _ => "/about/us".to_owned(),
+        };
+        let (minute, second) = (second / 60, second % 60);
+        writeln!(
+            log,
+            "c{client} - - [01/Jan/2026:10:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" \
+             200 1"
+        )
+        .unwrap();
+    }
+    log
+}
+
+#[test]
+fn the_limits_of_templates_touch_the_keys_that_the_engine_denies() {
+    let mut touched = 0;
+    check("templates", 4, |random| {
+        let log = log_of_api(random);
+        let study = Study::of(&mut traffic(&log));
+        let mut routes: Vec<&str> = study.routes.iter().map(|(route, _)| &**route).collect();
+        routes.sort_unstable();
+        // `/about/{id}` would match more paths without an identifier than with one, and `/{id}`
+        // nearly every path.
+        let templates = ["/files/{id}", "/users/{id}", "/users/{id}/orders/{id}"];
+        assert_eq!(
+            routes,
+            [
+                &["/about/*"],
+                &templates[..1],
+                &["/users/*"],
+                &templates[1..]
+            ]
+            .concat()
+        );
+        let templates = templates.map(str::to_owned);
+        let shaped = || {
+            let shape = KeyShape::default().with_templates(&templates).unwrap();
+            let mut shaped = empty().with_shape(shape).unwrap();
+            shaped.read("log", log.as_bytes()).unwrap();
+            shaped
+        };
+        let again = Study::of(&mut shaped());
+        for ((route, part), (same, of_shaped)) in study.routes.iter().zip(&again.routes) {
+            let (counts, again) = ([part.events, part.keys], [of_shaped.events, of_shaped.keys]);
+            assert_eq!((route, counts), (same, again));
+            // One unit less than what touches no key, so that some are denied.
+            let limit = part.windows[1].limits[0].limit - 1;
+            let others = templates.iter().filter(|other| *other != route);
+            let others: String = others
+                .map(|other| format!("{{key: path, value: '{other}'}}, "))
+                .collect();
+            let rules = format!(
+                "{{domain: d, descriptors: [{others}{{key: path, value: '{route}', descriptors: \
+                 [{{key: client, rate_limit: {limit}/minute}}]}}]}}",
+            );
+            let loaded = RuleSet::parse(&[Source::new("r.yaml", rules)], &Default::default());
+            assert!(!loaded.has_errors(), "{:?}", loaded.diagnostics);
+            let go_on = &mut |_| ControlFlow::Continue(());
+            let mut shaped = shaped_for_rules(&log, &templates);
+            let options = Options::default();
+            let report = replay(&mut shaped, &loaded.rules, options, None, go_on).unwrap();
+            let judged = usize::try_from(report.rules[0].judged).unwrap();
+            assert_eq!(judged, part.events, "{route}");
+            touched += report.denied;
+        }
+    });
+    assert!(touched > 0);
+}
+
+/// The log as a replay of the suggested rules reads it.
+fn shaped_for_rules(log: &str, templates: &[String]) -> Traffic {
+    let shape = KeyShape::default().with_templates(templates).unwrap();
+    let mut traffic = Traffic::new(Format::AccessLog {
+        kind: LogKind::Common,
+        domain: "d".to_owned(),
+        descriptors: vec!["path={path},client={client}".parse().unwrap()],
+    })
+    .with_shape(shape)
+    .unwrap();
+    traffic.read("log", log.as_bytes()).unwrap();
+    traffic
+}
+
+#[test]
+fn hostile_paths_are_bounded_and_no_template_is_invalid() {
+    let mut log = String::new();
+    for index in 0..150_000_u32 {
+        let path = match index % 5 {
+            0 => format!("/a{index}/1"),
+            1 => "/{*rest}/1/*".to_owned(),
+            2 => "/%7Bid%7D/%00/1".to_owned(),
+            3 => format!("/a/{{id}}/{}", index % 7),
+            _ => format!("/deep{}", "/1".repeat(200)),
+        };
+        writeln!(
+            log,
+            "c - - [01/Jan/2026:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1"
+        )
+        .unwrap();
+    }
+    let study = Study::of(&mut traffic(&log));
+    let routes: Vec<&str> = study.routes.iter().map(|(route, _)| &**route).collect();
+    assert_eq!(routes, ["/a/*", "/deep/*"]);
 }
 
 #[test]

@@ -71,6 +71,60 @@ fn the_rules_that_are_written_pass_the_check_and_touch_what_they_say() {
 }
 
 #[test]
+fn paths_with_identifiers_are_suggested_by_template_and_replayed_so() {
+    let line = |index: usize| {
+        let (client, id, second) = (index % 7, 1000 + index, index % 60);
+        format!(
+            "192.0.2.{client} - - [01/Jan/2026:10:00:{second:02} +0000] \
+             \"GET /users/{id}/orders/{index} HTTP/1.1\" 200 1\n"
+        )
+    };
+    let lines: String = (0..140).map(line).collect();
+    let directory = directory(&[("access.log", &lines)]);
+    let write = ["--write-rules", "rules.yaml", "--touch", "none"];
+    let suggest = [&["suggest"][..], &write, &["access.log"]].concat();
+    let shown = text(&run(directory.path(), &suggest), 0);
+    let template = "/users/{id}/orders/{id}";
+    assert!(
+        shown.contains(&format!("\n{template}: 140 requests, 7 keys")),
+        "{shown}"
+    );
+    assert!(
+        shown.contains(&format!("\n  --path-template '{template}'\n")),
+        "{shown}"
+    );
+    let json = run(
+        directory.path(),
+        &["suggest", "--output", "json", "access.log"],
+    );
+    let json: Value = serde_json::from_str(&text(&json, 0)).unwrap();
+    assert_eq!(json["pathTemplates"], serde_json::json!([template]));
+    let checked = text(&run(directory.path(), &["check", "rules.yaml"]), 0);
+    assert!(checked.contains("0 errors, 0 warnings"), "{checked}");
+    let rules = std::fs::read_to_string(directory.path().join("rules.yaml")).unwrap();
+    assert!(
+        rules.contains("--path-template of `tollgate replay`"),
+        "{rules}"
+    );
+    let replay = |template: &[&str]| -> Value {
+        let rules = ["replay", "--rules", "rules.yaml", "--output", "json"];
+        let by = [
+            "--descriptor",
+            "path={path},remote_address={client}",
+            "access.log",
+        ];
+        let output = run(directory.path(), &[&rules[..], template, &by].concat());
+        serde_json::from_str(&text(&output, 0)).unwrap()
+    };
+    for (arguments, judged) in [(&["--path-template", template][..], 140), (&[], 0)] {
+        let report = replay(arguments);
+        // The first rule is for all requests.
+        assert_eq!(report["rules"][1]["judged"], judged, "{arguments:?}");
+        assert_eq!(report["denied"], 0);
+    }
+}
+
+#[test]
 fn limits_are_tried_with_every_algorithm() {
     let directory = log();
     let arguments = [

@@ -11,6 +11,16 @@ use crate::timestamp::Utc;
 /// The window of the limits in the rules file.
 const RULE_WINDOW: usize = 1;
 
+/// What a report says before the templates that it found.
+const TEMPLATES: &str = "\
+Paths with identifiers have templates as routes. A request must send its template as the path, as
+the gateway's `routes` make it; for `tollgate replay` add:";
+/// What a rules file with templates says.
+const TEMPLATES_IN_RULES: &str = "\
+# A path with {id} is a template, which a request must send as its path: name it in `routes` of the
+# gateway, and in --path-template of `tollgate replay`.
+";
+
 // === impl Study ===
 
 impl Study {
@@ -32,9 +42,16 @@ impl Study {
             "to": to.map(|at| Utc(at).to_string()),
             "all": self.all.to_json(),
             "routes": routes.collect::<Vec<_>>(),
+            "pathTemplates": self.templates().collect::<Vec<_>>(),
             "largestKey": largest.map(|(key, events)| json!({"key": key, "events": events})),
             "warnings": warnings.collect::<Vec<_>>(),
         })
+    }
+
+    /// The routes that are templates of paths.
+    fn templates(&self) -> impl Iterator<Item = &str> {
+        let routes = self.routes.iter().map(|(route, _)| route.as_str());
+        routes.filter(|route| route.contains('{'))
     }
 
     /// A rules file with a limit per minute on each key of the descriptor `keys`, for all requests
@@ -43,10 +60,14 @@ impl Study {
         let mut text = format!(
             "# Limits that touch at most this share of the keys of the log they come from: {}.\n\
              # Try them on other traffic with `tollgate replay` before they deny anything.\n\
-             domain: {}\ndescriptors:\n",
+             domain: {}\n",
             Share(per_mille),
             json!(domain)
         );
+        if self.templates().next().is_some() {
+            text.push_str(TEMPLATES_IN_RULES);
+        }
+        text.push_str("descriptors:\n");
         write_keys(&mut text, 2, keys, self.all.rule_limit(per_mille));
         for (route, part) in &self.routes {
             let route = json!(route);
@@ -87,6 +108,12 @@ impl Display for Study {
         self.all.write("all requests", f)?;
         for (route, part) in &self.routes {
             part.write(route, f)?;
+        }
+        if self.templates().next().is_some() {
+            writeln!(f, "\n{TEMPLATES}")?;
+        }
+        for template in self.templates() {
+            writeln!(f, "  --path-template '{template}'")?;
         }
         for warning in &self.warnings {
             writeln!(

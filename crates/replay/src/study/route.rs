@@ -1,20 +1,53 @@
-//! The route of a path: its first segment.
+//! The route of a path: its template, or its first segment.
 
-/// Requests whose paths are equal, if they have one segment, or begin with the same one.
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use tollgate_http::{PathSettings, Routes};
+
+use super::{ROUTE_EVENTS_MIN, ROUTES_MAX};
+use crate::path_template::{is_plain, template_of};
+
+/// The most templates that are counted. Those that come later are not found.
+const COUNTED_MAX: usize = 100_000;
+/// The most templates that are tried, those with the most requests first.
+const TRIED_MAX: usize = 100;
+
+/// Requests whose paths have the same template, are equal if they have one segment, or begin with
+/// the same one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Route(String);
+
+/// Finds the routes of paths.
+pub(super) struct RouteFinder {
+    paths: PathSettings,
+    templates: Routes,
+}
+
+/// How many requests have a template.
+#[derive(Default)]
+pub(super) struct TemplateCounts {
+    paths: PathSettings,
+    counts: HashMap<String, usize>,
+}
 
 // === impl Route ===
 
 impl Route {
+    /// The route of a path that is a template, because the log's keys were shaped so.
+    pub(super) fn of_template(template: &[u8]) -> Option<Route> {
+        std::str::from_utf8(template)
+            .ok()
+            .map(|text| Route(text.to_owned()))
+    }
+
     /// `None` for a path that is not named in a rules file: one that is empty, or whose first
     /// segment has characters such as stars and escapes.
-    pub(super) fn of(path: &[u8]) -> Option<Route> {
+    fn of_first_segment(path: &[u8]) -> Option<Route> {
         let rest = path.strip_prefix(b"/")?;
         let end = rest.iter().position(|byte| *byte == b'/');
         let segment = &rest[..end.unwrap_or(rest.len())];
-        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~+".contains(byte);
-        if !segment.iter().all(is_plain) || (end.is_some() && segment.is_empty()) {
+        if !segment.iter().all(|byte| is_plain(*byte)) || (end.is_some() && segment.is_empty()) {
             return None;
         }
         let segment = std::str::from_utf8(segment).ok()?;
@@ -27,5 +60,85 @@ impl Route {
     /// The value in a rules file that matches its paths.
     pub(super) fn pattern(&self) -> String {
         self.0.clone()
+    }
+
+    /// Whether it is a template.
+    pub(super) fn is_template(&self) -> bool {
+        self.0.contains('{')
+    }
+}
+
+// === impl TemplateCounts ===
+
+impl TemplateCounts {
+    /// Counts so many requests of this path.
+    pub(super) fn add(&mut self, path: &[u8], requests: usize) {
+        let Some(template) = self.template(path) else {
+            return;
+        };
+        if let Some(count) = self.counts.get_mut(&template) {
+            *count += requests;
+        } else if self.counts.len() < COUNTED_MAX {
+            self.counts.insert(template, requests);
+        }
+    }
+
+    fn template(&self, path: &[u8]) -> Option<String> {
+        let path = self.paths.normalize(path).ok()?;
+        template_of(path.as_str())
+    }
+
+    /// The templates with the most requests. They match as those of the gateway do: a template is
+    /// left out if most of the requests that it matches have no identifier in its place.
+    pub(super) fn finder<'p>(&self, paths: impl Iterator<Item = (&'p [u8], usize)>) -> RouteFinder {
+        let mut templates: Vec<(&String, &usize)> = self.counts.iter().collect();
+        templates.retain(|(_, count)| **count >= ROUTE_EVENTS_MIN);
+        templates.sort_by_key(|(template, count)| (Reverse(**count), *template));
+        let tried = templates.iter().take(TRIED_MAX);
+        let mut chosen: Vec<String> = Vec::new();
+        for (template, _) in tried {
+            if chosen.len() == ROUTES_MAX {
+                break;
+            }
+            chosen.push((*template).clone());
+            // Two templates can match the same paths.
+            if Routes::new(&chosen, &self.paths).is_err() {
+                chosen.pop();
+            }
+        }
+        let all = RouteFinder::new(self.paths, &chosen);
+        let mut matched: HashMap<Route, usize> = HashMap::new();
+        for (path, requests) in paths {
+            if let Some(route) = all.find(path) {
+                *matched.entry(route).or_default() += requests;
+            }
+        }
+        chosen.retain(|template| {
+            let matched = matched.get(&Route(template.clone())).copied().unwrap_or(0);
+            self.counts[template] * 2 >= matched
+        });
+        RouteFinder::new(self.paths, &chosen)
+    }
+}
+
+// === impl RouteFinder ===
+
+impl RouteFinder {
+    fn new(paths: PathSettings, templates: &[String]) -> RouteFinder {
+        RouteFinder {
+            paths,
+            // Each was tried with those before it.
+            templates: Routes::new(templates, &paths).unwrap_or_default(),
+        }
+    }
+
+    /// The route of a path; `None` if a rules file cannot name it.
+    pub(super) fn find(&self, path: &[u8]) -> Option<Route> {
+        let normal = self.paths.normalize(path).ok();
+        let template = normal.as_ref().and_then(|path| self.templates.find(path));
+        match template {
+            Some(template) => Some(Route(template.to_owned())),
+            None => Route::of_first_segment(path),
+        }
     }
 }
