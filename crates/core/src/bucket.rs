@@ -179,7 +179,8 @@ impl Bucket {
     }
 
     /// Refunds up to `units` of a charge that was made at `charged_at` and left this `debt`.
-    /// Returns how many, rounded down.
+    /// Returns how many, rounded up: of a unit that has refilled in part, the rest is refunded, so
+    /// nothing of it stays charged.
     ///
     /// Units refill in the order in which they were consumed, so what is left of the debt bounds
     /// what is refunded. `limits` have counted since then, the one that was charged first. When one
@@ -206,7 +207,7 @@ impl Bucket {
         let refunded = left.min(is.times(u64::from(units))).min(self.debt(now));
         self.full_at = self.full_at - refunded;
         self.settle(limit, now);
-        refunded.as_nanos() / is.as_nanos()
+        refunded.as_nanos().div_ceil(is.as_nanos())
     }
 
     /// Migrates this bucket from the limit `old` to `new`, and keeps its units.

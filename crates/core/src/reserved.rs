@@ -119,7 +119,7 @@ impl<E: Entries> Account<E> {
         room.min(units)
     }
 
-    /// Refunds up to `units` of the reserved ones; returns how many, rounded down.
+    /// Refunds up to `units` of the reserved ones; returns how many, rounded up.
     fn refund_reserved(
         &mut self,
         charge: &Charge<'_>,

@@ -21,7 +21,8 @@ use super::{Limiter, Priority, denial_without_answer};
 /// * sliding window and sliding log: the units leave the segment or the entry that they were
 ///   charged to; none once it has left the window,
 /// * token and leaky bucket: those that have not refilled yet. Units refill in the order in which
-///   they were consumed.
+///   they were consumed; of one that has refilled in part, the rest is refunded, and
+///   [`Settlement::charged`](tollgate_core::Settlement::charged) leaves it out.
 ///
 /// So nothing that others consumed is refunded, with one exception: a bucket does not know that
 /// units in front of a reservation were refunded, so that its own refill earlier. If reservations

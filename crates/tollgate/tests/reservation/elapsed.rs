@@ -177,9 +177,23 @@ fn a_fraction_of_a_unit_is_not_lost() {
     let (clock, limiter) = hundred_an_hour(Algorithm::TokenBucket);
     let reservation = limiter.reserve("ann", 100).unwrap();
     clock.advance(Span::NANOSECOND);
-    // Rounded against the caller: 99 units and nearly another were refunded.
-    assert_eq!(reservation.settle(0).charged, 1);
+    // 99 units and nearly another were refunded: nothing of that one stays charged.
+    assert_eq!(reservation.settle(0).charged, 0);
     assert_eq!(remaining(&limiter), 100);
+}
+
+#[test]
+fn a_unit_that_has_refilled_is_charged_and_one_that_refills_is_not() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
+        let (clock, limiter) = hundred_an_hour(algorithm);
+        let reservation = limiter.reserve("ann", 10).unwrap();
+        // A unit takes 36 seconds: two have refilled, and a third one in part.
+        clock.advance(Span::from_secs(100));
+        assert_eq!(reservation.settle(4).charged, 4, "{algorithm:?}");
+        let reservation = limiter.reserve("bob", 10).unwrap();
+        clock.advance(Span::from_secs(100));
+        assert_eq!(reservation.settle(0).charged, 2, "{algorithm:?}");
+    }
 }
 
 #[test]

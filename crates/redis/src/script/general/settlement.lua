@@ -90,10 +90,11 @@ local function load_settlement()
     if a.kind ~= part.kind or a.span ~= part.span or a.segments ~= part.segments then return 0 end
     local back = 0
     if is_bucket(a.kind) then
-      -- Units refill in the order in which they were charged.
+      -- Units refill in the order in which they were charged. Of one that has refilled in part, the
+      -- rest is refunded, so nothing of it stays charged.
       local left = min(part.mark - (now - part.at), units * a.span, a.at - now)
       if left <= 0 then return 0 end
-      back = floor(left / a.span)
+      back = ceil(left / a.span)
       a.at = a.at - left
     elseif a.kind == LOG then
       back = refund_entry(a, part.at, units)
