@@ -63,7 +63,8 @@ fn a_bucket_refunds_nothing_that_has_refilled() {
 }
 
 /// A settlement beyond the estimate exhausts the limit, whether the units that a request over
-/// several slots has reserved are released or confirmed.
+/// several slots has reserved are released or confirmed. It is not said to be charged those units,
+/// which the other request may be granted.
 #[test]
 fn a_settlement_exhausts_a_limit_beside_what_others_have_reserved() {
     for (algorithm, is_confirmed) in algorithms()
@@ -85,7 +86,7 @@ fn a_settlement_exhausts_a_limit_beside_what_others_have_reserved() {
             charge: charge(20),
         };
         let settled = redis.settle(record.expect("it is allowed"), &[line]);
-        assert_eq!(settled, Some(vec![Settlement::new(10, 0)]), "{limit}");
+        assert_eq!(settled, Some(vec![Settlement::new(7, 0)]), "{limit}");
         let status = match is_confirmed {
             true => redis.step(now, Step::Confirm { name }, charge(3)),
             false => redis.release(now, name, charge(3)),

@@ -113,9 +113,10 @@ local function load_settlement()
     return back
   end
 
-  -- Charges as many of `units` as fit; returns how many.
+  -- Charges as many of `units` as fit beside reservations; returns how many. If these are released,
+  -- their units are charged as well, as far as they are among `units`.
   local function charge_excess(a, line, units)
-    local room = max(remaining(a, line) - line.kept, 0)
+    local room = max(remaining(a, line) - a.held - line.kept, 0)
     charge_denied(a, line, min(units, line.cap - line.kept))
     return min(room, units)
   end
