@@ -4,7 +4,7 @@
 //! The scripts' time stands still, so nothing refills.
 
 use tollgate_behaviour::{Random, Subject, Taste, algorithms, check};
-use tollgate_core::{Charge, Cost, Key, Limit, OnDenial, Span, Verdict};
+use tollgate_core::{Charge, Cost, Enforcement, Key, Limit, OnDenial, Span, Verdict};
 
 use super::Driven;
 use crate::keys;
@@ -94,8 +94,8 @@ fn as_many_are_allowed_as_there_are_units() {
     }
 }
 
-/// Requests of all kinds with shared keys: the used units of each key are those that the allowed
-/// requests took, and those that the denied ones were charged.
+/// Requests of all kinds with shared keys: the used units of each key are those that the limits of
+/// allowed requests allowed, and those that the denied ones were charged.
 #[test]
 fn every_unit_of_mixed_requests_is_accounted_for() {
     check(
@@ -115,8 +115,12 @@ fn every_unit_of_mixed_requests_is_accounted_for() {
             for key in keys {
                 let (mut taken, mut owed) = (0, 0);
                 for (charges, verdict) in requests.iter().zip(&verdicts) {
-                    let of_key = charges.iter().filter(|charge| charge.key == key);
-                    let units: u64 = of_key.map(|charge| units(charge.cost)).sum();
+                    let decided = charges.iter().zip(&verdict.decisions);
+                    let of_key = decided.filter(|(charge, decision)| {
+                        let is_charged = decision.is_allowed() || !verdict.is_allowed();
+                        charge.key == key && is_charged
+                    });
+                    let units: u64 = of_key.map(|(charge, _)| units(charge.cost)).sum();
                     match verdict.is_allowed() {
                         true => taken += units,
                         false if penalises => owed += units,
@@ -143,7 +147,8 @@ fn units(cost: Cost) -> u64 {
     }
 }
 
-/// One to three of the keys, each with its own cost.
+/// Two or three of the keys, each with its own cost. If denials are not charged, some limits are in
+/// shadow mode.
 fn request<'l>(
     random: &mut Random,
     keys: &[Key],
@@ -161,6 +166,10 @@ fn request<'l>(
             on_denial: match penalises {
                 true => OnDenial::Charge,
                 false => OnDenial::Keep,
+            },
+            enforcement: match !penalises && random.between(0, 3) == 0 {
+                true => Enforcement::Shadow,
+                false => Enforcement::Enforce,
             },
             ..Charge::new(key, limit, cost)
         }

@@ -358,8 +358,12 @@ impl Ledger {
         self.allow(plan, lines, request, charged)
     }
 
-    /// Decides on a request whose reservations all succeeded, on the states as earlier requests of
-    /// the round left them, and records what it charges.
+    /// Decides on a request whose reservations all succeeded, and records what it charges.
+    ///
+    /// Lines that it charges are decided on the states as earlier requests of the round left them.
+    /// The others, which only ask or belong to a limit that is exceeded and does not deny, are
+    /// decided on what their slot found, as if the request had come first: that is what was judged,
+    /// and a log's reply says when the units of its own line fit, not those of other lines.
     fn allow(
         &mut self,
         plan: &Plan<'_>,
@@ -368,18 +372,18 @@ impl Ledger {
         charged: Vec<usize>,
     ) -> Outcome {
         let first = |line: &usize| plan.lines[*line].first;
-        let after = |line| {
-            self.lines[first(line)]
-                .as_ref()
-                .map(|reply| reply.after.clone())
+        let state = |line: &usize| match charged.contains(line) {
+            true => Some(self.lines[first(line)].as_ref()?.after.clone()),
+            false => Some(self.lines[*line].as_ref()?.before.clone()),
         };
-        let line_states: Option<Vec<LineState>> = lines.iter().map(after).collect();
+        let line_states: Option<Vec<LineState>> = lines.iter().map(state).collect();
         let mut line_states = line_states.expect("one reply has all lines of a part");
         let verdict = match request.verdict(&mut line_states, None) {
             Ok(verdict) => verdict,
             Err(error) => return Outcome::bad_reply(error),
         };
-        for (line, line_state) in lines.iter().zip(line_states) {
+        let pairs = lines.iter().zip(line_states);
+        for (line, line_state) in pairs.filter(|(line, _)| charged.contains(line)) {
             if let Some(reply) = &mut self.lines[first(line)] {
                 reply.after = line_state;
             }
