@@ -6,8 +6,12 @@
 use tollgate_behaviour::{Random, Subject, Taste, algorithms, check};
 use tollgate_core::{Charge, Cost, Enforcement, Key, Limit, OnDenial, Span, Verdict};
 
-use super::Driven;
+use super::{Driven, SINGLE};
+use crate::config::Config;
 use crate::keys;
+use crate::names::reservation_name;
+use crate::script_reply::Status;
+use crate::script_request::Step;
 
 /// The number of concurrent requests.
 const REQUESTS: usize = 400;
@@ -177,4 +181,30 @@ fn request<'l>(
     (first..first + count)
         .map(|place| charge(random, keys[place % keys.len()]))
         .collect()
+}
+
+/// A request waits for the reservations of others, but not for a limit that is exceeded and does
+/// not deny.
+#[test]
+fn an_exceeded_limit_that_does_not_deny_is_not_blocked() {
+    let lasts = 1_000_000;
+    let now = Taste::MICROSECONDS.start;
+    for (limit, enforcement) in limits(10)
+        .into_iter()
+        .flat_map(|limit| [(limit, Enforcement::Shadow), (limit, Enforcement::Quota)])
+    {
+        let mut redis = Driven::new(&Config::single(SINGLE.address()));
+        let key = redis.key("exceeded");
+        let charge = |units| Charge {
+            enforcement,
+            ..Charge::new(key, &limit, Cost::Take(units))
+        };
+        let reserve = || Step::Reserve {
+            name: reservation_name(lasts),
+            lasts,
+        };
+        assert_eq!(redis.step(now, reserve(), charge(6)), Status::Allowed);
+        assert_eq!(redis.step(now, reserve(), charge(6)), Status::Blocked);
+        assert_eq!(redis.step(now, reserve(), charge(11)), Status::Allowed);
+    }
 }

@@ -75,7 +75,7 @@ for i = 1, #KEYS do
   elseif step ~= CONFIRM then
     local fits = 0
     if judged > free then
-      status = is_enforced == 1 and DENIED or BLOCKED
+      status = is_enforced == 1 and DENIED or ALLOWED
     elseif judged + held > free or count >= HOLDS_MAX then
       status = BLOCKED
     else

@@ -12,9 +12,10 @@ local function count_fitting(a, line, id)
 end
 
 -- Reserves the part of a round in this slot: for each line, units for as many requests as fit.
--- Replies with these numbers. The caller sees all parts and decides the requests.
+-- Replies with these numbers, and blocked if lines have room only without the reservations of
+-- others, and none is reserved. The caller sees all parts and decides the requests.
 local function reserve(lines, id, till)
-  local states, any = {}, false
+  local states, any, blocked = {}, false, false
   -- Releases the reservation of an earlier attempt of this round.
   for _, line in ipairs(lines) do release(line.account, id) end
   local denied = judge(lines, states)
@@ -28,10 +29,10 @@ local function reserve(lines, id, till)
       hold(a, id, before + count * line.take, till)
       a.dirty = true
     end
-    any = any or count > 0
+    any, blocked = any or count > 0, blocked or count == 0 and not line.denied
     states[i] = pack('>I4', count) .. states[i]
   end
-  reply(denied and DENIED or any and ALLOWED or BLOCKED, states)
+  reply(denied and DENIED or blocked and not any and BLOCKED or ALLOWED, states)
 end
 
 -- Charges the reserved units for the allowed requests, all of them or, if some have expired, none;
