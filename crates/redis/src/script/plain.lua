@@ -123,6 +123,9 @@ for i = 1, #KEYS do
     word = nil
   end
   local add, room, id, lasts, spent, want, least, fresh_id = adds[which], rooms[which]
+  -- Leased units beyond the capacity of a bucket, which a larger limit has granted, are for the
+  -- general script.
+  if word and not ends[which] and word - fresh[which] + out * add > room then word = nil end
   if i > plain then
     id, lasts, spent, want, least, fresh_id, position =
       read('>c8I5I5I5I5c8', questions, position)

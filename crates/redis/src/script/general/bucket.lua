@@ -16,16 +16,28 @@ LOADERS[TOKEN] = function()
     end
   end
 
-  local function encode(a, extra)
-    local at = a.at + extra * a.span
-    -- Leased units have the price of the limit that granted them.
-    if at <= now and a.leased == 0 then return '' end
-    return pack('>BI7I6I4', a.kind, at, a.span, a.cap)
-  end
-
   local function expires_at(a) return a.at end
 
   local function used(a) return a.at > now and ceil((a.at - now) / a.span) or 0 end
+
+  -- The time, price and capacity for `units`, which are more than the capacity: limits that were
+  -- larger have granted some of them. All of them count, because such a limit may be in use
+  -- elsewhere, but the key is not locked for longer than its limit remembers: each unit costs less.
+  local function terms_of_excess(a, units)
+    units = min(units, USED_MAX)
+    local span = max(floor(a.cap * a.span / units), 1)
+    return now + units * span, span, units
+  end
+
+  local function encode(a, extra)
+    local at, span, cap = a.at + extra * a.span, a.span, a.cap
+    -- Leased units have the price of the limit that granted them.
+    if at <= now and a.leased == 0 then return '' end
+    if extra > 0 and not a.mark and at - now > cap * span then
+      at, span, cap = terms_of_excess(a, used(a) + extra)
+    end
+    return pack('>BI7I6I4', a.kind, at, span, cap)
+  end
 
   -- Whether this many further units, which were not judged under `line`, exceed its capacity, on
   -- top of those that a larger limit has counted or granted. Then the terms stay those of the
@@ -78,7 +90,9 @@ LOADERS[TOKEN] = function()
     set_terms_to_charge(a, line, units)
     a.at = a.at + units * a.span
     -- Units that were not judged under this limit may be more than it allows.
-    if not a.mark and a.at - now > a.cap * a.span then a.cap = min(used(a), USED_MAX) end
+    if not a.mark and a.at - now > a.cap * a.span then
+      a.at, a.span, a.cap = terms_of_excess(a, used(a))
+    end
   end
 
   local function take_ended(a, units, ended) a.at = max(a.at, ended) + units * a.span end
