@@ -4,6 +4,7 @@ use tollgate_core::Cost;
 
 use super::Account;
 use super::reservation::{Reservation, Settling};
+use crate::deployment::Topology;
 use crate::outcome::{Outcome, SettleOutcome};
 use crate::plan::Part;
 
@@ -85,10 +86,15 @@ impl Account {
         let (units, counter) = (reservation.units, reservation.counter);
         let charged = charged.unwrap_or(units);
         let taken = settling.take(now, charged.abs_diff(units));
+        let is_cluster = self.plan.setup.topology == Topology::Cluster;
+        let is_shared = is_cluster || self.plan.counters[counter].limits.len() > 1;
         let tab = &mut self.tabs[counter];
-        // A limit that was exhausted has not even a part of a unit left.
-        if charged < settling.part.cost.units() + units && !settling.is_refund() {
-            tab.penalties.push(settling.take(now, 1));
+        // A limit that was exhausted has not even a part of a unit left. Units reserved for others,
+        // and what other versions of the limit count, may have been charged without being granted.
+        let wanted = settling.part.cost.units() + units;
+        if charged < wanted && !settling.is_refund() {
+            let missing = if is_shared { wanted - charged } else { 1 };
+            tab.penalties.push(settling.take(now, missing));
         }
         if charged < units {
             self.effects.settled_below += 1;
