@@ -171,6 +171,7 @@ impl Deployment {
         match name.as_str() {
             "PING" => Reply::Simple("PONG".to_owned()),
             "AUTH" => Reply::ok(),
+            "HELLO" => self.hello(server),
             "ASKING" => {
                 session.is_asking = true;
                 Reply::ok()
@@ -215,6 +216,16 @@ impl Deployment {
         reply
     }
 
+    /// A server's mode and role.
+    fn hello(&self, server: usize) -> Reply {
+        let is_primary = self.shards.iter().any(|shard| shard.primary == server);
+        let mode = match self.topology {
+            Topology::Cluster => "cluster",
+            Topology::Single | Topology::Sentinel => "standalone",
+        };
+        hello(mode, if is_primary { "master" } else { "replica" })
+    }
+
     /// Executes a command on a replica, which has only what has arrived there.
     fn on_replica(
         &mut self,
@@ -249,6 +260,7 @@ impl Deployment {
             ("SENTINEL", _) => Reply::Nil,
             ("PING", _) => Reply::Simple("PONG".to_owned()),
             ("AUTH", _) => Reply::ok(),
+            ("HELLO", _) => hello("sentinel", "master"),
             _ => Reply::error("ERR unknown command"),
         }
     }
@@ -358,6 +370,12 @@ pub(crate) fn address(server: usize) -> String {
 /// Whether a key belongs to `slot`.
 fn lies_in(slot: u16) -> impl Fn(&[u8]) -> bool {
     move |key| slot_of(key) == slot
+}
+
+/// The part of the reply to `HELLO` that says what a server is.
+fn hello(mode: &str, role: &str) -> Reply {
+    let words = ["mode", mode, "role", role];
+    Reply::Array(words.into_iter().map(Reply::bulk).collect())
 }
 
 #[cfg(test)]
