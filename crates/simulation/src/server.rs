@@ -136,6 +136,11 @@ impl ServerClock {
         self.last
     }
 
+    /// Whether it was set.
+    pub(crate) const fn is_set(&self) -> bool {
+        self.offset != 0
+    }
+
     /// Sets the clock forward or back.
     pub(crate) fn jump(&mut self, micros: i64) {
         self.offset += micros;

@@ -174,6 +174,10 @@ impl Runner {
             Undo::Room { server } => self.world.redis().servers[server].is_full = false,
             Undo::MoveKey { slot } => {
                 let _whether_any_is_left = self.world.redis().move_key(slot);
+                // By the clock that a key comes to, it may have expired.
+                if self.world.redis().has_set_clocks() {
+                    self.world.account().reservations_lost(now);
+                }
             }
             Undo::Arrive { slot } => {
                 self.world.account().disturb(now);
