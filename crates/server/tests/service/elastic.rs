@@ -245,16 +245,25 @@ impl Linux {
     }
 }
 
-/// Lets time pass, of which this part of a hundred is work, until a metric of the service is so.
+/// How often a metric is read that is to stay so.
+const READS: usize = 20;
+
+/// Lets time pass, of which this part of a hundred is work, until a metric of the service is so and
+/// stays so.
+///
+/// The service may take its sample at any moment. If it reads the time before it is advanced and the
+/// file after it is written, its next sample has a new time and no new ticks, and so shows no use.
 async fn pass_until(house: &House, linux: &Linux, cpu: u32, is_it: impl Fn(&str) -> bool) {
-    for second in 1.. {
-        // The service may take its sample at any moment: first the files, and then the time.
+    'passes: for second in 1.. {
         linux.use_cpu(second * cpu, second * (100 - cpu));
         house.clock.advance(Span::SECOND);
-        let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
-        if metrics.lines().any(&is_it) {
-            return;
+        for _ in 0..READS {
+            let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+            if !metrics.lines().any(&is_it) {
+                continue 'passes;
+            }
         }
+        return;
     }
 }
 
