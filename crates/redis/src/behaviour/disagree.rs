@@ -150,6 +150,35 @@ fn units_that_a_smaller_limit_did_not_judge_keep_their_time() {
     }
 }
 
+/// A larger limit of any kind has granted 20 units, which are charged to a bucket of two a day. All
+/// of them count, but the key is not locked for the ten days that they would take there.
+#[test]
+fn a_bucket_is_not_locked_for_longer_than_it_remembers() {
+    for (algorithm, small) in algorithms()
+        .into_iter()
+        .flat_map(|one| [Algorithm::TokenBucket, Algorithm::LeakyBucket].map(|small| (one, small)))
+    {
+        let (large, small) = (limit(algorithm, 28, Span::HOUR), limit(small, 2, Span::DAY));
+        let mut instance = instance();
+        let key = instance.key("only");
+        let now = Taste::MICROSECONDS.start;
+        let [large, small] = [&large, &small].map(|limit| Charge::new(key, limit, Cost::Take(20)));
+        let lasts = 1_000_000;
+        let name = reservation_name(lasts);
+        let reserved = instance.step(now, Step::Reserve { name, lasts }, large);
+        assert_eq!(reserved, Status::Allowed);
+        let confirmed = instance.step(now, Step::Confirm { name }, small);
+        assert_eq!(confirmed, Status::Allowed);
+        let mut peek = |charge: Charge<'_>| {
+            let cost = Cost::Peek(1);
+            instance.decide(now, &[Charge { cost, ..charge }]).decisions[0]
+        };
+        let wait = Span::from(peek(small).retry_after().expect("it fits later"));
+        assert!(wait <= Span::DAY, "{wait:?} of {small:?} after {large:?}");
+        assert_eq!(peek(large).remaining(), 8, "{large:?} after {small:?}");
+    }
+}
+
 /// Charges a unit of `small` that was reserved before `large` charged all of its own.
 fn confirm_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 2]) {
     let lasts = 1_000_000;
