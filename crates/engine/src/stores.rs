@@ -41,6 +41,8 @@ pub struct StoreSnapshot<'s> {
     pub name: &'s str,
     /// [`SharedStore::is_up`].
     pub is_up: bool,
+    /// [`SharedStore::trouble`].
+    pub trouble: Option<String>,
     /// [`SharedStore::instances`].
     pub instances: u32,
     /// How many requests were decided without it.
@@ -175,6 +177,7 @@ impl Stores {
         self.shared_stores().map(|(name, fallback)| StoreSnapshot {
             name,
             is_up: fallback.shared().is_up(),
+            trouble: fallback.shared().trouble(),
             instances: fallback.shared().instances(),
             fallbacks: fallback.counts(),
             metrics: fallback.shared().metrics(),

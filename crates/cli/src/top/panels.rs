@@ -3,7 +3,7 @@
 use super::history::History;
 use super::number::{ago, bytes, per_second, percent, whole};
 use super::panel::{Cell, Column, Panel};
-use super::snapshot::{Budget, Key, Keys, Reload, Reloads, Rule, Snapshot};
+use super::snapshot::{Budget, Key, Keys, Reload, Reloads, Rule, Snapshot, Store};
 use super::tone::Tone;
 use crate::message::pluralize;
 
@@ -113,33 +113,7 @@ pub(super) fn stores(snapshot: &Snapshot) -> Panel {
             Cell::new(bytes(memory.arena_bytes)),
         );
     }
-    for store in &snapshot.stores {
-        let health = match store.up {
-            true => Cell::with_tone("up", Tone::Good),
-            false => Cell::with_tone("unavailable", Tone::Bad),
-        };
-        let metric = |name: &str| {
-            let mut metrics = store.metrics.iter();
-            let found = metrics.find(|(found, _)| &***found == name);
-            Cell::new(found.map_or_else(String::new, |(_, count)| whole(*count)))
-        };
-        row(store.name.to_string(), health);
-        row("  instances".to_owned(), Cell::new(whole(store.instances)));
-        row(
-            "  decided by on_store_error".to_owned(),
-            Cell::new(whole(store.fallbacks)),
-        );
-        row(
-            "  circuit breaker opened".to_owned(),
-            metric("breaker_openings"),
-        );
-        row("  keys with a lease".to_owned(), metric("leases_held"));
-        row("  leases granted".to_owned(), metric("leases"));
-        row(
-            "  requests without a reply".to_owned(),
-            metric("outcome_unknown"),
-        );
-    }
+    rows.extend(snapshot.stores.iter().flat_map(store_rows));
     Panel {
         title: "Stores",
         note: String::new(),
@@ -147,6 +121,54 @@ pub(super) fn stores(snapshot: &Snapshot) -> Panel {
         rows,
         empty: "no store has been counted yet",
     }
+}
+
+/// A shared store.
+fn store_rows(store: &Store) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    let mut row = |name: String, value: Cell| rows.push(vec![Cell::new(name), value]);
+    let health = match store.up {
+        true => Cell::with_tone("up", Tone::Good),
+        false => Cell::with_tone("unavailable", Tone::Bad),
+    };
+    let metric = |name: &str| {
+        let mut metrics = store.metrics.iter();
+        let found = metrics.find(|(found, _)| &***found == name);
+        Cell::new(found.map_or_else(String::new, |(_, count)| whole(*count)))
+    };
+    row(store.name.to_string(), health);
+    if let Some(breaker) = &store.breaker {
+        let tone = match &**breaker {
+            "open" => Tone::Bad,
+            _ => Tone::Plain,
+        };
+        row(
+            "  circuit breaker".to_owned(),
+            Cell::with_tone(breaker.to_string(), tone),
+        );
+    }
+    if let Some(trouble) = &store.trouble {
+        row(
+            "  why".to_owned(),
+            Cell::with_tone(trouble.to_string(), Tone::Bad),
+        );
+    }
+    row("  instances".to_owned(), Cell::new(whole(store.instances)));
+    row(
+        "  decided by on_store_error".to_owned(),
+        Cell::new(whole(store.fallbacks)),
+    );
+    row(
+        "  circuit breaker opened".to_owned(),
+        metric("breaker_openings"),
+    );
+    row("  keys with a lease".to_owned(), metric("leases_held"));
+    row("  leases granted".to_owned(), metric("leases"));
+    row(
+        "  requests without a reply".to_owned(),
+        metric("outcome_unknown"),
+    );
+    rows
 }
 
 /// The latest reloads of the rules, with what was wrong.

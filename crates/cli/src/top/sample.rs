@@ -29,6 +29,7 @@ pub(super) fn document(seconds: u64) -> Value {
         "keys": keys(),
         "memory": {"liveKeys": 1234, "evictedKeys": 0, "arenaBytes": 4096, "bytesMax": 25_000_000},
         "stores": [{"name": "default", "up": false, "instances": 3, "fallbacks": 12,
+            "breaker": "open", "trouble": format!("redis:6379: {HOSTILE}"),
             "metrics": {"breaker_openings": 1, "leases_held": 7, "leases": 70,
                 "outcome_unknown": 2}}],
         "reloads": {"ok": 1, "failed": 1, "recent": [

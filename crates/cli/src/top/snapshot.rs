@@ -90,6 +90,10 @@ pub(super) struct Store {
     pub(super) up: bool,
     pub(super) instances: u64,
     pub(super) fallbacks: u64,
+    /// The state of its circuit breaker, if it has one and the service sends it.
+    pub(super) breaker: Option<Printable>,
+    /// Why it cannot be used, or a part of it.
+    pub(super) trouble: Option<Printable>,
     pub(super) metrics: BTreeMap<Printable, u64>,
 }
 

@@ -164,7 +164,12 @@ function showStores({ memory, stores }) {
   }
   for (const store of stores) {
     const { metrics } = store;
-    rows.push([store.name, store.up ? "up" : node("span", "bad", "unavailable")],
+    rows.push([store.name, store.up ? "up" : node("span", "bad", "unavailable")]);
+    if (store.breaker) {
+      rows.push(["circuit breaker", store.breaker === "open" ? node("span", "bad", "open") : store.breaker]);
+    }
+    if (store.trouble) rows.push(["why", node("div", "bad trouble", store.trouble)]);
+    rows.push(
       ["instances", whole(store.instances)], ["decided by on_store_error", whole(store.fallbacks)],
       ["circuit breaker opened", whole(metrics.breaker_openings)], ["keys with a lease", whole(metrics.leases_held)],
       ["leases granted", whole(metrics.leases)], ["requests without a reply", whole(metrics.outcome_unknown)]);

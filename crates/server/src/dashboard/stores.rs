@@ -21,6 +21,7 @@ pub(super) fn shared(engine: &Engine) -> Vec<Value> {
     engine.shared_stores().iter().map(store).collect()
 }
 
+/// A shared store.
 fn store(store: &StoreSnapshot<'_>) -> Value {
     let numbers = store
         .metrics
@@ -36,7 +37,29 @@ fn store(store: &StoreSnapshot<'_>) -> Value {
         "name": store.name,
         "up": store.is_up,
         "instances": store.instances,
+        "breaker": breaker(store),
+        "trouble": store.trouble,
         "fallbacks": fallbacks.allowed + fallbacks.denied + fallbacks.failed + fallbacks.local,
         "metrics": numbers.collect::<Map<_, _>>(),
+    })
+}
+
+/// The state of the circuit breakers of a store that has them, of which there is one for each
+/// connection: `closed`, `open` if it is for any of them, or `connecting` before the first
+/// connection.
+fn breaker(store: &StoreSnapshot<'_>) -> Option<&'static str> {
+    let count = |name: &str| {
+        let mut metrics = store.metrics.iter();
+        let found = metrics.find(|metric| metric.name == name)?;
+        match found.value {
+            StoreMetricValue::Counter(count) => Some(count),
+            _ => None,
+        }
+    };
+    count("breaker_openings")?;
+    Some(match (store.is_up, count("connections")) {
+        (true, _) => "closed",
+        (false, Some(0)) => "connecting",
+        (false, _) => "open",
     })
 }

@@ -7,10 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tollgate_core::Span;
 use tollgate_server::{Config, TokenSources};
+use tollgate_testbed::Redis;
 
 use crate::browser::Browser;
 use crate::house::{House, replace};
 use crate::http_client::Client;
+use crate::over_redis::at;
 
 const RULES: &str = "domain: shop
 descriptors:
@@ -129,6 +131,28 @@ async fn explain_by_keyboard(browser: &mut Browser) {
         "{explanation}"
     );
     assert!(explanation.contains(HOSTILE), "{explanation}");
+}
+
+#[tokio::test]
+async fn the_page_shows_the_circuit_breaker_of_a_store_and_why_it_is_open() {
+    let redis = Redis::start();
+    let (_house, mut browser) = open(|config| config.store = at(&redis)).await;
+    let state = |state: &str| {
+        format!(
+            "[...document.querySelectorAll('#stores tr')].some((row) =>
+                row.textContent === 'circuit breaker{state}')"
+        )
+    };
+    browser.wait_for(&state("closed")).await;
+    assert!(texts(&mut browser, "#stores .trouble").await.is_empty());
+    redis.kill();
+    browser.wait_for(&state("open")).await;
+    let trouble = "document.querySelector('#stores .trouble') !== null";
+    browser.wait_for(trouble).await;
+    let trouble = texts(&mut browser, "#stores .trouble").await.concat();
+    assert!(trouble.starts_with(&redis.address()), "{trouble}");
+    redis.restart();
+    browser.wait_for(&state("closed")).await;
 }
 
 #[tokio::test]
