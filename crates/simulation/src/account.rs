@@ -141,8 +141,8 @@ impl Account {
         self.tabs[counter].excused.push(now);
     }
 
-    /// Records that some reservations may be lost: by a failover, which loses the last writes, or by
-    /// a clock by which they have expired.
+    /// Records that some reservations may be lost: by a failover, which loses the last writes, or
+    /// by a clock by which they have expired.
     pub(crate) fn reservations_lost(&mut self, now: u64) {
         self.reservations_lost.push(now);
     }

@@ -251,8 +251,9 @@ const READS: usize = 20;
 /// Lets time pass, of which this part of a hundred is work, until a metric of the service is so and
 /// stays so.
 ///
-/// The service may take its sample at any moment. If it reads the time before it is advanced and the
-/// file after it is written, its next sample has a new time and no new ticks, and so shows no use.
+/// The service may take its sample at any moment. If it reads the time before it is advanced and
+/// the file after it is written, its next sample has a new time and no new ticks, and so shows no
+/// use.
 async fn pass_until(house: &House, linux: &Linux, cpu: u32, is_it: impl Fn(&str) -> bool) {
     'passes: for second in 1.. {
         linux.use_cpu(second * cpu, second * (100 - cpu));
