@@ -20,6 +20,9 @@ use crate::settings::UpstreamProtocol;
 const IDLE_MAX: usize = 256;
 /// How long a connection may wait for its next request. Servers close theirs after 5 s and more.
 const IDLE_TIME: Duration = Duration::from_secs(15);
+/// How often connections that wait are looked at.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
 /// An address, and the connections to it.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
@@ -178,13 +181,12 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes the connections that have waited too long; says whether others wait.
+    /// Closes the connections that have waited too long, and forgets those that the server has
+    /// closed, each of which keeps the memory of its task; says whether others wait.
     fn close_expired(&self) -> bool {
         let now = Instant::now();
         let mut idle = self.lock_idle();
-        // The oldest come first.
-        let expired = idle.partition_point(|one| one.since + IDLE_TIME <= now);
-        idle.drain(..expired);
+        idle.retain(|one| one.since + IDLE_TIME > now && !one.connection.sender.is_closed());
         // Under the lock, so that the thread that adds the next one sees it.
         self.is_watched.store(!idle.is_empty(), Ordering::Relaxed);
         !idle.is_empty()
@@ -206,7 +208,7 @@ impl ConnectionPool {
 /// Closes a pool's connections that have waited too long, until none waits.
 async fn close_idle(pool: Weak<ConnectionPool>) {
     loop {
-        sleep(IDLE_TIME).await;
+        sleep(CHECK_EVERY).await;
         match pool.upgrade() {
             Some(pool) if pool.close_expired() => {}
             _ => return,
@@ -331,5 +333,21 @@ mod tests {
         yield_now().await;
         assert_eq!(pool.lock_idle().len(), 0);
         assert!(!pool.is_watched.load(Ordering::Relaxed));
+    }
+
+    #[tokio::test]
+    async fn connections_that_the_server_has_closed_are_dropped_soon() {
+        let (pool, listener) = pool(8).await;
+        let connection = pool.connector.connect_http1().await.unwrap();
+        drop(listener.accept().await.unwrap());
+        while !connection.sender.is_closed() {
+            yield_now().await;
+        }
+        pause();
+        pool.put_idle(connection);
+        yield_now().await;
+        advance(2 * CHECK_EVERY).await;
+        yield_now().await;
+        assert_eq!(pool.lock_idle().len(), 0);
     }
 }
