@@ -286,6 +286,44 @@ fn errors_in_types_of_other_crates_are_reported_at_their_place() {
 }
 
 #[test]
+fn every_error_in_a_type_of_another_crate_is_reported() {
+    let text = "typed:\n  flga: true\n  bits: 256\n  names: [{}, a, []]\n  hops: x\n  \
+        choice: {needed: {yek: k}}\n";
+    let expected = [
+        "2:3: unknown key `flga`; did you mean `flag`?",
+        "3:9: `256` is outside 0 to 255; write a whole number from 0 to 255",
+        "4:11: `names` takes text, and this is a map; write `names: NAME`",
+        "4:18: `names` takes text, and this is a list; write `names: NAME`",
+        "5:9: `x` is not a number; write a whole number from 0 to 4294967295",
+        "6:20: `key` is missing below `needed`; write `key: ...`",
+        "6:21: unknown key `yek`; write one of `key`",
+    ];
+    let found = typed(text).unwrap_err();
+    assert_eq!(found, expected);
+}
+
+/// What is missing only because it was wrong is no further error, but what nobody wrote is.
+#[test]
+fn an_error_has_no_consequences() {
+    for (choice, expected) in [
+        (
+            "{needed: {key: []}}",
+            vec!["1:32: `key` takes text, and this is a list; write `key: NAME`"],
+        ),
+        (
+            "{needed: {other: []}}",
+            vec![
+                "1:26: `key` is missing below `needed`; write `key: ...`",
+                "1:27: unknown key `other`; write one of `key`",
+            ],
+        ),
+    ] {
+        let found = typed(&format!("typed: {{choice: {choice}}}\n")).unwrap_err();
+        assert_eq!(found, expected, "{choice}");
+    }
+}
+
+#[test]
 fn an_error_is_reported_at_the_innermost_part_of_a_path_that_is_there() {
     let text = "outer:\n  list: [{a: 1}, {b: {c: 2}}]\n";
     for (path, expected) in [

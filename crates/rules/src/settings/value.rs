@@ -1,13 +1,15 @@
 //! Settings whose types another crate describes with serde.
 //!
 //! What `serde` finds wrong is reported where it is in the file, in the words of all other
-//! settings. A type stops at its first error, so one is reported for each value that is read.
+//! settings. A type stops at its first error. So the value is then read again without the part that
+//! was wrong, until all errors are found.
 
 use std::cell::RefCell;
-use std::fmt;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, StrDeserializer};
-use serde::de::{DeserializeOwned, Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::nearest::nearest;
@@ -15,19 +17,37 @@ use crate::findings::{Findings, quote};
 use crate::scalar;
 use crate::yaml::{Body, Looks, Node, Pair};
 
-/// Reads a value, and reports what is wrong with it.
+mod wrong;
+
+use wrong::Wrong;
+
+/// The most errors of one value that are found: it is read once for each.
+const ERRORS_MAX: usize = 100;
+
+/// Reads a value, and reports all that is wrong with it.
 pub(super) fn read<T: DeserializeOwned>(
     key: &str,
     node: &Node,
     findings: &RefCell<Findings>,
 ) -> Option<T> {
+    let skipped = RefCell::default();
     let value = Value {
         key,
         node,
         findings,
+        skipped: &skipped,
     };
-    let read = T::deserialize(value);
-    read.map_err(|wrong| value.report(&wrong)).ok()
+    for error in 0..ERRORS_MAX {
+        let before = skipped.borrow().len();
+        match T::deserialize(value).map_err(|wrong| value.report(&wrong)) {
+            Ok(read) if error == 0 => return Some(read),
+            // What is left of it is right, but it is not what was written.
+            Ok(_) => return None,
+            Err(_) if value.is_skipped() || skipped.borrow().len() == before => return None,
+            Err(_) => {}
+        }
+    }
+    None
 }
 
 /// A node, and the key that it belongs to.
@@ -36,35 +56,34 @@ struct Value<'n> {
     key: &'n str,
     node: &'n Node,
     findings: &'n RefCell<Findings>,
+    /// Nodes that were wrong, which are read as if they were not there.
+    skipped: &'n RefCell<HashSet<*const Node>>,
 }
 
-/// What is wrong with a value.
-#[derive(Debug)]
-enum Wrong {
-    /// It has been reported.
-    Reported,
-    UnknownKey {
-        key: String,
-        known: &'static [&'static str],
-    },
-    UnknownChoice {
-        choice: String,
-        known: &'static [&'static str],
-    },
-    MissingKey(&'static str),
-    /// A choice that has a value, without one.
-    BareChoice,
-    Other(String),
+/// Whether the key or the value of an entry was skipped.
+fn is_skipped((key, value): &(Value<'_>, Value<'_>)) -> bool {
+    key.is_skipped() || value.is_skipped()
 }
 
 // === impl Value ===
 
 impl<'n> Value<'n> {
-    /// Reports an error at this node, unless it was reported below it.
+    /// Reports an error at this node, unless it was reported below it, or follows from the absence
+    /// of what was skipped.
     fn report(self, wrong: &Wrong) -> Wrong {
+        let follows = match wrong {
+            Wrong::Reported => return Wrong::Reported,
+            Wrong::MissingKey(key) => self.lacks(Some(key)),
+            Wrong::UnknownKey { .. } | Wrong::UnknownChoice { .. } => false,
+            Wrong::BareChoice | Wrong::Other(_) => self.lacks(None),
+        };
+        let skipped = self.skip();
+        if follows {
+            return skipped;
+        }
         let text = self.node.scalar().map_or("", |scalar| &scalar.text);
         let (message, help) = match wrong {
-            Wrong::Reported => return Wrong::Reported,
+            Wrong::Reported => return skipped,
             Wrong::UnknownKey { key, known } => {
                 (format!("unknown key {}", quote(key)), suggest(key, known))
             }
@@ -88,7 +107,31 @@ impl<'n> Value<'n> {
         };
         let mut findings = self.findings.borrow_mut();
         findings.error(self.node.mark, code, message, help);
+        skipped
+    }
+
+    /// Leaves this node out when the value is read again: something is wrong with it, and reported.
+    fn skip(self) -> Wrong {
+        self.skipped.borrow_mut().insert(self.node);
         Wrong::Reported
+    }
+
+    fn is_skipped(self) -> bool {
+        self.skipped
+            .borrow()
+            .contains(&std::ptr::from_ref(self.node))
+    }
+
+    /// Whether an entry of this map or list was skipped: the one of `key`, or any.
+    fn lacks(self, key: Option<&str>) -> bool {
+        match &self.node.body {
+            Body::Map(entries) => {
+                let mut lacking = self.pairs(entries).filter(is_skipped);
+                lacking.any(|(_, value)| key.is_none_or(|key| key == value.key))
+            }
+            Body::List(items) => self.items(items).any(Value::is_skipped),
+            Body::Scalar(_) => false,
+        }
     }
 
     /// Reports that this node should be something else.
@@ -100,20 +143,21 @@ impl<'n> Value<'n> {
         );
         let mut findings = self.findings.borrow_mut();
         findings.error(self.node.mark, "type", message, help);
-        Err(Wrong::Reported)
+        Err(self.skip())
     }
 
     /// Its text; reports anything else.
     fn text(self) -> Result<String, Wrong> {
         let mut findings = self.findings.borrow_mut();
         let text = scalar::text(self.node, self.key, &mut findings);
-        text.map(|text| text.value).ok_or(Wrong::Reported)
+        text.map(|text| text.value).ok_or_else(|| self.skip())
     }
 
     /// Its number up to `max`; reports anything else.
     fn count(self, max: u32) -> Result<u32, Wrong> {
         let mut findings = self.findings.borrow_mut();
-        scalar::count(self.node, self.key, (0, max), &mut findings).ok_or(Wrong::Reported)
+        let count = scalar::count(self.node, self.key, (0, max), &mut findings);
+        count.ok_or_else(|| self.skip())
     }
 
     /// The entries of a map; a missing one has none.
@@ -123,6 +167,11 @@ impl<'n> Value<'n> {
             _ if self.node.is_null() => Ok(&[]),
             _ => self.expect("a map", "write `key: value`, one key a line".to_owned()),
         }
+    }
+
+    /// The items of a list.
+    fn items(self, items: &'n [Arc<Node>]) -> impl Iterator<Item = Value<'n>> {
+        items.iter().map(move |node| Value { node, ..self })
     }
 
     /// The keys and values of a map.
@@ -141,21 +190,23 @@ impl<'n> Value<'n> {
     }
 
     fn visit_map<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        visitor.visit_map(MapDeserializer::new(self.pairs(self.entries()?)))
+        let pairs = self.pairs(self.entries()?);
+        visitor.visit_map(MapDeserializer::new(pairs.filter(|pair| !is_skipped(pair))))
     }
 
     fn visit_seq<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         let Body::List(items) = &self.node.body else {
             return self.expect("a list", format!("write `{}: [...]`", self.key));
         };
-        let items = items.iter().map(|node| Value { node, ..self });
+        let items = self.items(items).filter(|item| !item.is_skipped());
         visitor.visit_seq(SeqDeserializer::new(items))
     }
 
     fn visit_enum<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         match &self.node.body {
             Body::Map(entries) if entries.len() == 1 => {
-                let pairs = MapDeserializer::new(self.pairs(entries));
+                let pairs = self.pairs(entries);
+                let pairs = MapDeserializer::new(pairs.filter(|pair| !is_skipped(pair)));
                 visitor.visit_enum(MapAccessDeserializer::new(pairs))
             }
             Body::Scalar(_) => {
@@ -193,7 +244,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         let flag = scalar::flag(self.node, self.key, &mut self.findings.borrow_mut());
-        let read = visitor.visit_bool(flag.ok_or(Wrong::Reported)?);
+        let read = visitor.visit_bool(flag.ok_or_else(|| self.skip())?);
         read.map_err(|wrong: Wrong| self.report(&wrong))
     }
 
@@ -296,43 +347,5 @@ fn suggest(found: &str, known: &'static [&'static str]) -> String {
     match nearest(found, known) {
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("write one of `{}`", known.join("`, `")),
-    }
-}
-
-// === impl Wrong ===
-
-impl std::error::Error for Wrong {}
-
-/// Never shown: [`Value::report`] words what is reported.
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-impl Error for Wrong {
-    fn custom<T: fmt::Display>(message: T) -> Wrong {
-        Wrong::Other(message.to_string())
-    }
-
-    fn invalid_type(unexpected: Unexpected<'_>, expected: &dyn serde::de::Expected) -> Wrong {
-        match unexpected {
-            Unexpected::UnitVariant => Wrong::BareChoice,
-            _ => Wrong::Other(format!("this must be {expected}, and is {unexpected}")),
-        }
-    }
-
-    fn unknown_variant(choice: &str, known: &'static [&'static str]) -> Wrong {
-        let choice = choice.to_owned();
-        Wrong::UnknownChoice { choice, known }
-    }
-
-    fn unknown_field(key: &str, known: &'static [&'static str]) -> Wrong {
-        let key = key.to_owned();
-        Wrong::UnknownKey { key, known }
-    }
-
-    fn missing_field(key: &'static str) -> Wrong {
-        Wrong::MissingKey(key)
     }
 }
