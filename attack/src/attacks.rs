@@ -6,6 +6,8 @@ mod bodies;
 
 mod floods;
 
+mod gateway;
+
 mod hoards;
 
 mod pipelines;
@@ -16,6 +18,8 @@ mod slowness;
 
 mod streams;
 
+mod tls;
+
 mod values;
 
 use crate::target::Target;
@@ -25,10 +29,12 @@ use crowd::Attacking;
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) begin: fn(Target) -> Attacking,
+    /// Whether the listeners `http` and `gateway` have TLS.
+    pub(crate) has_tls: bool,
 }
 
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 21] = [
+pub(crate) const ATTACKS: [Attack; 33] = [
     attack("rapid reset", floods::rapid_reset),
     attack("continuation flood", floods::continuations),
     attack("ping flood", floods::pings),
@@ -50,8 +56,34 @@ pub(crate) const ATTACKS: [Attack; 21] = [
     attack("strange and large values", values::strange_values),
     attack("redis, large pipelines", redis_protocol::large_pipelines),
     attack("redis, large commands", redis_protocol::large_commands),
+    attack(
+        "redis, unfinished commands",
+        redis_protocol::unfinished_commands,
+    ),
+    attack("redis, hoarding", redis_protocol::hoarded_connections),
+    attack("redis, slow readers", redis_protocol::slow_readers),
+    attack("gateway, slowloris", gateway::slowloris),
+    attack("gateway, header flood", gateway::header_flood),
+    attack("gateway, rapid reset", gateway::rapid_reset),
+    attack("gateway, continuations", gateway::continuations),
+    attack("gateway, slow uploads", gateway::slow_uploads),
+    attack("gateway, slow readers", gateway::slow_readers),
+    over_tls("tls, handshake flood", tls::handshake_flood),
+    over_tls("tls, open handshakes", tls::unfinished_handshakes),
+    over_tls("tls, slow records", tls::slow_records),
 ];
 
 const fn attack(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
-    Attack { name, begin }
+    Attack {
+        name,
+        begin,
+        has_tls: false,
+    }
+}
+
+const fn over_tls(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
+    Attack {
+        has_tls: true,
+        ..attack(name, begin)
+    }
 }

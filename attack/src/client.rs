@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use crate::frames::{call, flag, frame, kind, message};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, read_response, request, within};
 use crate::target::Target;
+use crate::tls::{Wire, connect_any};
 
 /// Its address, which no attack uses.
 const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -39,13 +40,26 @@ struct Seen(Arc<Mutex<(Vec<Duration>, Vec<String>)>>);
 /// requests and errors, and the texts of the first errors.
 pub(crate) async fn run(target: Target) {
     let seen = Seen::default();
+    let check = request("POST", "/v1/check", QUESTION);
+    let get = request("GET", "/", "");
+    let plain = Target {
+        authority: None,
+        ..target
+    };
     let asks = [
         tokio::spawn(ask_grpc(target.grpc, seen.clone())),
         tokio::spawn(ask_grpc(target.grpc, seen.clone())),
-        tokio::spawn(ask_http(target.http, seen.clone())),
+        tokio::spawn(ask_http("http", target.http, check, target, seen.clone())),
+        tokio::spawn(ask_http(
+            "gateway",
+            target.gateway,
+            get,
+            target,
+            seen.clone(),
+        )),
         tokio::spawn(ask_redis(target.redis, seen.clone())),
-        tokio::spawn(visit(target.http, seen.clone())),
-        tokio::spawn(visit(target.admin, seen.clone())),
+        tokio::spawn(visit(target.http, target, seen.clone())),
+        tokio::spawn(visit(target.admin, plain, seen.clone())),
     ];
     let _ended =
         tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
@@ -138,22 +152,21 @@ async fn ask_once(stream: &mut TcpStream, id: u32) -> Result<()> {
     }
 }
 
-/// Sends HTTP requests repeatedly and records each response, with a new connection after errors.
-async fn ask_http(to: SocketAddr, seen: Seen) {
-    let question = request("POST", "/v1/check", QUESTION);
+/// Sends an HTTP request repeatedly and records each response, with a new connection after errors.
+async fn ask_http(listener: &str, to: SocketAddr, question: Vec<u8>, target: Target, seen: Seen) {
     loop {
         let began = Instant::now();
-        let mut stream = match connect(FROM, to).await {
+        let mut stream = match connect_any(FROM, to, &target).await {
             Ok(stream) => stream,
             Err(error) => {
-                seen.note("http connect", began, &Err(error));
+                seen.note(&format!("{listener} connect"), began, &Err(error));
                 continue;
             }
         };
         loop {
             let began = Instant::now();
             let answered = within(exchange(&mut stream, &question)).await;
-            seen.note("http", began, &answered);
+            seen.note(listener, began, &answered);
             if answered.is_err() {
                 break;
             }
@@ -207,12 +220,12 @@ async fn ask_command(
 }
 
 /// Sends health checks repeatedly, each over a new connection.
-async fn visit(to: SocketAddr, seen: Seen) {
+async fn visit(to: SocketAddr, target: Target, seen: Seen) {
     let question = request("GET", "/healthz", "");
     loop {
         let began = Instant::now();
         let visited = within(async {
-            let mut stream = connect(FROM, to).await?;
+            let mut stream = connect_any(FROM, to, &target).await?;
             exchange(&mut stream, &question).await
         });
         seen.note("healthz", began, &visited.await);
@@ -220,7 +233,7 @@ async fn visit(to: SocketAddr, seen: Seen) {
     }
 }
 
-async fn exchange(stream: &mut TcpStream, question: &[u8]) -> Result<()> {
+async fn exchange(stream: &mut Box<dyn Wire>, question: &[u8]) -> Result<()> {
     stream.write_all(question).await?;
     match read_response(stream).await? {
         200 => Ok(()),

@@ -20,12 +20,18 @@ mod service;
 
 mod target;
 
+mod tls;
+
+mod upstream;
+
 use std::process::ExitCode;
 
 use arguments::{Arguments, CLIENT, USAGE};
 use attacks::{ATTACKS, Attack};
 use row::Row;
+use service::Surroundings;
 use target::Target;
+use tollgate_testbed::Certificates;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -44,7 +50,7 @@ fn main() -> ExitCode {
 
 /// The well-behaved client, in the process that [`row`] started for it.
 fn run_client(addresses: &[String]) -> Result<(), String> {
-    let target = Target::parse(addresses).ok_or("four addresses are needed")?;
+    let target = Target::parse(addresses).ok_or("five addresses and an authority are needed")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -61,6 +67,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         return Ok(());
     }
     raise_open_files();
+    let upstream = upstream::start().map_err(|error| format!("no upstream: {error}"))?;
+    let certificates = Certificates::new();
+    let surroundings = Surroundings {
+        upstream,
+        certificates: &certificates,
+    };
     let chosen: Vec<&Attack> = ATTACKS
         .iter()
         .filter(|attack| arguments.chooses(attack.name))
@@ -72,7 +84,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     println!("{}", Row::HEADINGS);
     for space in &arguments.address_spaces {
         for attack in &chosen {
-            let row = row::measure(attack, arguments, *space)
+            let row = row::measure(attack, arguments, *space, &surroundings)
                 .map_err(|error| format!("{}: {error}", attack.name))?;
             println!("{row}");
             faults.extend(row.faults());

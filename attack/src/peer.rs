@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
@@ -12,6 +12,8 @@ use crate::frames::{HEAD_BYTES, Head, flag, frame, hello, kind};
 
 /// How long anything may take before it counts as an error.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+/// The receive buffer of a client that does not want its response.
+const RECEIVE_BYTES: u32 = 4096;
 /// The longest response of the service.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -24,7 +26,15 @@ pub(crate) async fn connect(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream>
     Ok(stream)
 }
 
-/// The same with HTTP/2's preface; `window` is that of a stream's response.
+/// The same with a small receive buffer, so that few bytes of an unread response leave the service.
+pub(crate) async fn connect_narrow(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(RECEIVE_BYTES)?;
+    socket.bind(SocketAddr::from((from, 0)))?;
+    within(socket.connect(to)).await
+}
+
+/// As [`connect`], with HTTP/2's preface; `window` is that of a stream's response.
 pub(crate) async fn connect_h2(from: Ipv4Addr, to: SocketAddr, window: u32) -> Result<TcpStream> {
     let mut stream = connect(from, to).await?;
     stream.write_all(&hello(window)).await?;
@@ -64,7 +74,7 @@ pub(crate) async fn acknowledge(stream: &mut TcpStream, head: Head, payload: &[u
 }
 
 /// Reads an HTTP/1.1 response with a `content-length` and returns its status.
-pub(crate) async fn read_response(stream: &mut TcpStream) -> Result<u16> {
+pub(crate) async fn read_response(stream: &mut (impl AsyncRead + Unpin)) -> Result<u16> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);

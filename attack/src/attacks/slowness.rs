@@ -1,5 +1,6 @@
 //! Slow peers.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,8 +53,13 @@ pub(super) fn slow_readers(target: Target) -> Attacking {
 
 /// Writes a byte of a head now and then (Slowloris).
 pub(super) fn slow_writers(target: Target) -> Attacking {
-    crowd(1500, move |number| async move {
-        let mut stream = connect(source(number % 8), target.http).await?;
+    write_slowly(target.http, 1500)
+}
+
+/// Writes heads that do not end, from few addresses.
+pub(super) fn write_slowly(to: SocketAddr, connections: u32) -> Attacking {
+    crowd(connections, move |number| async move {
+        let mut stream = connect(source(number % 8), to).await?;
         stream.write_all(b"POST /v1/check HTTP/1.1\r\nx: ").await?;
         loop {
             stream.write_all(b"y").await?;

@@ -1,0 +1,123 @@
+//! The server behind the gateway: a small response for every request, and a large one on demand.
+
+use std::io::Result;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// The path of the large response.
+pub(crate) const LARGE: &str = "/large";
+/// The size of the large response: more than all buffers on its way.
+const LARGE_BYTES: usize = 64 << 20;
+/// What is written of it at once.
+const PART_BYTES: usize = 64 * 1024;
+/// How long a connection may be idle. The gateway keeps idle connections for longer, and their
+/// memory with them, which is not what the attacks are about.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+/// The longest head of a request: as much as the gateway passes on, and what it adds.
+const HEAD_BYTES_MAX: u64 = 64 * 1024;
+
+/// Serves in a thread of its own until the process ends; returns where.
+pub(crate) fn start() -> Result<SocketAddr> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    thread::spawn(move || {
+        runtime.block_on(async move {
+            let listener = TcpListener::from_std(listener).expect("within a runtime");
+            loop {
+                // Without a free socket, the next connection waits for one.
+                if let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(serve(stream));
+                }
+            }
+        });
+    });
+    Ok(address)
+}
+
+/// Answers the requests of one connection until either side ends it.
+async fn serve(mut stream: TcpStream) {
+    let (read, mut write) = stream.split();
+    let mut read = BufReader::new(read);
+    loop {
+        let head = timeout(IDLE_MAX, read_head(&mut read)).await;
+        let Ok(Ok(Some((is_large, length)))) = head else {
+            return;
+        };
+        let mut body = (&mut read).take(length);
+        let _ends_early = tokio::io::copy(&mut body, &mut tokio::io::sink()).await;
+        let answered = match is_large {
+            true => send_large(&mut write).await,
+            false => {
+                let response = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                write.write_all(response).await
+            }
+        };
+        if answered.is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether a request is for the large response, and the length of its body; `None` at the end.
+async fn read_head(read: &mut (impl AsyncBufReadExt + Unpin)) -> Result<Option<(bool, u64)>> {
+    let (mut is_large, mut length, mut is_first) = (false, 0, true);
+    let mut head = read.take(HEAD_BYTES_MAX);
+    loop {
+        let mut line = String::new();
+        if head.read_line(&mut line).await? == 0 {
+            return Ok(None);
+        }
+        let line = line.trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            return Ok(Some((is_large, length)));
+        }
+        if is_first {
+            is_large = line.split(' ').nth(1) == Some(LARGE);
+            is_first = false;
+        } else if let Some(text) = line.strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap_or(0);
+        }
+    }
+}
+
+async fn send_large(write: &mut (impl AsyncWriteExt + Unpin)) -> Result<()> {
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE_BYTES}\r\n\r\n");
+    write.write_all(head.as_bytes()).await?;
+    let part = vec![b'x'; PART_BYTES];
+    for _part in 0..LARGE_BYTES / PART_BYTES {
+        write.write_all(&part).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn both_responses_are_sent() {
+        let address = start().expect("a free port");
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let requests = format!(
+            "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcGET {LARGE} HTTP/1.1\r\n\r\n\
+             GET / HTTP/1.1\r\n\r\n"
+        );
+        stream.write_all(requests.as_bytes()).await.expect("read");
+        stream.shutdown().await.expect("connected");
+        let mut responses = Vec::new();
+        stream.read_to_end(&mut responses).await.expect("answered");
+        let small = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        assert!(responses.starts_with(small) && responses.ends_with(small));
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE_BYTES}\r\n\r\n");
+        assert_eq!(responses.len(), 2 * small.len() + head.len() + LARGE_BYTES);
+    }
+}
