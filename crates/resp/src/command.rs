@@ -29,6 +29,11 @@ impl<'b> Command<'b> {
         self.length
     }
 
+    /// Its bytes, as they arrived.
+    pub fn bytes(&self) -> &'b [u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
     /// How many words it has, its name included. None at all for an empty line or an empty array,
     /// which have no reply.
     pub const fn len(&self) -> usize {

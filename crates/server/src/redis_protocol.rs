@@ -25,6 +25,7 @@ mod passwords;
 mod service;
 mod session;
 mod throttles;
+mod transaction;
 
 use passwords::Passwords;
 use service::{NAME, Service};

@@ -30,6 +30,9 @@ pub(super) enum CommandKind {
     Command,
     Info,
     Config,
+    Multi,
+    Exec,
+    Discard,
 }
 
 const MANY: usize = usize::MAX;
@@ -48,7 +51,7 @@ const fn command(name: &'static str, kind: CommandKind, words: (usize, usize)) -
 }
 
 /// Every command.
-pub(super) static COMMANDS: [Known; 16] = [
+pub(super) static COMMANDS: [Known; 19] = [
     command("CL.THROTTLE", CommandKind::Throttle, (5, 6)),
     command("TG.CHECK", CommandKind::Ask(AskKind::Check), (5, MANY)),
     command("TG.PEEK", CommandKind::Ask(AskKind::Peek), (5, MANY)),
@@ -65,6 +68,9 @@ pub(super) static COMMANDS: [Known; 16] = [
     command("COMMAND", CommandKind::Command, (1, MANY)),
     command("INFO", CommandKind::Info, (1, MANY)),
     command("CONFIG", CommandKind::Config, (2, MANY)),
+    command("MULTI", CommandKind::Multi, (1, 1)),
+    command("EXEC", CommandKind::Exec, (1, 1)),
+    command("DISCARD", CommandKind::Discard, (1, 1)),
 ];
 
 /// The command of this name, in any letter case.

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 use tollgate_listen::{Connection, Stream};
-use tollgate_resp::Parser;
+use tollgate_resp::{Command, Parser};
 
 use super::input::Input;
 use super::service::Service;
 use super::session::{Session, Step};
+use super::transaction::Transaction;
 
 /// From so many bytes on, replies leave before further commands are decided.
 const REPLY_BYTES: usize = 16 * 1024;
@@ -90,10 +92,7 @@ async fn serve(
         let length = match parser.next(input.rest()) {
             Ok(None) => break,
             Ok(Some(command)) => {
-                if session.answer(&command, out) == Step::DecideFirst {
-                    session.decide(out).await;
-                    session.answer(&command, out);
-                }
+                answer(session, &command, out).await;
                 command.length()
             }
             Err(error) => {
@@ -106,12 +105,9 @@ async fn serve(
             next = Next::End;
         }
         input.consume(length);
-        if session.is_full() {
-            session.decide(out).await;
-        }
-        if out.len() >= REPLY_BYTES {
-            stream.write_all(out).await?;
-            out.clear();
+        make_room(session, out, stream).await?;
+        if let Some(transaction) = session.committed.take() {
+            execute(session, &transaction, out, stream).await?;
         }
     }
     session.decide(out).await;
@@ -121,4 +117,46 @@ async fn serve(
         out.clear();
     }
     Ok(next)
+}
+
+/// Answers a command, after those that have to be decided before.
+async fn answer(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+    if session.answer(command, out) == Step::DecideFirst {
+        session.decide(out).await;
+        session.answer(command, out);
+    }
+}
+
+/// Decides what waits, and sends the replies, if there is enough of them.
+async fn make_room(
+    session: &mut Session<'_>,
+    out: &mut Vec<u8>,
+    stream: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
+    if session.is_full() {
+        session.decide(out).await;
+    }
+    if out.len() >= REPLY_BYTES {
+        stream.write_all(out).await?;
+        out.clear();
+    }
+    Ok(())
+}
+
+/// Answers the commands of a transaction.
+async fn execute(
+    session: &mut Session<'_>,
+    transaction: &Transaction<'_>,
+    out: &mut Vec<u8>,
+    stream: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<()> {
+    let (mut parser, mut rest) = (Parser::default(), transaction.commands());
+    while let Ok(Some(command)) = parser.next(rest) {
+        answer(session, &command, out).await;
+        rest = rest.get(command.length()..).unwrap_or_default();
+        make_room(session, out, stream).await?;
+        // Many commands may have been queued.
+        consume_budget().await;
+    }
+    Ok(())
 }

@@ -12,6 +12,7 @@ use super::command_table::{CommandKind, find};
 use super::passwords::User;
 use super::service::{NAME, Service};
 use super::throttles::Throttles;
+use super::transaction::Transaction;
 use super::{description, greeting};
 
 /// The most requests of one connection that the rules decide at once.
@@ -33,6 +34,10 @@ pub(super) struct Session<'s> {
     pub(super) id: u64,
     throttles: Throttles,
     asks: Vec<Ask>,
+    /// The commands since `MULTI`.
+    transaction: Option<Transaction<'s>>,
+    /// Commands that `EXEC` lets run, and that have not run yet.
+    pub(super) committed: Option<Transaction<'s>>,
     ends: bool,
 }
 
@@ -59,6 +64,8 @@ impl<'s> Session<'s> {
             id: service.new_id(),
             throttles: Throttles::default(),
             asks: Vec::new(),
+            transaction: None,
+            committed: None,
             ends: connection.is_reserved(),
         }
     }
@@ -91,6 +98,7 @@ impl<'s> Session<'s> {
             && matches!(command.len(), 5 | 6)
             && self.user.is_some()
             && self.asks.is_empty()
+            && self.transaction.is_none()
             && !self.ends
         {
             if let Err(rejection) = self.throttles.add(command, &self.service.throttles) {
@@ -123,6 +131,8 @@ impl<'s> Session<'s> {
             let name = found.name.to_ascii_lowercase();
             let text = format!("ERR wrong number of arguments for '{name}' command");
             self.reject("bad_request", &text, out);
+        } else if self.transaction.is_some() && Transaction::queues(found.kind) {
+            self.queue(found.kind, command, out);
         } else if let CommandKind::Ask(kind) = found.kind {
             return self.ask(kind, command, out);
         } else {
@@ -156,13 +166,54 @@ impl<'s> Session<'s> {
                 self.version = Version::default();
                 self.user = self.service.passwords.user_without_name();
                 self.name.clear();
+                self.transaction = None;
                 Replies::new(out, self.version).simple("RESET");
             }
             CommandKind::Command => description::command(self, command, out),
             CommandKind::Info => description::info(&mut replies),
             CommandKind::Config => description::config(self, command, out),
+            CommandKind::Multi => self.begin_transaction(out),
+            CommandKind::Exec => self.commit(out),
+            CommandKind::Discard => match self.transaction.take() {
+                Some(_) => replies.simple("OK"),
+                None => self.reject("bad_request", "ERR DISCARD without MULTI", out),
+            },
             CommandKind::Throttle | CommandKind::Ask(_) => {}
         }
+    }
+
+    /// Queues a command of a transaction.
+    fn queue(&mut self, kind: CommandKind, command: &Command<'_>, out: &mut Vec<u8>) {
+        let queued = self.transaction.as_mut();
+        match queued.map_or(Ok(()), |queued| queued.add(kind, command)) {
+            Ok(()) => Replies::new(out, self.version).simple("QUEUED"),
+            Err(text) => self.reject("bad_request", &text, out),
+        }
+    }
+
+    /// Answers `MULTI`.
+    fn begin_transaction(&mut self, out: &mut Vec<u8>) {
+        if self.transaction.is_some() {
+            return self.reject("bad_request", "ERR MULTI calls can not be nested", out);
+        }
+        self.transaction = Some(Transaction::new(self.connection));
+        Replies::new(out, self.version).simple("OK");
+    }
+
+    /// Answers `EXEC`: the replies to the commands follow.
+    fn commit(&mut self, out: &mut Vec<u8>) {
+        let text = match self.transaction.take() {
+            None => "ERR EXEC without MULTI",
+            Some(transaction) if transaction.is_rejected() => {
+                "EXECABORT Transaction discarded because of previous errors."
+            }
+            Some(transaction) => {
+                Replies::new(out, self.version).array(transaction.count());
+                self.committed = Some(transaction);
+                return;
+            }
+        };
+        self.reject("bad_request", text, out);
     }
 
     /// Takes a command that the rules decide.
@@ -251,6 +302,9 @@ impl<'s> Session<'s> {
     pub(super) fn reject(&mut self, kind: &'static str, text: &str, out: &mut Vec<u8>) {
         self.decide_throttles(out);
         self.service.count_error(kind);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.reject();
+        }
         Replies::new(out, self.version).error(text);
     }
 

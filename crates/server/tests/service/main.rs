@@ -39,6 +39,7 @@ mod redis_instances;
 mod redis_libraries;
 mod redis_programs;
 mod redis_protocol;
+mod redis_transactions;
 
 mod bounded;
 

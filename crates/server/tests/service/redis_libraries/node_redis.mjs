@@ -40,6 +40,11 @@ async function check(RESP) {
   assert.deepEqual(settled.slice(0, 3).map((one) => one.value[0]), [0, 0, 1]);
   assert.match(settled[3].reason.message, /^ERR unknown command 'GET'/);
   assert.equal(settled[4].value[2], 0);
+  const transaction = client.multi();
+  transaction.addCommand(["CL.THROTTLE", `multi${RESP}`, "1", "1", "3600"]);
+  transaction.addCommand(["TG.PEEK", "shop", "1", "user", user]);
+  const executed = await transaction.exec();
+  assert.deepEqual(executed.map((reply) => reply[0]), [0, 1]);
 
   for (const [words, expected] of [
     [["CL.THROTTLE", "key"], /wrong number of arguments/],

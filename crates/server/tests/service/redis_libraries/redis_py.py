@@ -46,13 +46,20 @@ def check(protocol):
     assert [reply[0] for reply in replies[:3]] == [0, 0, 1], replies
     assert type(replies[3]) is redis.ResponseError, replies
     assert replies[4][2] == 0, replies
-    # There are no transactions, which pipelines of redis-py are unless they are told otherwise.
+    # Pipelines of redis-py are transactions unless they are told otherwise.
     pipeline = client.pipeline()
+    for _ in range(3):
+        pipeline.execute_command("CL.THROTTLE", f"{key}:transaction", 1, 1, 3600)
     pipeline.execute_command("TG.PEEK", "shop", 1, "user", user)
-    found = error_of(redis.ResponseError, pipeline.execute)
-    assert "unknown command 'EXEC'" in found, found
-    # The connection is as good as before.
-    assert client.ping() is True
+    replies = pipeline.execute()
+    assert [reply[0] for reply in replies] == [0, 0, 1, 1], replies
+    # A command that is wrong aborts all of them.
+    pipeline = client.pipeline()
+    pipeline.execute_command("CL.THROTTLE", f"{key}:aborted", 1, 1, 3600)
+    pipeline.execute_command("GET", "key")
+    error_of(redis.ResponseError, pipeline.execute)
+    peeked = client.execute_command("CL.THROTTLE", f"{key}:aborted", 1, 1, 3600, 0)
+    assert peeked[2] == 2, peeked
 
     for words, kind, expected in [
         (("GET", "key"), redis.ResponseError, "unknown command 'GET'"),
