@@ -47,19 +47,58 @@ pub enum Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationText(pub Span);
 
+impl DurationText {
+    /// Appends the text. Every answer has several, and formatting takes several times as long.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let (seconds, fraction) = self.parts();
+        out.extend_from_slice(itoa::Buffer::new().format(seconds).as_bytes());
+        out.extend_from_slice(fraction.bytes());
+        out.push(b's');
+    }
+
+    fn parts(self) -> (u64, Fraction) {
+        let nanos = self.0.as_nanos();
+        (
+            nanos / NANOS_PER_SECOND,
+            Fraction::new(nanos % NANOS_PER_SECOND),
+        )
+    }
+}
+
 impl fmt::Display for DurationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nanos = self.0.as_nanos();
-        match (nanos / NANOS_PER_SECOND, nanos % NANOS_PER_SECOND) {
-            (seconds, 0) => write!(f, "{seconds}s"),
-            (seconds, nanos) if nanos.is_multiple_of(1_000_000) => {
-                write!(f, "{seconds}.{:03}s", nanos / 1_000_000)
-            }
-            (seconds, nanos) if nanos.is_multiple_of(1_000) => {
-                write!(f, "{seconds}.{:06}s", nanos / 1_000)
-            }
-            (seconds, nanos) => write!(f, "{seconds}.{nanos:09}s"),
+        let (seconds, fraction) = self.parts();
+        let fraction = str::from_utf8(fraction.bytes()).map_err(|_| fmt::Error)?;
+        write!(f, "{seconds}{fraction}s")
+    }
+}
+
+/// The part of a second as text: a point and 3, 6 or 9 digits, or nothing.
+struct Fraction {
+    text: [u8; FRACTION_BYTES],
+    length: usize,
+}
+
+const FRACTION_BYTES: usize = ".123456789".len();
+
+impl Fraction {
+    fn new(mut nanos: u64) -> Fraction {
+        let length = match nanos {
+            0 => 0,
+            nanos if nanos.is_multiple_of(1_000_000) => 4,
+            nanos if nanos.is_multiple_of(1_000) => 7,
+            _ => FRACTION_BYTES,
+        };
+        let mut text = [b'.'; FRACTION_BYTES];
+        for digit in text[1..].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(nanos % 10).unwrap_or(0);
+            nanos /= 10;
         }
+        Fraction { text, length }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.text[..self.length]
     }
 }
 

@@ -1,5 +1,7 @@
 //! `/v1/check`: its requests and its responses.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer};
 use tollgate_core::{ChargeDenied, Cost, Descriptor, Request};
 
@@ -10,18 +12,20 @@ use crate::reply::{Failure, read_object};
 mod batch;
 mod described;
 mod elements;
+mod json_text;
 mod verdict;
 
 pub(crate) use batch::{Batch, batch_response};
 pub(crate) use verdict::verdict;
 
-/// The body of a request.
+/// The body of a request. Its texts are parts of the body, as far as they have no escapes.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Check {
-    domain: String,
-    #[serde(deserialize_with = "read_descriptors")]
-    descriptors: Vec<Described>,
+pub(crate) struct Check<'a> {
+    #[serde(borrow)]
+    domain: Cow<'a, str>,
+    #[serde(borrow, deserialize_with = "read_descriptors")]
+    descriptors: Vec<Described<'a>>,
     /// Units; a negative cost is a refund.
     #[serde(default = "one")]
     cost: i64,
@@ -38,14 +42,16 @@ const fn one() -> i64 {
 }
 
 /// Reads descriptors; an error says in which of them it is.
-fn read_descriptors<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Described>, D::Error> {
+fn read_descriptors<'de: 'a, 'a, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<Described<'a>>, D::Error> {
     read_elements(from, "descriptors", "a list of descriptors", usize::MAX)
 }
 
 // === impl Check ===
 
-impl Check {
-    pub(crate) fn read(body: &[u8]) -> Result<Check, Failure> {
+impl<'a> Check<'a> {
+    pub(crate) fn read(body: &'a [u8]) -> Result<Check<'a>, Failure> {
         read_object(
             body,
             r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#,

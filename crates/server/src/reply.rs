@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, StatusCode};
 use http_body_util::{LengthLimitError, Limited};
-use serde::de::{DeserializeOwned, Error};
+use serde::de::{Deserialize, Error};
 use serde_json::Value;
 use tokio::time::timeout;
 use tollgate_core::StoreError;
@@ -89,7 +89,10 @@ pub(crate) async fn body(
 /// # Errors
 ///
 /// 400 with what is wrong and where, and `example`, a valid body.
-pub(crate) fn read_object<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, Failure> {
+pub(crate) fn read_object<'b, T: Deserialize<'b>>(
+    body: &'b [u8],
+    example: &str,
+) -> Result<T, Failure> {
     let wrong = |error: serde_json::Error| {
         Failure::bad_request(format!("{error}; a request looks like {example}"))
     };

@@ -51,15 +51,22 @@ impl fmt::Debug for Limit {
     }
 }
 
-impl fmt::Display for Algorithm {
-    /// Writes the algorithm's name in a rules file.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Algorithm {
+    /// Its name in a rules file.
+    pub const fn name(self) -> &'static str {
+        match self {
             Algorithm::FixedWindow(_) => "fixed_window",
             Algorithm::SlidingLog => "sliding_log",
             Algorithm::SlidingWindow(_) => "sliding_window",
             Algorithm::TokenBucket => "token_bucket",
             Algorithm::LeakyBucket => "leaky_bucket",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    /// Writes the algorithm's name in a rules file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

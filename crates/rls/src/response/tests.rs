@@ -168,6 +168,9 @@ fn spans_are_written_as_the_messages_write_them() {
         let nanos = i32::try_from(nanos % NANOS_PER_SECOND).unwrap();
         let message = serde_json::to_value(Duration { seconds, nanos }).unwrap();
         assert_eq!(Value::from(duration(span)), message, "{nanos}");
+        let mut written = Vec::new();
+        DurationText(span).write(&mut written);
+        assert_eq!(written, duration(span).into_bytes(), "{nanos}");
     }
     assert_eq!(duration(Span::from_millis(800)), "0.800s");
 }

@@ -5,14 +5,13 @@ use std::fmt;
 use axum::response::Response;
 use http::StatusCode;
 use serde::de::value::MapAccessDeserializer;
-use serde::ser::SerializeSeq;
-use serde::{Deserialize, Deserializer, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 use tollgate_core::{Answer, Request};
 use tollgate_engine::Decided;
 
 use super::Check;
 use super::elements::{in_element, read_elements};
-use super::verdict::VerdictBody;
+use super::verdict::{ANSWER_BYTES, Extra, write_verdict};
 use crate::reply::{Failure, reply};
 
 /// The most checks of one request.
@@ -20,32 +19,29 @@ pub(crate) const CHECKS_MAX: usize = 1000;
 /// The most descriptors of all checks of one request.
 pub(crate) const BATCH_DESCRIPTORS_MAX: usize = 4000;
 
-/// The bytes that the answer to one check seldom exceeds.
-const ANSWER_BYTES: usize = 256;
-
 /// The checks of one request, in their order.
 #[derive(Debug)]
-pub(crate) struct Batch(Vec<Check>);
+pub(crate) struct Batch<'a>(Vec<Check<'a>>);
 
 /// The list in the body.
 #[derive(Debug)]
-struct Checks(Vec<Element>);
+struct Checks<'a>(Vec<Element<'a>>);
 
 /// A check in a list: an object. [`Check`] by itself could be read from a list of its members.
 #[derive(Debug)]
-struct Element(Check);
+struct Element<'a>(Check<'a>);
 
 struct ReadElement;
 
 // === impl Batch ===
 
-impl Batch {
+impl<'a> Batch<'a> {
     /// Whether a body is a list of checks, not one check.
     pub(crate) fn is_batch(body: &[u8]) -> bool {
         body.trim_ascii_start().starts_with(b"[")
     }
 
-    pub(crate) fn read(body: &[u8]) -> Result<Batch, Failure> {
+    pub(crate) fn read(body: &'a [u8]) -> Result<Batch<'a>, Failure> {
         let Checks(elements) = serde_json::from_slice(body).map_err(|error| {
             Failure::bad_request(format!(
                 "{error}; a list of checks looks like \
@@ -92,27 +88,33 @@ pub(crate) fn batch_response(
     mut keep_denial: impl FnMut(&Request<'_>, &Answer) -> Option<Box<str>>,
 ) -> Response {
     let mut out = Vec::with_capacity(ANSWER_BYTES * requests.len());
-    let mut serializer = serde_json::Serializer::new(&mut out);
-    let written = "text and numbers can be written";
-    let mut list = serializer.serialize_seq(None).expect(written);
-    for (request, decided) in requests.iter().zip(decided) {
-        let element = match decided {
+    out.push(b'[');
+    for (index, (request, decided)) in requests.iter().zip(decided).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        match decided {
             Ok(Decided { answer, .. }) => {
                 let id = keep_denial(request, answer);
-                list.serialize_element(&VerdictBody::new(request, answer, None).in_batch(id))
+                let extra = Extra {
+                    is_in_list: true,
+                    request_id: id.as_deref(),
+                    ..Extra::default()
+                };
+                write_verdict(request, answer, extra, &mut out);
             }
-            Err(failure) => list.serialize_element(&failure.problem.json()),
-        };
-        element.expect(written);
+            Err(failure) => serde_json::to_writer(&mut out, &failure.problem.json())
+                .expect("a value can be written to memory"),
+        }
     }
-    list.end().expect(written);
+    out.push(b']');
     out.push(b'\n');
     reply(StatusCode::OK, "application/json", out)
 }
 
 // === impl Check ===
 
-impl Check {
+impl Check<'_> {
     /// As [`Check::request`], for one of several checks.
     fn request_in_batch(&self) -> Result<Request<'_>, Failure> {
         if self.reserve {
@@ -135,26 +137,26 @@ impl Failure {
 
 // === values ===
 
-impl<'de> Deserialize<'de> for Checks {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Checks, D::Error> {
+impl<'de> Deserialize<'de> for Checks<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         read_elements(deserializer, "checks", "a list of checks", CHECKS_MAX).map(Checks)
     }
 }
 
-impl<'de> Deserialize<'de> for Element {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Element, D::Error> {
+impl<'de> Deserialize<'de> for Element<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ReadElement)
     }
 }
 
 impl<'de> de::Visitor<'de> for ReadElement {
-    type Value = Element;
+    type Value = Element<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a check, an object with `domain` and `descriptors`")
     }
 
-    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Element, A::Error> {
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Element<'de>, A::Error> {
         Check::deserialize(MapAccessDeserializer::new(map)).map(Element)
     }
 }

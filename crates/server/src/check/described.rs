@@ -1,38 +1,52 @@
 //! A descriptor of `/v1/check`, in either of its forms. A duplicate member is an error: a parser
 //! would keep one of the two, and a limit on the other would never count.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
+use smallvec::SmallVec;
 use tollgate_core::Entry;
 
 /// A descriptor: `{"entries": [{"key": …, "value": …}]}`, whose order matters, or
 /// `{"user": "ann", "path": "/x"}`, whose order does not.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Described {
-    pub(super) pairs: Vec<(String, String)>,
+pub(super) struct Described<'a> {
+    pub(super) pairs: Pairs<'a>,
     pub(super) is_unordered: bool,
 }
 
+/// Keys and values: parts of the body, but for texts with escapes, and numbers as text.
+pub(super) type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); PAIRS_INLINE]>;
+
+/// The pairs of nearly every descriptor.
+const PAIRS_INLINE: usize = 2;
+
+/// The name of a member.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
 /// An entry in the long form.
-struct Pair(String, String);
+struct Pair<'a>(Cow<'a, str>, Cow<'a, str>);
 
 /// The members of [`Pair`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PairMembers {
-    key: String,
-    #[serde(default)]
-    value: String,
+struct PairMembers<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow, default)]
+    value: Cow<'a, str>,
 }
 
 /// The value of a member.
-enum MemberValue {
-    Text(String),
-    Pairs(Vec<Pair>),
+enum MemberValue<'a> {
+    Text(Cow<'a, str>),
+    Pairs(Vec<Pair<'a>>),
     /// Anything else: `null`, an object, or an unexpected list.
     Other,
 }
@@ -42,12 +56,13 @@ struct ReadMember {
     is_entries: bool,
 }
 
-struct ReadDescribed;
+/// Reads a descriptor whose texts live as long as `'a`.
+struct ReadDescribed<'a>(PhantomData<&'a str>);
 struct ReadPair;
 
 // === impl Described ===
 
-impl Described {
+impl Described<'_> {
     pub(super) fn entries(&self) -> Vec<Entry<'_>> {
         let entries = self.pairs.iter().map(|(key, value)| Entry {
             key: key.as_bytes(),
@@ -57,23 +72,23 @@ impl Described {
     }
 }
 
-impl<'de> Deserialize<'de> for Described {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Described, D::Error> {
-        deserializer.deserialize_map(ReadDescribed)
+impl<'de: 'a, 'a> Deserialize<'de> for Described<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ReadDescribed(PhantomData))
     }
 }
 
-impl<'de> Visitor<'de> for ReadDescribed {
-    type Value = Described;
+impl<'de: 'a, 'a> Visitor<'de> for ReadDescribed<'a> {
+    type Value = Described<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a descriptor, such as {\"user\": \"ann\"}")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described, A::Error> {
-        let mut pairs: Vec<(String, String)> = Vec::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described<'a>, A::Error> {
+        let mut pairs = Pairs::new();
         let mut is_long = false;
-        while let Some(key) = map.next_key::<String>()? {
+        while let Some(Name(key)) = map.next_key()? {
             if is_long {
                 let text = format!("`{key}` beside `entries`; write every pair into `entries`");
                 return Err(A::Error::custom(text));
@@ -111,46 +126,51 @@ impl<'de> Visitor<'de> for ReadDescribed {
 // === values ===
 
 impl<'de> DeserializeSeed<'de> for ReadMember {
-    type Value = MemberValue;
+    type Value = MemberValue<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<MemberValue, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for ReadMember {
-    type Value = MemberValue;
+    type Value = MemberValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<MemberValue, E> {
-        Ok(MemberValue::Text(text.to_owned()))
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<MemberValue<'de>, E> {
+        Ok(MemberValue::Text(text.into()))
     }
 
-    fn visit_bool<E: Error>(self, flag: bool) -> Result<MemberValue, E> {
-        Ok(MemberValue::Text(flag.to_string()))
+    fn visit_str<E: Error>(self, text: &str) -> Result<MemberValue<'de>, E> {
+        Ok(MemberValue::Text(text.to_owned().into()))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<MemberValue, E> {
-        Ok(MemberValue::Text(number.to_string()))
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<MemberValue<'de>, E> {
+        Ok(MemberValue::Text(flag.to_string().into()))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<MemberValue, E> {
-        Ok(MemberValue::Text(number.to_string()))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<MemberValue<'de>, E> {
+        Ok(MemberValue::Text(number.to_string().into()))
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<MemberValue, E> {
-        let number = Number::from_f64(number).map(|number| MemberValue::Text(number.to_string()));
-        Ok(number.unwrap_or(MemberValue::Other))
+    fn visit_i64<E: Error>(self, number: i64) -> Result<MemberValue<'de>, E> {
+        Ok(MemberValue::Text(number.to_string().into()))
     }
 
-    fn visit_unit<E: Error>(self) -> Result<MemberValue, E> {
+    fn visit_f64<E: Error>(self, number: f64) -> Result<MemberValue<'de>, E> {
+        let number = Number::from_f64(number);
+        let text = number.map(|number| MemberValue::Text(number.to_string().into()));
+        Ok(text.unwrap_or(MemberValue::Other))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<MemberValue<'de>, E> {
         Ok(MemberValue::Other)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<MemberValue, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<MemberValue<'de>, A::Error> {
         if !self.is_entries {
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(MemberValue::Other);
@@ -162,26 +182,26 @@ impl<'de> Visitor<'de> for ReadMember {
         Ok(MemberValue::Pairs(pairs))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MemberValue, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MemberValue<'de>, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(MemberValue::Other)
     }
 }
 
-impl<'de> Deserialize<'de> for Pair {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pair, D::Error> {
+impl<'de> Deserialize<'de> for Pair<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(ReadPair)
     }
 }
 
 impl<'de> Visitor<'de> for ReadPair {
-    type Value = Pair;
+    type Value = Pair<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an entry is an object with `key` and `value`")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Pair, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Pair<'de>, A::Error> {
         let PairMembers { key, value } = PairMembers::deserialize(MapAccessDeserializer::new(map))?;
         Ok(Pair(key, value))
     }

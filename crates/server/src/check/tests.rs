@@ -8,6 +8,7 @@ fn entries(json: &str) -> Vec<(String, String)> {
         .descriptors
         .into_iter()
         .flat_map(|one| one.pairs)
+        .map(|(key, value)| (key.into_owned(), value.into_owned()))
         .collect()
 }
 

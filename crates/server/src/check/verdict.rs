@@ -1,98 +1,31 @@
 //! The answer of `/v1/check`, written straight into bytes. `openapi.json` documents the members,
 //! which come in the order of their names.
 
-use std::fmt::Display;
+use std::io::Write as _;
 
 use axum::response::Response;
-use http::StatusCode;
-use serde::{Serialize, Serializer};
-use tollgate_core::{
-    Answer, Decision, Denial, Escaped, Grant, Limited, Request, RuleName, Span, Status, Wait,
-};
+use tollgate_core::{Answer, Decision, Denial, Limited, Request, RuleName, Status, Wait};
 use tollgate_engine::{DescriptorOutcome, ReservationReceipt};
 use tollgate_http::{MEDIA_TYPE, Problem};
-use tollgate_rls::DurationText;
 
+use super::json_text::{
+    write_duration, write_escaped, write_flag, write_number, write_plain, write_text,
+};
 use crate::reply::reply;
 
-/// The members of an answer; those of a problem document, if the request is denied.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct VerdictBody<'a> {
-    allowed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<Text<DurationText>>,
-    /// `null` if no limit is the reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    denied_by: Option<Option<&'a str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-    domain: Text<Escaped<'a>>,
-    limits: Statuses<'a>,
-    matched: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    over_soft: bool,
-    /// In a batch: where a single answer has a header.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    request_id: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reservation: Option<ReservationBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<WaitText>,
-    /// In a denial; in a batch, in every answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<u16>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'static str>,
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<&'static str>,
-    #[serde(rename = "violated-policies", skip_serializing_if = "Vec::is_empty")]
-    violated_policies: Vec<String>,
+/// The bytes that the answer to one check seldom exceeds.
+pub(super) const ANSWER_BYTES: usize = 256;
+
+/// What an answer has beside the decision.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extra<'a> {
+    /// The reservation that the request made.
+    pub(super) receipt: Option<&'a ReservationReceipt>,
+    /// Whether it is one of several, in a list. Then it has what a response has outside its body:
+    /// the status, and the id of a denial that is kept.
+    pub(super) is_in_list: bool,
+    pub(super) request_id: Option<&'a str>,
 }
-
-/// The reservation that an allowed request made.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ReservationBody {
-    expires_in: Text<DurationText>,
-    id: String,
-}
-
-/// The entry of one descriptor in `limits`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StatusBody<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    algorithm: Option<Text<tollgate_core::Algorithm>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay: Option<Text<DurationText>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "is_false")]
-    over_soft: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remaining: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reset: Option<Text<DurationText>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rule: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    wait: Option<WaitText>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<Text<Span>>,
-}
-
-/// A value that is written as what it displays.
-struct Text<T>(T);
-
-/// A wait: a duration, or `never`.
-struct WaitText(Wait);
-
-/// The entries of all descriptors.
-struct Statuses<'a>(&'a Answer);
 
 /// The response: 200, or 429 with a problem document that has the same members.
 pub(crate) fn verdict(
@@ -100,8 +33,12 @@ pub(crate) fn verdict(
     answer: &Answer,
     receipt: Option<&ReservationReceipt>,
 ) -> Response {
-    let body = VerdictBody::new(request, answer, receipt);
-    let mut bytes = serde_json::to_vec(&body).expect("text and numbers can be written");
+    let extra = Extra {
+        receipt,
+        ..Extra::default()
+    };
+    let mut bytes = Vec::with_capacity(ANSWER_BYTES);
+    write_verdict(request, answer, extra, &mut bytes);
     bytes.push(b'\n');
     let media_type = match answer.is_allowed() {
         true => "application/json",
@@ -112,159 +49,187 @@ pub(crate) fn verdict(
     response
 }
 
-const fn is_false(flag: &bool) -> bool {
-    !*flag
+/// Appends an answer; a problem document, if the request is denied.
+pub(super) fn write_verdict(
+    request: &Request<'_>,
+    answer: &Answer,
+    extra: Extra<'_>,
+    out: &mut Vec<u8>,
+) {
+    let problem = Problem::denial(answer);
+    out.extend_from_slice(b"{\"allowed\":");
+    write_flag(answer.is_allowed(), out);
+    if answer.is_allowed() && !answer.delay.is_zero() {
+        out.extend_from_slice(b",\"delay\":");
+        write_duration(answer.delay, out);
+    }
+    if answer.denial.is_some() {
+        out.extend_from_slice(b",\"deniedBy\":");
+        match answer.denied_by() {
+            Some(limited) => write_text(limited.rule.shown(), out),
+            // No limit is the reason.
+            None => out.extend_from_slice(b"null"),
+        }
+    }
+    if let Some(problem) = &problem {
+        out.extend_from_slice(b",\"detail\":");
+        write_text(&problem.detail, out);
+    }
+    out.extend_from_slice(b",\"domain\":");
+    write_escaped(request.domain, out);
+    out.extend_from_slice(b",\"limits\":[");
+    for (index, status) in answer.statuses.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_status(status, answer, out);
+    }
+    out.extend_from_slice(b"],\"matched\":");
+    let is_matched = |status: &Status| !matches!(status, Status::NoLimit);
+    write_flag(answer.statuses.iter().any(is_matched), out);
+    if answer.is_over_soft() {
+        out.extend_from_slice(b",\"overSoft\":true");
+    }
+    if let Some(id) = extra.request_id {
+        out.extend_from_slice(b",\"requestId\":");
+        write_text(id, out);
+    }
+    if let Some(receipt) = extra.receipt {
+        write_receipt(receipt, out);
+    }
+    write_outcome(answer, problem.as_ref(), extra.is_in_list, out);
+    out.push(b'}');
 }
 
-// === impl VerdictBody ===
-
-impl<'a> VerdictBody<'a> {
-    /// Its members, as `openapi.json` describes them.
-    pub(super) fn new(
-        request: &Request<'a>,
-        answer: &'a Answer,
-        receipt: Option<&ReservationReceipt>,
-    ) -> VerdictBody<'a> {
-        let problem = Problem::denial(answer);
-        let (status, title, kind) = match &problem {
-            Some(Problem {
-                status,
-                title,
-                kind,
-                ..
-            }) => (Some(status.as_u16()), Some(*title), Some(*kind)),
-            None => (None, None, None),
+/// Appends the members of a denial, and the status.
+fn write_outcome(answer: &Answer, problem: Option<&Problem>, is_in_list: bool, out: &mut Vec<u8>) {
+    if let Some(denial) = answer.denial {
+        out.extend_from_slice(b",\"retryAfter\":");
+        write_wait(denial.wait, out);
+    }
+    let Some(problem) = problem else {
+        if is_in_list {
+            out.extend_from_slice(b",\"status\":200");
+        }
+        return;
+    };
+    out.extend_from_slice(b",\"status\":");
+    write_number(problem.status.as_u16(), out);
+    out.extend_from_slice(b",\"title\":");
+    write_text(problem.title, out);
+    out.extend_from_slice(b",\"type\":");
+    write_text(problem.kind, out);
+    for (index, policy) in problem.violated_policies.iter().enumerate() {
+        let before: &[u8] = match index {
+            0 => b",\"violated-policies\":[",
+            _ => b",",
         };
-        let (detail, violated_policies) = match problem {
-            Some(problem) => (Some(problem.detail), problem.violated_policies),
-            None => (None, Vec::new()),
-        };
-        let is_matched = |status: &Status| !matches!(status, Status::NoLimit);
-        let is_delayed = answer.is_allowed() && !answer.delay.is_zero();
-        let by = || answer.denied_by().map(|limited| limited.rule.shown());
-        VerdictBody {
-            allowed: answer.is_allowed(),
-            delay: is_delayed.then_some(Text(DurationText(answer.delay))),
-            denied_by: answer.denial.map(|_| by()),
-            detail,
-            domain: Text(Escaped(request.domain)),
-            limits: Statuses(answer),
-            matched: answer.statuses.iter().any(is_matched),
-            over_soft: answer.is_over_soft(),
-            request_id: None,
-            reservation: receipt.map(ReservationBody::new),
-            retry_after: answer.denial.map(|denial| WaitText(denial.wait)),
-            status,
-            title,
-            kind,
-            violated_policies,
-        }
+        out.extend_from_slice(before);
+        write_text(policy, out);
     }
-
-    /// The same in a list of answers: with the status, and with the id of a denial that is kept.
-    pub(super) fn in_batch(self, request_id: Option<Box<str>>) -> VerdictBody<'a> {
-        let status = match self.allowed {
-            true => StatusCode::OK,
-            false => StatusCode::TOO_MANY_REQUESTS,
-        };
-        VerdictBody {
-            request_id,
-            status: Some(status.as_u16()),
-            ..self
-        }
+    if !problem.violated_policies.is_empty() {
+        out.push(b']');
     }
 }
 
-// === impl ReservationBody ===
+/// Appends the reservation that an allowed request made.
+fn write_receipt(receipt: &ReservationReceipt, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"reservation\":{\"expiresIn\":");
+    write_duration(receipt.expires_in, out);
+    out.extend_from_slice(b",\"id\":");
+    write_text(&receipt.id.to_string(), out);
+    out.push(b'}');
+}
 
-impl ReservationBody {
-    fn new(receipt: &ReservationReceipt) -> ReservationBody {
-        ReservationBody {
-            expires_in: Text(DurationText(receipt.expires_in)),
-            id: receipt.id.to_string(),
+/// Appends the entry of one descriptor in `limits`.
+fn write_status(status: &Status, answer: &Answer, out: &mut Vec<u8>) {
+    match status {
+        Status::NoLimit => {
+            out.push(b'{');
+            write_outcome_name(DescriptorOutcome::NoLimit, out);
         }
+        Status::Unlimited { rule } => {
+            out.push(b'{');
+            write_name(rule, out);
+            write_outcome_name(DescriptorOutcome::Unlimited, out);
+            write_rule(rule, out);
+        }
+        Status::Limited(limited) => write_limited(limited, answer, out),
+    }
+    out.push(b'}');
+}
+
+/// Appends the members of a descriptor that met a limit, and the brace before them.
+fn write_limited(limited: &Limited, answer: &Answer, out: &mut Vec<u8>) {
+    // Other members say whether it was charged and whether in the soft part.
+    let outcome = match DescriptorOutcome::of_limited(limited, answer) {
+        DescriptorOutcome::OverSoft | DescriptorOutcome::Uncharged => DescriptorOutcome::Allowed,
+        outcome => outcome,
+    };
+    let Limited {
+        rule,
+        limit,
+        decision,
+        ..
+    } = limited;
+    out.extend_from_slice(b"{\"algorithm\":");
+    write_plain(limit.algorithm().name().as_bytes(), out);
+    if let Decision::Allow(grant) = decision
+        && !grant.delay.is_zero()
+    {
+        out.extend_from_slice(b",\"delay\":");
+        write_duration(grant.delay, out);
+    }
+    out.extend_from_slice(b",\"limit\":");
+    write_number(limit.count(), out);
+    out.push(b',');
+    write_name(rule, out);
+    write_outcome_name(outcome, out);
+    if let Decision::Allow(grant) = decision
+        && grant.over_soft
+    {
+        out.extend_from_slice(b",\"overSoft\":true");
+    }
+    out.extend_from_slice(b",\"remaining\":");
+    write_number(limited.remaining(), out);
+    out.extend_from_slice(b",\"reset\":");
+    write_duration(decision.reset(), out);
+    write_rule(rule, out);
+    if let Decision::Deny(Denial { wait, .. }) = decision {
+        out.extend_from_slice(b",\"wait\":");
+        write_wait(*wait, out);
+    }
+    out.extend_from_slice(b",\"window\":\"");
+    write!(out, "{}", limit.window()).expect("memory can be written to");
+    out.push(b'"');
+}
+
+/// Appends a rule's own name and a comma, if it has one.
+fn write_name(rule: &RuleName, out: &mut Vec<u8>) {
+    if let Some(name) = &rule.name {
+        out.extend_from_slice(b"\"name\":");
+        write_text(name, out);
+        out.push(b',');
     }
 }
 
-// === impl StatusBody ===
+fn write_outcome_name(outcome: DescriptorOutcome, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"outcome\":");
+    write_plain(outcome.name().as_bytes(), out);
+}
 
-impl<'a> StatusBody<'a> {
-    fn new(status: &'a Status, answer: &Answer) -> StatusBody<'a> {
-        match status {
-            Status::NoLimit => StatusBody::of_rule(DescriptorOutcome::NoLimit, None),
-            Status::Unlimited { rule } => {
-                StatusBody::of_rule(DescriptorOutcome::Unlimited, Some(rule))
-            }
-            Status::Limited(limited) => StatusBody::of_limited(limited, answer),
-        }
-    }
+fn write_rule(rule: &RuleName, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"rule\":");
+    write_text(&rule.path, out);
+}
 
-    fn of_rule(outcome: DescriptorOutcome, rule: Option<&'a RuleName>) -> StatusBody<'a> {
-        StatusBody {
-            algorithm: None,
-            delay: None,
-            limit: None,
-            name: rule.and_then(|rule| rule.name.as_deref()),
-            outcome: outcome.name(),
-            over_soft: false,
-            remaining: None,
-            reset: None,
-            rule: rule.map(|rule| &*rule.path),
-            wait: None,
-            window: None,
-        }
-    }
-
-    /// One descriptor that met a limit.
-    fn of_limited(limited: &'a Limited, answer: &Answer) -> StatusBody<'a> {
-        // Other members say whether it was charged and whether in the soft part.
-        let outcome = match DescriptorOutcome::of_limited(limited, answer) {
-            DescriptorOutcome::OverSoft | DescriptorOutcome::Uncharged => {
-                DescriptorOutcome::Allowed
-            }
-            outcome => outcome,
-        };
-        let (delay, over_soft, wait) = match limited.decision {
-            Decision::Deny(Denial { wait, .. }) => (Span::ZERO, false, Some(WaitText(wait))),
-            Decision::Allow(Grant {
-                delay, over_soft, ..
-            }) => (delay, over_soft, None),
-        };
-        let limit = &limited.limit;
-        StatusBody {
-            algorithm: Some(Text(limit.algorithm())),
-            delay: (!delay.is_zero()).then_some(Text(DurationText(delay))),
-            limit: Some(limit.count()),
-            over_soft,
-            remaining: Some(limited.remaining()),
-            reset: Some(Text(DurationText(limited.decision.reset()))),
-            wait,
-            window: Some(Text(limit.window())),
-            ..StatusBody::of_rule(outcome, Some(&limited.rule))
-        }
+/// Appends a wait: a duration, or `never`.
+fn write_wait(wait: Wait, out: &mut Vec<u8>) {
+    match wait {
+        Wait::For(span) => write_duration(span, out),
+        Wait::Never => out.extend_from_slice(b"\"never\""),
     }
 }
 
-// === values ===
-
-impl Serialize for Statuses<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let statuses = self.0.statuses.iter();
-        serializer.collect_seq(statuses.map(|status| StatusBody::new(status, self.0)))
-    }
-}
-
-impl<T: Display> Serialize for Text<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl Serialize for WaitText {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Wait::For(span) => serializer.collect_str(&DurationText(span)),
-            Wait::Never => serializer.serialize_str("never"),
-        }
-    }
-}
+#[cfg(test)]
+mod tests;
