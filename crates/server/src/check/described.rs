@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use smallvec::SmallVec;
-use tollgate_core::Entry;
+use tollgate_core::{ENTRIES_MAX, Entry};
 
 /// A descriptor: `{"entries": [{"key": …, "value": …}]}`, whose order matters, or
 /// `{"user": "ann", "path": "/x"}`, whose order does not.
@@ -93,7 +93,10 @@ impl<'de: 'a, 'a> Visitor<'de> for ReadDescribed<'a> {
                 let text = format!("`{key}` beside `entries`; write every pair into `entries`");
                 return Err(A::Error::custom(text));
             }
-            if pairs.iter().any(|(known, _)| *known == key) {
+            // More pairs than that are an error anyway, and comparing each with all would take
+            // seconds.
+            let mut known = pairs.iter().take(ENTRIES_MAX);
+            if known.any(|(known, _)| *known == key) {
                 let text = format!(
                     "duplicate member `{key}`; to describe both values, send two \
                      descriptors"

@@ -58,6 +58,29 @@ fn duplicate_members_are_errors() {
 }
 
 #[test]
+fn more_members_than_a_descriptor_may_have_are_only_counted() {
+    let mut members: Vec<String> = (0..32).map(|number| format!(r#""k{number}":1"#)).collect();
+    let detail = |members: &[String]| {
+        let descriptor = members.join(",");
+        let json = format!(r#"{{"domain":"d","descriptors":[{{{descriptor}}}]}}"#);
+        let check = Check::read(json.as_bytes()).map_err(|failure| failure.problem.detail)?;
+        let request = check.request();
+        request.map(drop).map_err(|failure| failure.problem.detail)
+    };
+    assert_eq!(detail(&members), Ok(()));
+    members.push(members[31].clone());
+    assert!(
+        detail(&members)
+            .unwrap_err()
+            .contains("duplicate member `k31`")
+    );
+    members[32] = r#""more":1"#.to_owned();
+    // Not compared with each other: thousands of them would take seconds.
+    members.push(members[32].clone());
+    assert!(detail(&members).unwrap_err().contains("34 entries"));
+}
+
+#[test]
 fn only_the_short_form_has_no_order() {
     let is_unordered = |descriptor: &str| {
         let json = format!(r#"{{"domain":"d","descriptors":[{descriptor}]}}"#);
