@@ -30,7 +30,7 @@ use crate::headroom;
 use crate::http::{count_and_respond, healthz, is_json, readiness, with_fallback_routes};
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::reply::{self, Failure, body};
+use crate::reply::{self, Failure};
 
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Admin.name();
@@ -164,7 +164,9 @@ impl AdminState {
     async fn report_headroom(&self, request: Request) -> Result<Response, Failure> {
         is_json(request.headers())?;
         let limits = &self.limits;
-        let body = body(request, limits.body_bytes, limits.body_timeout).await?;
+        let (head, body) = request.into_parts();
+        let (bytes_max, timeout) = (limits.body_bytes, limits.body_timeout);
+        let body = reply::body(&head.headers, body, bytes_max, timeout).await?;
         headroom::report(&self.engine, &body)
     }
 }

@@ -39,12 +39,20 @@ enum State {
 /// The body of a response. It records whether the peer reads it, and a response without an end of
 /// its own ends on shutdown.
 pub(crate) struct ResponseBody {
-    body: Body,
+    content: Content,
     connection: Arc<Connection>,
     /// The period of the part that was sent last, until the peer has room for the next one.
     period: Option<usize>,
     /// For responses that may never end.
     stop: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+/// The bytes of a response.
+pub(crate) enum Content {
+    /// All of them, until they are sent.
+    Whole(Option<Bytes>),
+    /// As they are made.
+    Parts(Body),
 }
 
 /// The error of a body for which there is no room among the bytes of unfinished requests.
@@ -213,13 +221,27 @@ impl Drop for RequestBody {
     }
 }
 
+// === impl Content ===
+
+impl From<Bytes> for Content {
+    fn from(bytes: Bytes) -> Content {
+        Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+}
+
+impl From<Body> for Content {
+    fn from(body: Body) -> Content {
+        Content::Parts(body)
+    }
+}
+
 // === impl ResponseBody ===
 
 impl ResponseBody {
     /// A response that ends by itself.
-    pub(crate) const fn new(body: Body, connection: Arc<Connection>) -> ResponseBody {
+    pub(crate) fn new(content: impl Into<Content>, connection: Arc<Connection>) -> ResponseBody {
         ResponseBody {
-            body,
+            content: content.into(),
             connection,
             period: None,
             stop: None,
@@ -250,7 +272,10 @@ impl HttpBody for ResponseBody {
         let this = self.get_mut();
         // The peer has room for the next part, so it has read the last one.
         this.end_wait();
-        let polled = Pin::new(&mut this.body).poll_frame(cx);
+        let polled = match &mut this.content {
+            Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Parts(body) => Pin::new(body).poll_frame(cx),
+        };
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && frame.is_data()
         {
@@ -261,7 +286,7 @@ impl HttpBody for ResponseBody {
             && stop.as_mut().poll(cx).is_ready()
         {
             this.stop = None;
-            this.body = Body::empty();
+            this.content = Content::Whole(None);
             let mut trailers = HeaderMap::new();
             let status =
                 Status::unavailable("the service is stopping; retry with another instance");
@@ -272,11 +297,20 @@ impl HttpBody for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_none(),
+            Content::Parts(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.content {
+            Content::Whole(bytes) => {
+                let length = bytes.as_ref().map_or(0, Bytes::len);
+                SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
+            }
+            Content::Parts(body) => body.size_hint(),
+        }
     }
 }
 

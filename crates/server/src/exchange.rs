@@ -13,7 +13,7 @@ use axum::body::Body;
 use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -27,10 +27,11 @@ use tollgate_telemetry::{TRACEPARENT, TRACESTATE};
 use tonic::Status;
 
 use crate::auth;
-use crate::body::{RequestBody, ResponseBody, is_no_room, no_room, whole};
+use crate::body::{Content, RequestBody, ResponseBody, is_no_room, no_room, whole};
 use crate::decisions::CHECK_PATH;
 use crate::grpc::{DECIDE_PATH, late};
 use crate::head::{Rejection, check_grpc, check_http1};
+use crate::http::{AppState, CHECK_PATH as HTTP_CHECK_PATH};
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
@@ -64,6 +65,8 @@ pub(crate) struct ExchangeHandler {
     protocol: Protocol,
     listener: ListenerName,
     router: TowerToHyperService<Router>,
+    /// Answers `/v1/check` without the router, whose layers cost as much as a decision.
+    checks: Option<Arc<AppState>>,
     metrics: Arc<Metrics>,
     shutdown: ShutdownSignal,
     /// How long a message may take to arrive.
@@ -75,7 +78,7 @@ pub(crate) struct ExchangeHandler {
 /// Serves the requests of one connection.
 #[derive(Clone)]
 pub(crate) struct Exchange {
-    all: ExchangeHandler,
+    all: Arc<ExchangeHandler>,
     connection: Arc<Connection>,
 }
 
@@ -96,11 +99,23 @@ impl ExchangeHandler {
             protocol: listener.protocol(),
             listener: listener.name(),
             router: TowerToHyperService::new(router),
+            checks: None,
             metrics: Arc::clone(metrics),
             shutdown: shutdown.clone(),
             body_timeout: limits.body_timeout,
             message_bytes: limits.message_bytes,
         }
+    }
+
+    /// The same, which answers `/v1/check` by `checks`.
+    pub(crate) fn with_checks(self, checks: Option<Arc<AppState>>) -> ExchangeHandler {
+        ExchangeHandler { checks, ..self }
+    }
+
+    /// What answers a request of HTTP/1 without the router.
+    fn checks_of(&self, head: &Parts) -> Option<&Arc<AppState>> {
+        let is_check = head.method == Method::POST && head.uri.path() == HTTP_CHECK_PATH;
+        self.checks.as_ref().filter(|_| is_check)
     }
 }
 
@@ -110,7 +125,7 @@ impl Handler for ExchangeHandler {
 
     fn service(&self, connection: &Arc<Connection>) -> Exchange {
         Exchange {
-            all: self.clone(),
+            all: Arc::new(self.clone()),
             connection: Arc::clone(connection),
         }
     }
@@ -166,8 +181,15 @@ impl Service<Request<Incoming>> for Exchange {
             body = body.in_parts();
             head.extensions.insert(Arc::clone(&self.connection));
         }
-        let request = Request::from_parts(head, body);
         let this = self.clone();
+        if let Some(checks) = self.all.checks_of(&head) {
+            let checks = Arc::clone(checks);
+            return Box::pin(async move {
+                let response = checks.answer_check(&head, body).await;
+                Ok(this.finish(response, false))
+            });
+        }
+        let request = Request::from_parts(head, body);
         if self.all.protocol == Protocol::Http1 {
             return Box::pin(async move {
                 let Ok(response) = this.all.router.call(request).await;
@@ -265,7 +287,11 @@ impl Exchange {
         usize::try_from(length).map_or(true, |length| length > self.all.message_bytes)
     }
 
-    fn finish(&self, response: Response<Body>, is_unbounded: bool) -> Response<ResponseBody> {
+    fn finish(
+        &self,
+        response: Response<impl Into<Content>>,
+        is_unbounded: bool,
+    ) -> Response<ResponseBody> {
         let connection = Arc::clone(&self.connection);
         let mut response = response.map(|body| ResponseBody::new(body, connection));
         if is_unbounded {

@@ -5,23 +5,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
 use axum::routing::{any, get, post};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use hyper::body::Body as HttpBody;
 use tollgate_core::{Cost, Request};
-use tollgate_engine::{Decided, Engine};
+use tollgate_engine::{Decided, Engine, ReservationReceipt};
 use tollgate_gateway::{keep_denial, request_id};
 use tollgate_listen::ShutdownSignal;
 use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 
 use crate::auth::{self, ActiveAuth};
+use crate::body::BoxError;
 use crate::check::{Batch, Check, batch_response, verdict};
 use crate::config::ListenerKind;
 use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
-use crate::reply::{Failure, body, problem, reply};
+use crate::reply::{self, Failure, problem, reply};
 use crate::settle::{Settle, settlement};
 use crate::trace::{self, CANCELED, UNLIMITED};
 
@@ -30,7 +35,7 @@ pub(crate) const NAME: &str = ListenerKind::Http.name();
 
 /// Where Envoy's service answers, and where Tollgate does.
 const ENVOY_PATH: &str = "/json";
-const CHECK_PATH: &str = "/v1/check";
+pub(crate) const CHECK_PATH: &str = "/v1/check";
 
 const OPENAPI: &str = include_str!("openapi.json");
 
@@ -51,7 +56,7 @@ pub(crate) struct AppState {
 }
 
 /// The routes of this listener.
-pub(crate) fn routes(state: AppState) -> Router {
+pub(crate) fn routes(state: Arc<AppState>) -> Router {
     let metrics = Arc::clone(&state.metrics);
     let routes = Router::new()
         .route(ENVOY_PATH, post(envoy))
@@ -61,7 +66,7 @@ pub(crate) fn routes(state: AppState) -> Router {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/openapi.json", get(openapi))
-        .with_state(Arc::new(state));
+        .with_state(state);
     with_fallback_routes(routes, NAME, metrics)
 }
 
@@ -80,7 +85,7 @@ pub(crate) fn with_fallback_routes(
                 uri.path()
             );
             let failure = Failure::new("not_found", StatusCode::NOT_FOUND, detail);
-            std::future::ready(count_and_respond(&missing, listener, &failure))
+            std::future::ready(count_and_respond::<Body>(&missing, listener, &failure))
         })
         .method_not_allowed_fallback(move |method: Method, uri: Uri| {
             let detail = format!(
@@ -89,15 +94,15 @@ pub(crate) fn with_fallback_routes(
             );
             let status = StatusCode::METHOD_NOT_ALLOWED;
             let failure = Failure::new("method_not_allowed", status, detail);
-            std::future::ready(count_and_respond(&metrics, listener, &failure))
+            std::future::ready(count_and_respond::<Body>(&metrics, listener, &failure))
         })
 }
 
-pub(crate) fn count_and_respond(
+pub(crate) fn count_and_respond<B: From<String>>(
     metrics: &Metrics,
     listener: ListenerName,
     failure: &Failure,
-) -> Response {
+) -> http::Response<B> {
     metrics.count_error(listener, failure.kind);
     problem(&failure.problem)
 }
@@ -125,15 +130,14 @@ async fn openapi() -> Response {
 }
 
 async fn envoy(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
-    let mut span = state.begin_span(&request, ENVOY_PATH);
+    let mut span = state.begin_span(request.method(), request.headers(), ENVOY_PATH);
     let answered = state.envoy(request, &mut span).await;
     state.finish(answered, &mut span)
 }
 
 async fn check(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
-    let mut span = state.begin_span(&request, CHECK_PATH);
-    let answered = state.check(request, &mut span).await;
-    state.finish(answered, &mut span)
+    let (head, body) = request.into_parts();
+    state.answer_check(&head, body).await.map(Body::from)
 }
 
 async fn settle(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
@@ -142,7 +146,7 @@ async fn settle(State(state): State<Arc<AppState>>, request: HttpRequest) -> Res
 }
 
 async fn forward_auth(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
-    let mut span = state.begin_span(&request, auth::PATH);
+    let mut span = state.begin_span(request.method(), request.headers(), auth::PATH);
     let answered = state.forward_auth(request, &mut span).await;
     state.finish(answered, &mut span)
 }
@@ -157,8 +161,8 @@ impl AppState {
         request: HttpRequest,
         span: &mut RequestSpan,
     ) -> Result<Response, Failure> {
-        let id = request_id(request.headers()).cloned();
-        let body = body(request, self.body_bytes, self.body_timeout).await?;
+        let (head, body) = request.into_parts();
+        let body = self.read(&head, body).await?;
         let message =
             tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
         let request = tollgate_rls::request(&message)?;
@@ -177,44 +181,73 @@ impl AppState {
             let unavailable = HeaderValue::from_static(tollgate_http::STORE_UNAVAILABLE);
             headers.insert(tollgate_http::STORE, unavailable);
         }
-        keep_denial(
-            &self.engine,
-            id.as_ref(),
-            &request,
-            &decided.answer,
-            headers,
-        );
+        let id = request_id(&head.headers);
+        keep_denial(&self.engine, id, &request, &decided.answer, headers);
         Ok(response)
     }
 
+    /// Answers a request of `/v1/check`, whose head was checked.
+    pub(crate) async fn answer_check<B>(&self, head: &Parts, body: B) -> http::Response<Bytes>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        let mut span = self.begin_span(&head.method, &head.headers, CHECK_PATH);
+        let answered = self.check(head, body, &mut span).await;
+        self.finish(answered, &mut span)
+    }
+
     /// Decides on a request of `/v1/check`, or reserves for it.
-    async fn check(
+    async fn check<B>(
         &self,
-        request: HttpRequest,
+        head: &Parts,
+        body: B,
         span: &mut RequestSpan,
-    ) -> Result<Response, Failure> {
-        is_json(request.headers())?;
-        let id = request_id(request.headers()).cloned();
-        let body = body(request, self.body_bytes, self.body_timeout).await?;
+    ) -> Result<http::Response<Bytes>, Failure>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        is_json(&head.headers)?;
+        let id = request_id(&head.headers);
+        let body = self.read(head, body).await?;
+        // In boxes, so that the future of every other request is small.
         if Batch::is_batch(&body) {
-            return self.check_batch(&body, id.as_ref(), span).await;
+            return Box::pin(self.check_batch(&body, id, span)).await;
         }
         let check = Check::read(&body)?;
         let request = check.request()?;
         self.check_refund(&request)?;
         let (decided, receipt) = if check.is_reservation() {
-            let began = Instant::now();
-            let reserved = trace::reserve(&self.engine, &request, span).await?;
-            self.metrics.record_decision(NAME, began.elapsed(), span);
-            reserved
+            Box::pin(self.reserve(&request, span)).await?
         } else {
             (self.decide(&request, span).await?, None)
         };
         let answer = &decided.answer;
         let mut response = verdict(&request, answer, receipt.as_ref());
         let headers = response.headers_mut();
-        keep_denial(&self.engine, id.as_ref(), &request, answer, headers);
+        keep_denial(&self.engine, id, &request, answer, headers);
         Ok(response)
+    }
+
+    async fn reserve(
+        &self,
+        request: &Request<'_>,
+        span: &mut RequestSpan,
+    ) -> Result<(Decided, Option<ReservationReceipt>), Failure> {
+        let began = Instant::now();
+        let reserved = trace::reserve(&self.engine, request, span).await?;
+        self.metrics.record_decision(NAME, began.elapsed(), span);
+        Ok(reserved)
+    }
+
+    /// Reads the body of a request within the limits of this listener.
+    async fn read<B>(&self, head: &Parts, body: B) -> Result<Bytes, Failure>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        reply::body(&head.headers, body, self.body_bytes, self.body_timeout).await
     }
 
     /// Decides on a list of checks: on all of them, or on none if one is invalid.
@@ -223,7 +256,7 @@ impl AppState {
         body: &[u8],
         id: Option<&HeaderValue>,
         span: &mut RequestSpan,
-    ) -> Result<Response, Failure> {
+    ) -> Result<http::Response<Bytes>, Failure> {
         let batch = Batch::read(body)?;
         let requests = batch.requests(|request| self.check_refund(request))?;
         let began = Instant::now();
@@ -245,7 +278,8 @@ impl AppState {
     /// Settles a reservation of `/v1/check`.
     async fn settle(&self, request: HttpRequest) -> Result<Response, Failure> {
         is_json(request.headers())?;
-        let body = body(request, self.body_bytes, self.body_timeout).await?;
+        let (head, body) = request.into_parts();
+        let body = self.read(&head, body).await?;
         let actual = Settle::read(&body)?.actual_cost()?;
         let settled = self.engine.settle(actual.id, actual.units).await?;
         Ok(settlement(actual.id, &settled))
@@ -291,11 +325,11 @@ impl AppState {
     }
 
     /// Begins the span of a request for the endpoint at `path`.
-    fn begin_span(&self, request: &HttpRequest, path: &'static str) -> RequestSpan {
-        let mut span = self.tracing.begin(path, request.headers());
+    fn begin_span(&self, method: &Method, headers: &HeaderMap, path: &'static str) -> RequestSpan {
+        let mut span = self.tracing.begin(path, headers);
         span.describe_http(tollgate_telemetry::HttpRequest {
             listener: NAME,
-            method: request.method(),
+            method,
             target: path,
             path,
             scheme: self.scheme,
@@ -306,7 +340,11 @@ impl AppState {
     }
 
     /// The response, and what the span says about it.
-    fn finish(&self, answered: Result<Response, Failure>, span: &mut RequestSpan) -> Response {
+    fn finish<B: From<String>>(
+        &self,
+        answered: Result<http::Response<B>, Failure>,
+        span: &mut RequestSpan,
+    ) -> http::Response<B> {
         match answered {
             Ok(response) => {
                 trace::describe_response(span, &response);
@@ -339,6 +377,10 @@ pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
     let Some(value) = headers.get(CONTENT_TYPE) else {
         return Ok(());
     };
+    // What nearly every client sends.
+    if value == "application/json" {
+        return Ok(());
+    }
     let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
     let media_type = text.split(';').next().unwrap_or_default().trim();
     let accepted = [

@@ -44,9 +44,15 @@ pub(crate) struct Context {
 
 /// What answers the requests of a listener.
 enum Routes {
-    Own(Router),
+    Own(Own),
     Gateway(Arc<Gateway>),
     Redis(RedisHandler),
+}
+
+/// The routes of a listener, and what answers `/v1/check` without them, if it is there.
+struct Own {
+    router: Router,
+    checks: Option<Arc<http::AppState>>,
 }
 
 /// Listeners that serve.
@@ -139,8 +145,9 @@ impl Serving {
         } = context;
         let scheme = if tls.is_some() { "https" } else { "http" };
         match self.routes(kind, scheme, context).await {
-            Routes::Own(router) => {
+            Routes::Own(Own { router, checks }) => {
                 let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
+                let handler = handler.with_checks(checks);
                 self.spawn(kind, (listener, tls), handler, context);
             }
             Routes::Gateway(gateway) => {
@@ -210,7 +217,8 @@ impl Serving {
     ) -> Routes {
         let (engine, metrics) = (Arc::clone(&context.engine), Arc::clone(&context.metrics));
         let (limits, shutdown) = (&context.limits, context.shutdown.clone());
-        Routes::Own(match kind {
+        let mut checks = None;
+        let router = match kind {
             ListenerKind::Gateway => {
                 let gateway = context.gateway.as_ref();
                 let gateway = gateway.expect("`start` opens no listener without what it serves");
@@ -231,17 +239,21 @@ impl Serving {
                 self.health.push(health);
                 router
             }
-            ListenerKind::Http => http::routes(http::AppState {
-                engine,
-                metrics,
-                options: context.options,
-                auth: context.auth.clone(),
-                tracing: context.tracing.clone(),
-                scheme,
-                shutdown,
-                body_timeout: limits.body_timeout,
-                body_bytes: limits.body_bytes,
-            }),
+            ListenerKind::Http => {
+                let state = Arc::new(http::AppState {
+                    engine,
+                    metrics,
+                    options: context.options,
+                    auth: context.auth.clone(),
+                    tracing: context.tracing.clone(),
+                    scheme,
+                    shutdown,
+                    body_timeout: limits.body_timeout,
+                    body_bytes: limits.body_bytes,
+                });
+                checks = Some(Arc::clone(&state));
+                http::routes(state)
+            }
             ListenerKind::Admin => admin::routes(admin::AdminState {
                 dashboard: Arc::new(Dashboard::new(
                     Arc::clone(&engine),
@@ -255,6 +267,7 @@ impl Serving {
                 shutdown,
                 limits: *limits,
             }),
-        })
+        };
+        Routes::Own(Own { router, checks })
     }
 }

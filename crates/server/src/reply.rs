@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::{LengthLimitError, Limited};
+use hyper::body::Body as HttpBody;
 use serde::de::{Deserialize, Error};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -15,7 +14,7 @@ use tollgate_core::StoreError;
 use tollgate_engine::ReserveError;
 use tollgate_http::{MEDIA_TYPE, Problem};
 
-use crate::body::{is_no_room, no_room, whole};
+use crate::body::{BoxError, is_no_room, no_room, whole};
 
 /// An error response: a problem document for the client, and a kind for the metrics.
 #[derive(Debug)]
@@ -24,25 +23,26 @@ pub(crate) struct Failure {
     pub(crate) problem: Problem,
 }
 
-/// A response of one media type.
-pub(crate) fn reply(
+/// A response of one media type, with a body of a route or with its bytes alone.
+pub(crate) fn reply<B>(
     status: StatusCode,
     media_type: &'static str,
-    body: impl Into<Body>,
-) -> Response {
-    let mut response = (status, body.into()).into_response();
+    body: impl Into<B>,
+) -> Response<B> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
     let media_type = HeaderValue::from_static(media_type);
     response.headers_mut().insert(CONTENT_TYPE, media_type);
     response
 }
 
 /// A JSON document.
-pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
+pub(crate) fn json<B: From<String>>(status: StatusCode, body: &Value) -> Response<B> {
     reply(status, "application/json", format!("{body}\n"))
 }
 
 /// A problem document.
-pub(crate) fn problem(problem: &Problem) -> Response {
+pub(crate) fn problem<B: From<String>>(problem: &Problem) -> Response<B> {
     let body = format!("{}\n", problem.json());
     reply(problem.status, MEDIA_TYPE, body)
 }
@@ -53,17 +53,22 @@ pub(crate) fn problem(problem: &Problem) -> Response {
 ///
 /// 413 for more than `bytes_max`, 408 if it does not arrive within `body_timeout`, 400 if it is
 /// incomplete.
-pub(crate) async fn body(
-    request: axum::extract::Request,
+pub(crate) async fn body<B>(
+    headers: &HeaderMap,
+    body: B,
     bytes_max: usize,
     body_timeout: Duration,
-) -> Result<Bytes, Failure> {
-    let announced = request.headers().get(CONTENT_LENGTH);
+) -> Result<Bytes, Failure>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    let announced = headers.get(CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > bytes_max) {
         return Err(too_large(bytes_max));
     }
-    let body: Limited<Body> = Limited::new(request.into_body(), bytes_max);
+    let body = Limited::new(body, bytes_max);
     match timeout(body_timeout, whole(body, |_| false)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if is_no_room(&*error) => {

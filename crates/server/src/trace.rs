@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use axum::response::Response;
+use http::Response;
 use tollgate_core::{Request, StoreError};
 use tollgate_engine::{Decided, Engine, ReservationReceipt, ReserveError};
 use tollgate_gateway::REQUEST_ID;
@@ -97,7 +97,7 @@ pub(crate) fn describe_batch(
 }
 
 /// Says in a span what a response says.
-pub(crate) fn describe_response(span: &mut RequestSpan, response: &Response) {
+pub(crate) fn describe_response<B>(span: &mut RequestSpan, response: &Response<B>) {
     span.set_http_status(response.status());
     if let Some(id) = response.headers().get(REQUEST_ID)
         && let Ok(id) = id.to_str()

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use axum::response::Response;
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Response, StatusCode};
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 use tollgate_core::{Answer, Request};
@@ -86,7 +86,7 @@ pub(crate) fn batch_response(
     requests: &[Request<'_>],
     decided: &[Result<Decided, Failure>],
     mut keep_denial: impl FnMut(&Request<'_>, &Answer) -> Option<Box<str>>,
-) -> Response {
+) -> Response<Bytes> {
     let mut out = Vec::with_capacity(ANSWER_BYTES * requests.len());
     out.push(b'[');
     for (index, (request, decided)) in requests.iter().zip(decided).enumerate() {

@@ -3,7 +3,8 @@
 
 use std::io::Write as _;
 
-use axum::response::Response;
+use bytes::Bytes;
+use http::Response;
 use tollgate_core::{Answer, Decision, Denial, Limited, Request, RuleName, Status, Wait};
 use tollgate_engine::{DescriptorOutcome, ReservationReceipt};
 use tollgate_http::{MEDIA_TYPE, Problem};
@@ -32,7 +33,7 @@ pub(crate) fn verdict(
     request: &Request<'_>,
     answer: &Answer,
     receipt: Option<&ReservationReceipt>,
-) -> Response {
+) -> Response<Bytes> {
     let extra = Extra {
         receipt,
         ..Extra::default()
