@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
+use smallvec::SmallVec;
 use tollgate_core::{ChargeDenied, Cost, Descriptor, Request};
 
 use crate::check::described::Described;
@@ -15,8 +16,11 @@ mod elements;
 mod json_text;
 mod verdict;
 
-pub(crate) use batch::{Batch, batch_response};
+pub(crate) use batch::{Batch, BatchAnswers};
 pub(crate) use verdict::verdict;
+
+/// The descriptors of most checks.
+const DESCRIPTORS_INLINE: usize = 1;
 
 /// The body of a request. Its texts are parts of the body, as far as they have no escapes.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -25,7 +29,7 @@ pub(crate) struct Check<'a> {
     #[serde(borrow)]
     domain: Cow<'a, str>,
     #[serde(borrow, deserialize_with = "read_descriptors")]
-    descriptors: Vec<Described<'a>>,
+    descriptors: SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>,
     /// Units; a negative cost is a refund.
     #[serde(default = "one")]
     cost: i64,
@@ -44,7 +48,7 @@ const fn one() -> i64 {
 /// Reads descriptors; an error says in which of them it is.
 fn read_descriptors<'de: 'a, 'a, D: Deserializer<'de>>(
     from: D,
-) -> Result<Vec<Described<'a>>, D::Error> {
+) -> Result<SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>, D::Error> {
     read_elements(from, "descriptors", "a list of descriptors", usize::MAX)
 }
 
@@ -66,33 +70,42 @@ impl<'a> Check<'a> {
     /// Converts the body of `/v1/check` to a request within the bounds of [`Request`]: a negative
     /// cost is a refund.
     pub(crate) fn request(&self) -> Result<Request<'_>, Failure> {
+        let request = self.with_cost(self.cost()?);
+        request.check_bounds()?;
+        Ok(request)
+    }
+
+    /// What it costs.
+    fn cost(&self) -> Result<Cost, Failure> {
         if self.reserve && (self.peek || self.cost < 0) {
             let detail = "`reserve` with `peek` or with a negative cost; the cost of a reservation \
                 is an estimate of what the request will consume";
             return Err(Failure::bad_request(detail));
         }
-        let cost = match (u64::try_from(self.cost), self.peek) {
-            (Ok(units), true) => Cost::Peek(units),
-            (Ok(units), false) => Cost::Take(units),
-            (Err(_), false) => Cost::Refund(self.cost.unsigned_abs()),
+        match (u64::try_from(self.cost), self.peek) {
+            (Ok(units), true) => Ok(Cost::Peek(units)),
+            (Ok(units), false) => Ok(Cost::Take(units)),
+            (Err(_), false) => Ok(Cost::Refund(self.cost.unsigned_abs())),
             (Err(_), true) => {
                 let detail = "`peek` with a negative cost; leave out `peek` or the sign";
-                return Err(Failure::bad_request(detail));
+                Err(Failure::bad_request(detail))
             }
-        };
+        }
+    }
+
+    /// The request, with its cost.
+    fn with_cost(&self, cost: Cost) -> Request<'_> {
         let descriptors = self.descriptors.iter().map(|described| Descriptor {
             entries: described.entries(),
             is_unordered: described.is_unordered,
             ..Descriptor::default()
         });
-        let request = Request {
+        Request {
             domain: self.domain.as_bytes(),
             descriptors: descriptors.collect(),
             cost,
             charge_denied: ChargeDenied::Never,
-        };
-        request.check_bounds()?;
-        Ok(request)
+        }
     }
 }
 

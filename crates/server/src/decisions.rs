@@ -85,6 +85,11 @@ impl generated::decisions_server::Decisions for DecisionCalls {
 // === impl Decider ===
 
 impl Decider {
+    /// [`Engine::batch_size`].
+    pub(super) fn batch_size(&self) -> usize {
+        self.engine.batch_size()
+    }
+
     /// Decides on requests that have arrived together, in their order.
     pub(super) async fn decide(&self, messages: &[CheckRequest]) -> Vec<CheckResponse> {
         let began = Instant::now();

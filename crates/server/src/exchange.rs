@@ -287,6 +287,8 @@ impl Exchange {
         usize::try_from(length).map_or(true, |length| length > self.all.message_bytes)
     }
 
+    /// The response as it is sent: counted as unread until the peer has read it, ended on shutdown
+    /// if it has no end of its own, and with the announcement that the connection ends.
     fn finish(
         &self,
         response: Response<impl Into<Content>>,

@@ -15,20 +15,21 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use hyper::body::Body as HttpBody;
 use tollgate_core::{Cost, Request};
-use tollgate_engine::{Decided, Engine, ReservationReceipt};
+use tollgate_engine::{Decided, Engine};
 use tollgate_gateway::{keep_denial, request_id};
 use tollgate_listen::ShutdownSignal;
 use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 
 use crate::auth::{self, ActiveAuth};
 use crate::body::BoxError;
-use crate::check::{Batch, Check, batch_response, verdict};
 use crate::config::ListenerKind;
 use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
 use crate::reply::{self, Failure, problem, reply};
 use crate::settle::{Settle, settlement};
 use crate::trace::{self, CANCELED, UNLIMITED};
+
+mod checks;
 
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Http.name();
@@ -186,61 +187,6 @@ impl AppState {
         Ok(response)
     }
 
-    /// Answers a request of `/v1/check`, whose head was checked.
-    pub(crate) async fn answer_check<B>(&self, head: &Parts, body: B) -> http::Response<Bytes>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: Into<BoxError>,
-    {
-        let mut span = self.begin_span(&head.method, &head.headers, CHECK_PATH);
-        let answered = self.check(head, body, &mut span).await;
-        self.finish(answered, &mut span)
-    }
-
-    /// Decides on a request of `/v1/check`, or reserves for it.
-    async fn check<B>(
-        &self,
-        head: &Parts,
-        body: B,
-        span: &mut RequestSpan,
-    ) -> Result<http::Response<Bytes>, Failure>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-        B::Error: Into<BoxError>,
-    {
-        is_json(&head.headers)?;
-        let id = request_id(&head.headers);
-        let body = self.read(head, body).await?;
-        // In boxes, so that the future of every other request is small.
-        if Batch::is_batch(&body) {
-            return Box::pin(self.check_batch(&body, id, span)).await;
-        }
-        let check = Check::read(&body)?;
-        let request = check.request()?;
-        self.check_refund(&request)?;
-        let (decided, receipt) = if check.is_reservation() {
-            Box::pin(self.reserve(&request, span)).await?
-        } else {
-            (self.decide(&request, span).await?, None)
-        };
-        let answer = &decided.answer;
-        let mut response = verdict(&request, answer, receipt.as_ref());
-        let headers = response.headers_mut();
-        keep_denial(&self.engine, id, &request, answer, headers);
-        Ok(response)
-    }
-
-    async fn reserve(
-        &self,
-        request: &Request<'_>,
-        span: &mut RequestSpan,
-    ) -> Result<(Decided, Option<ReservationReceipt>), Failure> {
-        let began = Instant::now();
-        let reserved = trace::reserve(&self.engine, request, span).await?;
-        self.metrics.record_decision(NAME, began.elapsed(), span);
-        Ok(reserved)
-    }
-
     /// Reads the body of a request within the limits of this listener.
     async fn read<B>(&self, head: &Parts, body: B) -> Result<Bytes, Failure>
     where
@@ -248,31 +194,6 @@ impl AppState {
         B::Error: Into<BoxError>,
     {
         reply::body(&head.headers, body, self.body_bytes, self.body_timeout).await
-    }
-
-    /// Decides on a list of checks: on all of them, or on none if one is invalid.
-    async fn check_batch(
-        &self,
-        body: &[u8],
-        id: Option<&HeaderValue>,
-        span: &mut RequestSpan,
-    ) -> Result<http::Response<Bytes>, Failure> {
-        let batch = Batch::read(body)?;
-        let requests = batch.requests(|request| self.check_refund(request))?;
-        let began = Instant::now();
-        let decided = self.engine.decide_batch(&requests).await;
-        self.metrics.record_decision(NAME, began.elapsed(), span);
-        trace::describe_batch(span, &requests, &decided, began);
-        let failed = |error| {
-            let failure = Failure::from(error);
-            self.metrics.count_error(NAME, failure.kind);
-            failure
-        };
-        let decided: Vec<_> = decided.into_iter().map(|one| one.map_err(failed)).collect();
-        let id = id.map(HeaderValue::as_bytes);
-        Ok(batch_response(&requests, &decided, |request, answer| {
-            self.engine.keep_denial(id, request, answer)
-        }))
     }
 
     /// Settles a reservation of `/v1/check`.

@@ -6,6 +6,12 @@ use tollgate_rules::Resolved;
 use super::{ActiveRules, Decided, Engine};
 use crate::stores::NamedStore;
 
+/// How many requests are best decided at once if all of them are decided in memory.
+///
+/// More save little, and cost more than they save: what each allocates is then freed long after,
+/// and the system's allocator keeps only seven blocks of a size at hand.
+const BATCH_IN_MEMORY: usize = 7;
+
 /// Requests of which each has its store and its charges.
 struct Batch<'b> {
     stores: Vec<&'b NamedStore>,
@@ -18,6 +24,15 @@ struct Batch<'b> {
 // === impl Engine ===
 
 impl Engine {
+    /// How many requests [`Engine::decide_batch`] is best called with, if there are more: all of
+    /// them for a shared store, because one call then asks it about all; few otherwise.
+    pub fn batch_size(&self) -> usize {
+        match self.stores.has_shared() {
+            true => usize::MAX,
+            false => BATCH_IN_MEMORY,
+        }
+    }
+
     /// Decides on independent requests as [`Engine::decide`] would, one after the other in their
     /// order, with one call of each store: a shared store is asked about all of them at once. The
     /// answers are in the same order.

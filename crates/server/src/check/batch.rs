@@ -6,22 +6,28 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
-use tollgate_core::{Answer, Request};
-use tollgate_engine::Decided;
+use tollgate_core::{Answer, Cost, Request};
 
 use super::Check;
 use super::elements::{in_element, read_elements};
 use super::verdict::{ANSWER_BYTES, Extra, write_verdict};
-use crate::reply::{Failure, reply};
+use crate::reply::{Failure, read_json, reply};
 
 /// The most checks of one request.
 pub(crate) const CHECKS_MAX: usize = 1000;
 /// The most descriptors of all checks of one request.
 pub(crate) const BATCH_DESCRIPTORS_MAX: usize = 4000;
 
-/// The checks of one request, in their order.
+/// The checks of one request, in their order, each valid.
 #[derive(Debug)]
-pub(crate) struct Batch<'a>(Vec<Check<'a>>);
+pub(crate) struct Batch<'a> {
+    checks: Vec<Check<'a>>,
+    costs: Vec<Cost>,
+}
+
+/// The answers to the checks of one request, in their order, as the body of its response.
+#[derive(Debug)]
+pub(crate) struct BatchAnswers(Vec<u8>);
 
 /// The list in the body.
 #[derive(Debug)]
@@ -41,35 +47,34 @@ impl<'a> Batch<'a> {
         body.trim_ascii_start().starts_with(b"[")
     }
 
-    pub(crate) fn read(body: &'a [u8]) -> Result<Batch<'a>, Failure> {
-        let Checks(elements) = serde_json::from_slice(body).map_err(|error| {
+    /// Reads a list of checks, each of which must be a request within the bounds of [`Request`]
+    /// that `accept` accepts.
+    ///
+    /// # Errors
+    ///
+    /// That of the first check that is invalid: then nothing may be decided.
+    pub(crate) fn read(
+        body: &'a [u8],
+        accept: impl Fn(&Request<'_>) -> Result<(), Failure>,
+    ) -> Result<Batch<'a>, Failure> {
+        let Checks(elements) = read_json(body).map_err(|error| {
             Failure::bad_request(format!(
                 "{error}; a list of checks looks like \
                  [{{\"domain\": \"shop\", \"descriptors\": [{{\"user\": \"ann\"}}]}}]"
             ))
         })?;
-        Ok(Batch(
-            elements.into_iter().map(|Element(one)| one).collect(),
-        ))
-    }
-
-    /// The requests, each within the bounds of [`Request`], if `accept` accepts each of them.
-    ///
-    /// # Errors
-    ///
-    /// That of the first check that is invalid: then nothing is decided.
-    pub(crate) fn requests(
-        &self,
-        accept: impl Fn(&Request<'_>) -> Result<(), Failure>,
-    ) -> Result<Vec<Request<'_>>, Failure> {
+        let mut batch = Batch {
+            costs: Vec::with_capacity(elements.len()),
+            checks: Vec::with_capacity(elements.len()),
+        };
         let mut descriptors = 0;
-        let mut requests = Vec::with_capacity(self.0.len());
-        for (index, check) in self.0.iter().enumerate() {
+        for (index, Element(check)) in elements.into_iter().enumerate() {
             let request = check.request_in_batch();
             let request = request.and_then(|request| accept(&request).map(|()| request));
             let request = request.map_err(|failure| failure.in_check(index))?;
             descriptors += request.descriptors.len();
-            requests.push(request);
+            batch.costs.push(request.cost);
+            batch.checks.push(check);
         }
         if descriptors > BATCH_DESCRIPTORS_MAX {
             return Err(Failure::bad_request(format!(
@@ -77,39 +82,66 @@ impl<'a> Batch<'a> {
                  send the checks in several requests"
             )));
         }
-        Ok(requests)
+        Ok(batch)
+    }
+
+    /// The number of its checks.
+    pub(crate) fn len(&self) -> usize {
+        self.checks.len()
+    }
+
+    /// The requests, `size` of them at once; once nothing, if there are none.
+    pub(crate) fn parts(&self, size: usize) -> impl Iterator<Item = Vec<Request<'_>>> {
+        let parts = self.checks.len().div_ceil(size).max(1);
+        (0..parts).map(move |part| {
+            let start = part * size;
+            let end = start.saturating_add(size).min(self.checks.len());
+            let checks = self.checks[start..end].iter().zip(&self.costs[start..end]);
+            checks.map(|(check, cost)| check.with_cost(*cost)).collect()
+        })
     }
 }
 
-/// The response: 200 and the list of answers, each with the status that it would have by itself.
-pub(crate) fn batch_response(
-    requests: &[Request<'_>],
-    decided: &[Result<Decided, Failure>],
-    mut keep_denial: impl FnMut(&Request<'_>, &Answer) -> Option<Box<str>>,
-) -> Response<Bytes> {
-    let mut out = Vec::with_capacity(ANSWER_BYTES * requests.len());
-    out.push(b'[');
-    for (index, (request, decided)) in requests.iter().zip(decided).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        match decided {
-            Ok(Decided { answer, .. }) => {
-                let id = keep_denial(request, answer);
-                let extra = Extra {
-                    is_in_list: true,
-                    request_id: id.as_deref(),
-                    ..Extra::default()
-                };
-                write_verdict(request, answer, extra, &mut out);
-            }
-            Err(failure) => serde_json::to_writer(&mut out, &failure.problem.json())
-                .expect("a value can be written to memory"),
-        }
+// === impl BatchAnswers ===
+
+impl BatchAnswers {
+    /// No answers yet, with room for so many.
+    pub(crate) fn with_capacity(answers: usize) -> BatchAnswers {
+        let mut bytes = Vec::with_capacity(ANSWER_BYTES * answers);
+        bytes.push(b'[');
+        BatchAnswers(bytes)
     }
-    out.push(b']');
-    out.push(b'\n');
-    reply(StatusCode::OK, "application/json", out)
+
+    /// Adds the answer to a request, with the id under which a denial is kept.
+    pub(crate) fn add(&mut self, request: &Request<'_>, answer: &Answer, id: Option<&str>) {
+        let extra = Extra {
+            is_in_list: true,
+            request_id: id,
+            ..Extra::default()
+        };
+        write_verdict(request, answer, extra, self.next());
+    }
+
+    /// Adds why a request was not decided.
+    pub(crate) fn add_failure(&mut self, failure: &Failure) {
+        serde_json::to_writer(self.next(), &failure.problem.json())
+            .expect("a value can be written to memory");
+    }
+
+    /// The bytes, which end where the next answer begins.
+    fn next(&mut self) -> &mut Vec<u8> {
+        if self.0.len() > 1 {
+            self.0.push(b',');
+        }
+        &mut self.0
+    }
+
+    /// The response: 200 and the list of answers, each with the status that it would have by
+    /// itself.
+    pub(crate) fn response(mut self) -> Response<Bytes> {
+        self.0.extend_from_slice(b"]\n");
+        reply(StatusCode::OK, "application/json", self.0)
+    }
 }
 
 // === impl Check ===

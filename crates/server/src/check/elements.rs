@@ -5,22 +5,27 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
-/// Reads the elements of a list.
-struct ReadElements<T> {
+/// Reads the elements of a list into a collection.
+struct ReadElements<T, C> {
     name: &'static str,
     expected: &'static str,
     most: usize,
-    of: PhantomData<T>,
+    of: PhantomData<(T, C)>,
 }
 
 /// Reads a list of at most `most` elements. An error says in which of them it is, as an element of
 /// `name`; one that has no list says that it `expected` one.
-pub(super) fn read_elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn read_elements<'de, D, T, C>(
     from: D,
     name: &'static str,
     expected: &'static str,
     most: usize,
-) -> Result<Vec<T>, D::Error> {
+) -> Result<C, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+    C: Default + Extend<T>,
+{
     from.deserialize_seq(ReadElements {
         name,
         expected,
@@ -37,28 +42,29 @@ pub(super) fn in_element(name: &str, index: usize, error: impl fmt::Display) -> 
     format!("{name}[{index}]{}{error}", if is_path { "." } else { ": " })
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for ReadElements<T> {
-    type Value = Vec<T>;
+impl<'de, T: Deserialize<'de>, C: Default + Extend<T>> Visitor<'de> for ReadElements<T, C> {
+    type Value = C;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.expected)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-        let mut elements = Vec::new();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<C, A::Error> {
+        let (mut elements, mut count) = (C::default(), 0);
         loop {
             let next = list.next_element();
-            let next = next
-                .map_err(|error| A::Error::custom(in_element(self.name, elements.len(), error)))?;
+            let next =
+                next.map_err(|error| A::Error::custom(in_element(self.name, count, error)))?;
             let Some(element) = next else {
                 return Ok(elements);
             };
-            if elements.len() >= self.most {
+            if count >= self.most {
                 let ReadElements { name, most, .. } = self;
                 let text = format!("more than {most} {name}; send them in several requests");
                 return Err(A::Error::custom(text));
             }
-            elements.push(element);
+            elements.extend(Some(element));
+            count += 1;
         }
     }
 }

@@ -69,8 +69,8 @@ impl Answers {
             return batch;
         }
         let (mut bytes, mut descriptors) = (0, 0);
-        while batch.len() < IN_FLIGHT_MAX && bytes < BATCH_BYTES && descriptors < BATCH_DESCRIPTORS
-        {
+        let most = IN_FLIGHT_MAX.min(self.decider.batch_size());
+        while batch.len() < most && bytes < BATCH_BYTES && descriptors < BATCH_DESCRIPTORS {
             match Pin::new(&mut self.requests).poll_next(cx) {
                 Poll::Ready(Some(Ok(request))) => {
                     bytes += text_bytes(&request);

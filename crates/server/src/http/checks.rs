@@ -1,0 +1,114 @@
+//! `/v1/check`: one check, or a list of them.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Response};
+use hyper::body::Body as HttpBody;
+use tollgate_core::Request;
+use tollgate_engine::{Decided, ReservationReceipt};
+use tollgate_gateway::{keep_denial, request_id};
+use tollgate_telemetry::RequestSpan;
+
+use super::{AppState, CHECK_PATH, NAME, is_json};
+use crate::body::BoxError;
+use crate::check::{Batch, BatchAnswers, Check, verdict};
+use crate::reply::Failure;
+use crate::trace;
+
+impl AppState {
+    /// Answers a request of `/v1/check`, whose head was checked.
+    pub(crate) async fn answer_check<B>(&self, head: &Parts, body: B) -> Response<Bytes>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        let mut span = self.begin_span(&head.method, &head.headers, CHECK_PATH);
+        let answered = self.check(head, body, &mut span).await;
+        self.finish(answered, &mut span)
+    }
+
+    /// Decides on a request of `/v1/check`, or reserves for it.
+    async fn check<B>(
+        &self,
+        head: &Parts,
+        body: B,
+        span: &mut RequestSpan,
+    ) -> Result<Response<Bytes>, Failure>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        is_json(&head.headers)?;
+        let id = request_id(&head.headers);
+        let body = self.read(head, body).await?;
+        // In boxes, so that the future of every other request is small.
+        if Batch::is_batch(&body) {
+            return Box::pin(self.check_batch(&body, id, span)).await;
+        }
+        let check = Check::read(&body)?;
+        let request = check.request()?;
+        self.check_refund(&request)?;
+        let (decided, receipt) = if check.is_reservation() {
+            Box::pin(self.reserve(&request, span)).await?
+        } else {
+            (self.decide(&request, span).await?, None)
+        };
+        let answer = &decided.answer;
+        let mut response = verdict(&request, answer, receipt.as_ref());
+        let headers = response.headers_mut();
+        keep_denial(&self.engine, id, &request, answer, headers);
+        Ok(response)
+    }
+
+    async fn reserve(
+        &self,
+        request: &Request<'_>,
+        span: &mut RequestSpan,
+    ) -> Result<(Decided, Option<ReservationReceipt>), Failure> {
+        let began = Instant::now();
+        let reserved = trace::reserve(&self.engine, request, span).await?;
+        self.metrics.record_decision(NAME, began.elapsed(), span);
+        Ok(reserved)
+    }
+
+    /// Decides on a list of checks: on all of them, or on none if one is invalid.
+    async fn check_batch(
+        &self,
+        body: &[u8],
+        id: Option<&HeaderValue>,
+        span: &mut RequestSpan,
+    ) -> Result<Response<Bytes>, Failure> {
+        let batch = Batch::read(body, |request| self.check_refund(request))?;
+        let mut answers = BatchAnswers::with_capacity(batch.len());
+        let id = id.map(HeaderValue::as_bytes);
+        let mut took = Duration::ZERO;
+        // A span describes all checks at once.
+        let size = match span.is_sampled() {
+            true => usize::MAX,
+            false => self.engine.batch_size(),
+        };
+        for requests in batch.parts(size) {
+            let began = Instant::now();
+            let decided = self.engine.decide_batch(&requests).await;
+            took += began.elapsed();
+            trace::describe_batch(span, &requests, &decided, began);
+            for (request, decided) in requests.iter().zip(decided) {
+                match decided {
+                    Ok(Decided { answer, .. }) => {
+                        let id = self.engine.keep_denial(id, request, &answer);
+                        answers.add(request, &answer, id.as_deref());
+                    }
+                    Err(error) => {
+                        let failure = Failure::from(error);
+                        self.metrics.count_error(NAME, failure.kind);
+                        answers.add_failure(&failure);
+                    }
+                }
+            }
+        }
+        self.metrics.record_decision(NAME, took, span);
+        Ok(answers.response())
+    }
+}
