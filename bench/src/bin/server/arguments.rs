@@ -28,7 +28,7 @@ Usage: cargo xtask bench server [options]
                        another contender: COMMAND is run by sh, with {port} replaced by where it is
                        to listen and {settings} by settings of Tollgate for that port. KIND is how
                        it is asked: incr, cl.throttle, tg.check, throttle, throttle-http,
-                       throttle-grpc, check, json, grpc or grpc-2
+                       throttle-grpc, check, check-list, json, grpc, grpc-2 or grpc-stream
   --json PATH          also write the results as JSON
   --svg PATH           also write processor time per decision as a picture
   --help               print this help
@@ -164,9 +164,11 @@ impl Arguments {
             ("tollgate CL.THROTTLE", Question::ClThrottle),
             ("tollgate TG.CHECK", Question::TgCheck),
             ("tollgate /v1/check", Question::Check),
+            ("tollgate /v1/check list", Question::CheckList),
             ("tollgate /json", Question::Json),
             ("tollgate grpc", grpc(1)),
             ("tollgate grpc 2", grpc(2)),
+            ("tollgate grpc stream", Question::Stream),
         ] {
             all.push(contender(
                 name,

@@ -64,17 +64,22 @@ impl Connection {
         self.written < self.output.len()
     }
 
-    /// Adds a request that is due at this time.
+    /// Adds a request that is due at this time, for the next keys.
     ///
     /// # Errors
     ///
     /// If the peer is too far behind.
-    pub(crate) fn ask(&mut self, template: &Template, key: u32, due: u64) -> Result<(), String> {
+    pub(crate) fn ask(
+        &mut self,
+        template: &Template,
+        next_key: &mut dyn FnMut() -> u32,
+        due: u64,
+    ) -> Result<(), String> {
         if self.due.len() >= BACKLOG_MAX {
             let problem = "requests of a connection have no reply: it cannot keep up";
             return Err(format!("{BACKLOG_MAX} {problem}"));
         }
-        self.session.write(template, key, &mut self.output)?;
+        self.session.write(template, next_key, &mut self.output)?;
         self.due.push_back(Some(due));
         self.backlog += 1;
         Ok(())

@@ -15,7 +15,7 @@ use tollgate_bench::latency::Histogram;
 
 use crate::connection::Connection;
 use crate::protocol::Reply;
-use crate::question::{Outcome, Question};
+use crate::question::{Outcomes, Question};
 use crate::scenario::KEYS;
 use crate::template::Template;
 
@@ -49,7 +49,7 @@ pub(crate) struct Load<'t> {
 pub(crate) enum Pace {
     /// So many on each connection, and the next ones after their replies.
     Closed { pipeline: usize },
-    /// By a schedule, one request every so often.
+    /// By a schedule, one decision every so often.
     Open { every: Duration },
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum KeyOrder {
 /// When a load ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
-    Requests(u64),
+    Decisions(u64),
     Time(Duration),
 }
 
@@ -91,6 +91,7 @@ struct Run<'t> {
     connections: Vec<Connection>,
     epoll: OwnedFd,
     keys: KeySequence,
+    /// Decisions that were asked for.
     sent: u64,
     seen: Seen,
     replies: Vec<Reply>,
@@ -175,7 +176,7 @@ impl Run<'_> {
     /// Whether there are requests to send.
     fn is_sending(&self) -> bool {
         match self.load.length {
-            Length::Requests(requests) => self.sent < requests,
+            Length::Decisions(decisions) => self.sent < decisions,
             Length::Time(time) => self.began.elapsed() < time,
         }
     }
@@ -188,14 +189,15 @@ impl Run<'_> {
     fn send_batch(&mut self, number: usize, pipeline: usize) -> Result<(), String> {
         let now = self.now();
         for _ in 0..pipeline {
-            if let Length::Requests(requests) = self.load.length
-                && self.sent >= requests
+            if let Length::Decisions(decisions) = self.load.length
+                && self.sent >= decisions
             {
                 break;
             }
-            self.sent += 1;
-            let key = self.keys.next();
-            self.connections[number].ask(self.load.template, key, now)?;
+            let template = self.load.template;
+            self.sent += template.decisions();
+            let keys = &mut self.keys;
+            self.connections[number].ask(template, &mut || keys.next(), now)?;
         }
         let flushed = self.connections[number].flush();
         flushed.map_err(|error| error.to_string())
@@ -210,11 +212,13 @@ impl Run<'_> {
         let now = self.now();
         while self.is_sending() && self.sent.saturating_mul(every) <= now {
             let due = self.sent * every;
-            let index = self.sent % u64::try_from(self.connections.len()).unwrap_or(1);
-            self.sent += 1;
-            let key = self.keys.next();
+            let template = self.load.template;
+            let index = self.sent / template.decisions();
+            let index = index % u64::try_from(self.connections.len()).unwrap_or(1);
+            self.sent += template.decisions();
+            let keys = &mut self.keys;
             let connection = &mut self.connections[usize::try_from(index).unwrap_or(0)];
-            connection.ask(self.load.template, key, due)?;
+            connection.ask(template, &mut || keys.next(), due)?;
             connection.flush().map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -235,10 +239,9 @@ impl Run<'_> {
         let (now, seen) = (self.now(), &mut self.seen);
         let connection = &mut self.connections[number];
         connection.receive(&mut self.replies, |reply, due| {
-            match reply.outcome {
-                Outcome::Allowed => seen.allowed += 1,
-                Outcome::Denied => seen.denied += 1,
-            }
+            let Outcomes { allowed, denied } = reply.outcomes;
+            seen.allowed += allowed;
+            seen.denied += denied;
             seen.largest = seen.largest.max(reply.number);
             seen.latencies.count(now.saturating_sub(due));
         })?;

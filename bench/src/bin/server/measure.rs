@@ -56,9 +56,12 @@ impl Subject {
         }
     }
 
-    /// Whether it can have this load: a counter and a floor deny nothing.
+    /// Whether it can have this load: a counter and a floor deny nothing, and lists are pipelines
+    /// already.
     pub(crate) fn can(&self, scenario: &Scenario) -> bool {
-        scenario.is_allowed() || self.running.contender.limits()
+        let contender = &self.running.contender;
+        let fits = scenario.pipeline == 1 || !contender.question.is_list();
+        fits && (scenario.is_allowed() || contender.limits())
     }
 
     /// Checks that of a thousand concurrent requests on one key exactly its limit is allowed, and
@@ -70,10 +73,12 @@ impl Subject {
     pub(crate) fn check(&self) -> Result<(), Box<dyn Error>> {
         let ask = |budget, space, order| {
             let template = self.template(budget, space);
-            let pace = Pace::Closed {
-                pipeline: CHECK_PIPELINE,
+            let pipeline = match self.running.contender.question.is_list() {
+                true => 1,
+                false => CHECK_PIPELINE,
             };
-            let length = Length::Requests(CHECKS);
+            let pace = Pace::Closed { pipeline };
+            let length = Length::Decisions(CHECKS);
             self.load(&template, CHECK_CONNECTIONS, pace, order, length)
         };
         let expect = |what: &str, seen: &Seen, allowed: u64| {
@@ -176,7 +181,7 @@ impl Subject {
             // No pipelines, with which a server that sends each reply alone waits for the kernel.
             let pace = Pace::Closed { pipeline: 1 };
             let template = self.template(scenario.budget, 'k');
-            let length = Length::Requests(requests);
+            let length = Length::Decisions(requests);
             self.load(&template, TOUCH_CONNECTIONS, pace, order, length)?;
             if scenario.keys == Keys::Uniform {
                 warm.push(scenario.budget);

@@ -9,7 +9,7 @@ pub(crate) mod resp;
 use std::io;
 use std::net::TcpStream;
 
-use crate::question::{Outcome, Question};
+use crate::question::{Outcomes, Question};
 use crate::template::Template;
 use grpc::GrpcSession;
 
@@ -26,7 +26,7 @@ pub(crate) enum Protocol {
 pub(crate) struct Reply {
     /// Which request of the connection it belongs to, counted from 0.
     pub(crate) request: u64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcomes: Outcomes,
     /// The first integer, if the protocol has integers.
     pub(crate) number: i64,
 }
@@ -56,7 +56,7 @@ impl Session {
     pub(crate) fn open(question: Question, stream: &mut TcpStream) -> io::Result<Session> {
         let state = match question.protocol() {
             Protocol::Resp | Protocol::Http => State::InOrder(0),
-            Protocol::Grpc => State::Grpc(GrpcSession::open(question.path(), stream)?),
+            Protocol::Grpc => State::Grpc(GrpcSession::open(question, stream)?),
         };
         Ok(Session { question, state })
     }
@@ -69,12 +69,12 @@ impl Session {
     pub(crate) fn write(
         &mut self,
         template: &Template,
-        key: u32,
+        next_key: &mut dyn FnMut() -> u32,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
         match &mut self.state {
-            State::InOrder(_) => template.write(key, out),
-            State::Grpc(session) => session.write(template, key, out)?,
+            State::InOrder(_) => template.write(next_key, out),
+            State::Grpc(session) => session.write(template, next_key, out)?,
         }
         Ok(())
     }
@@ -100,11 +100,11 @@ impl Session {
                     _ => resp::read,
                 };
                 let mut consumed = 0;
-                while let Some((bytes, outcome, number)) = read(question, &input[consumed..])? {
+                while let Some((bytes, outcomes, number)) = read(question, &input[consumed..])? {
                     consumed += bytes;
                     replies.push(Reply {
                         request: *received,
-                        outcome,
+                        outcomes,
                         number,
                     });
                     *received += 1;

@@ -1,6 +1,8 @@
-//! What a contender is asked: how one decision is requested, and what its reply means.
+//! What a contender is asked: how a decision is requested, or a list of them, and what its reply
+//! means.
 
 use prost::Message;
+use tollgate_rls::decisions::{self, CheckRequest, CheckResponse};
 use tollgate_rls::rate_limit_descriptor::Entry;
 use tollgate_rls::{RateLimitDescriptor, RateLimitRequest};
 
@@ -11,6 +13,9 @@ use crate::template::{KEY, Template};
 /// The domain of the rules.
 pub(crate) const DOMAIN: &str = "bench";
 const DECIDE: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const STREAM: &str = "/tollgate.v1.Decisions/Check";
+/// Decisions of a list, and of what is sent at once on a stream.
+const LIST: u32 = 100;
 const THROTTLE: &str = "/throttlecrab.RateLimiter/Throttle";
 
 /// A kind of request.
@@ -32,10 +37,14 @@ pub(crate) enum Question {
     ThrottleGrpc,
     /// `POST /v1/check` of Tollgate.
     Check,
+    /// The same with a list of [`LIST`] checks.
+    CheckList,
     /// `POST /json` of Envoy's service.
     Json,
     /// `ShouldRateLimit` of Envoy's service, with so many descriptors.
     RateLimit { descriptors: usize },
+    /// `Decisions/Check`: a call for each connection, on which [`LIST`] requests are sent at once.
+    Stream,
 }
 
 /// The outcome of a decision.
@@ -45,11 +54,50 @@ pub(crate) enum Outcome {
     Denied,
 }
 
+/// How many decisions of a reply have each outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcomes {
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+}
+
+// === impl Outcomes ===
+
+impl Outcomes {
+    pub(crate) const ALLOWED: Outcomes = Outcomes {
+        allowed: 1,
+        denied: 0,
+    };
+    pub(crate) const DENIED: Outcomes = Outcomes {
+        allowed: 0,
+        denied: 1,
+    };
+
+    pub(crate) fn add(&mut self, other: Outcomes) {
+        self.allowed += other.allowed;
+        self.denied += other.denied;
+    }
+
+    /// Whether these are all outcomes of a list.
+    pub(crate) fn is_list(self) -> bool {
+        self.allowed + self.denied == u64::from(LIST)
+    }
+}
+
+impl From<Outcome> for Outcomes {
+    fn from(outcome: Outcome) -> Outcomes {
+        match outcome {
+            Outcome::Allowed => Outcomes::ALLOWED,
+            Outcome::Denied => Outcomes::DENIED,
+        }
+    }
+}
+
 // === impl Question ===
 
 impl Question {
     /// All, by the names that the command line knows.
-    pub(crate) const ALL: [(&str, Question); 11] = [
+    pub(crate) const ALL: [(&str, Question); 13] = [
         ("incr", Question::Incr),
         ("script", Question::Script),
         ("cl.throttle", Question::ClThrottle),
@@ -58,9 +106,11 @@ impl Question {
         ("throttle-http", Question::ThrottleHttp),
         ("throttle-grpc", Question::ThrottleGrpc),
         ("check", Question::Check),
+        ("check-list", Question::CheckList),
         ("json", Question::Json),
         ("grpc", Question::RateLimit { descriptors: 1 }),
         ("grpc-2", Question::RateLimit { descriptors: 2 }),
+        ("grpc-stream", Question::Stream),
     ];
 
     pub(crate) const fn protocol(self) -> Protocol {
@@ -70,8 +120,12 @@ impl Question {
             | Question::ClThrottle
             | Question::TgCheck
             | Question::Throttle => Protocol::Resp,
-            Question::ThrottleHttp | Question::Check | Question::Json => Protocol::Http,
-            Question::ThrottleGrpc | Question::RateLimit { .. } => Protocol::Grpc,
+            Question::ThrottleHttp | Question::Check | Question::CheckList | Question::Json => {
+                Protocol::Http
+            }
+            Question::ThrottleGrpc | Question::RateLimit { .. } | Question::Stream => {
+                Protocol::Grpc
+            }
         }
     }
 
@@ -80,10 +134,16 @@ impl Question {
         self != Question::Incr
     }
 
+    /// Whether a request asks for many decisions.
+    pub(crate) const fn is_list(self) -> bool {
+        matches!(self, Question::CheckList | Question::Stream)
+    }
+
     /// The path of a call over gRPC.
     pub(crate) const fn path(self) -> &'static str {
         match self {
             Question::ThrottleGrpc => THROTTLE,
+            Question::Stream => STREAM,
             _ => DECIDE,
         }
     }
@@ -117,10 +177,12 @@ impl Question {
                      \"period\":{period},\"quantity\":1}}"
                 ),
             ),
-            Question::Check => http::post(
-                "/v1/check",
-                &format!(r#"{{"domain":"{DOMAIN}","descriptors":[{{"{rule}":"{key}"}}]}}"#),
-            ),
+            Question::Check => http::post("/v1/check", &check(rule, &key)),
+            Question::CheckList => {
+                let checks: Vec<String> = (0..LIST).map(|_| check(rule, &key)).collect();
+                let body = format!("[{}]", checks.join(","));
+                return Template::with_decisions(http::post("/v1/check", &body), LIST);
+            }
             Question::Json => http::post(
                 "/json",
                 &format!(
@@ -130,6 +192,10 @@ impl Question {
             ),
             Question::ThrottleGrpc => throttle_message(&key, budget),
             Question::RateLimit { descriptors } => rate_limit_message(rule, &key, descriptors),
+            Question::Stream => {
+                let messages = (1..=LIST).flat_map(|id| check_message(id, rule, &key));
+                return Template::with_decisions(messages.collect(), LIST);
+            }
         };
         Template::new(bytes)
     }
@@ -148,19 +214,29 @@ impl Question {
     }
 
     /// What a response means.
-    pub(crate) fn judge_response(self, status: u16, body: &[u8]) -> Option<Outcome> {
+    pub(crate) fn judge_response(self, status: u16, body: &[u8]) -> Option<Outcomes> {
         let contains = |text: &[u8]| body.windows(text.len()).any(|window| window == text);
-        match (self, status) {
-            (Question::ThrottleHttp, 200) if contains(br#""allowed":true"#) => {
-                Some(Outcome::Allowed)
-            }
-            (Question::ThrottleHttp, 200) if contains(br#""allowed":false"#) => {
-                Some(Outcome::Denied)
-            }
-            (Question::ThrottleHttp, _) => None,
-            (_, 200) => Some(Outcome::Allowed),
-            (_, 429) => Some(Outcome::Denied),
-            _ => None,
+        let outcome = match (self, status) {
+            (Question::ThrottleHttp, 200) if contains(br#""allowed":true"#) => Outcome::Allowed,
+            (Question::ThrottleHttp, 200) if contains(br#""allowed":false"#) => Outcome::Denied,
+            (Question::ThrottleHttp, _) => return None,
+            (Question::CheckList, 200) => return judge_list(body),
+            (Question::CheckList, _) => return None,
+            (_, 200) => Outcome::Allowed,
+            (_, 429) => Outcome::Denied,
+            _ => return None,
+        };
+        Some(outcome.into())
+    }
+
+    /// What the message of a stream means that answers the request with this id.
+    pub(crate) fn judge_answer(id: u64, message: &[u8]) -> Option<Outcome> {
+        let answer = CheckResponse::decode(message).ok()?;
+        let is_decision = answer.error.is_none() && answer.statuses.len() == 1;
+        match (answer.id == id && is_decision, answer.allowed) {
+            (true, true) => Some(Outcome::Allowed),
+            (true, false) => Some(Outcome::Denied),
+            (false, _) => None,
         }
     }
 
@@ -176,6 +252,43 @@ impl Question {
             _ => None,
         }
     }
+}
+
+/// The body of a check.
+fn check(rule: &str, key: &str) -> String {
+    format!(r#"{{"domain":"{DOMAIN}","descriptors":[{{"{rule}":"{key}"}}]}}"#)
+}
+
+/// The outcomes of a list of answers, of which each begins with its own.
+fn judge_list(body: &[u8]) -> Option<Outcomes> {
+    let mut outcomes = Outcomes::default();
+    for object in body.split(|byte| *byte == b'{') {
+        if object.starts_with(br#""allowed":true,"#) {
+            outcomes.add(Outcomes::ALLOWED);
+        } else if object.starts_with(br#""allowed":false,"#) {
+            outcomes.add(Outcomes::DENIED);
+        }
+    }
+    outcomes.is_list().then_some(outcomes)
+}
+
+/// A message of the stream.
+fn check_message(id: u32, rule: &str, key: &str) -> Vec<u8> {
+    let entry = decisions::Entry {
+        key: rule.to_owned().into(),
+        value: key.to_owned().into(),
+    };
+    let descriptor = decisions::Descriptor {
+        entries: vec![entry],
+        any_order: false,
+    };
+    let request = CheckRequest {
+        id: id.into(),
+        domain: DOMAIN.into(),
+        descriptors: vec![descriptor],
+        ..CheckRequest::default()
+    };
+    grpc::message(&request.encode_to_vec())
 }
 
 /// Envoy's message. Each further descriptor has a rule of its own.
@@ -207,4 +320,45 @@ fn throttle_message(key: &str, budget: Budget) -> Vec<u8> {
         prost::encoding::uint32::encode(field, &number, &mut message);
     }
     grpc::message(&message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_answers_is_complete_or_wrong() {
+        let answer = |allowed: bool| format!(r#"{{"allowed":{allowed},"limits":[{{}}]}}"#);
+        let list = |allowed: u32, denied: u32| {
+            let answers = (0..allowed + denied).map(|index| answer(index < allowed));
+            let body = format!("[{}]", answers.collect::<Vec<_>>().join(","));
+            Question::CheckList.judge_response(200, body.as_bytes())
+        };
+        let expected = Outcomes {
+            allowed: 98,
+            denied: 2,
+        };
+        assert_eq!(list(98, 2), Some(expected));
+        assert_eq!(list(98, 1), None);
+        assert_eq!(list(98, 3), None);
+        assert_eq!(Question::CheckList.judge_response(429, b"[]"), None);
+    }
+
+    #[test]
+    fn an_answer_of_a_stream_has_its_id_and_a_decision() {
+        let mut answer = CheckResponse {
+            id: 7,
+            allowed: true,
+            statuses: vec![decisions::LimitStatus::default()],
+            ..CheckResponse::default()
+        };
+        let judge =
+            |id, answer: &CheckResponse| Question::judge_answer(id, &answer.encode_to_vec());
+        assert_eq!(judge(7, &answer), Some(Outcome::Allowed));
+        assert_eq!(judge(8, &answer), None);
+        answer.allowed = false;
+        assert_eq!(judge(7, &answer), Some(Outcome::Denied));
+        answer.error = Some(decisions::Error::default());
+        assert_eq!(judge(7, &answer), None);
+    }
 }

@@ -1,16 +1,18 @@
-//! gRPC: HTTP/2 with one message in each direction.
+//! gRPC: HTTP/2 with one message in each direction, or with one call for all messages.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use super::Reply;
-use crate::question::{Outcome, Question};
+use crate::question::{Outcome, Outcomes, Question};
 use crate::template::Template;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD_BYTES: usize = 9;
 /// What a peer may send on all streams before a window update, and after which another is sent.
 const WINDOW: u32 = 1 << 30;
+/// The setting with which a peer may send that much on each stream.
+const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
 const WINDOW_REFILL: u32 = WINDOW / 2;
 /// What may be sent before the peer's first window update.
 const PEER_WINDOW: i64 = 65_535;
@@ -43,6 +45,22 @@ pub(crate) struct GrpcSession {
     received: u32,
     /// Streams whose message has come, and their trailers not yet.
     answered: Vec<(u32, Outcome)>,
+    /// The call that has all messages, if there is one.
+    call: Option<Call>,
+}
+
+/// One call for all messages.
+#[derive(Debug)]
+struct Call {
+    /// What may still be sent on its stream.
+    window: i64,
+    /// Bytes of data that were received since the last window update of the stream.
+    received: u32,
+    /// The beginning of a message.
+    partial: Vec<u8>,
+    /// The outcomes of the present list, and how many lists are complete.
+    outcomes: Outcomes,
+    lists: u64,
 }
 
 /// The head of a frame.
@@ -102,18 +120,20 @@ fn fields(path: &str, is_first: bool, out: &mut Vec<u8>) {
 
 impl GrpcSession {
     /// Exchanges the settings.
-    pub(super) fn open(path: &'static str, stream: &mut TcpStream) -> io::Result<GrpcSession> {
+    pub(super) fn open(question: Question, stream: &mut TcpStream) -> io::Result<GrpcSession> {
         let mut out = PREFACE.to_vec();
-        frame(&mut out, SETTINGS, 0, 0, &[]);
         let window = WINDOW.to_be_bytes();
+        let settings = [&INITIAL_WINDOW_SIZE[..], &window].concat();
+        frame(&mut out, SETTINGS, 0, 0, &settings);
         frame(&mut out, WINDOW_UPDATE, 0, 0, &window);
         stream.write_all(&out)?;
         let mut session = GrpcSession {
-            path,
+            path: question.path(),
             next: 1,
             window: PEER_WINDOW,
             received: 0,
             answered: Vec::new(),
+            call: question.is_list().then(Call::new),
         };
         for _ in 0..OPENING_FRAMES_MAX {
             let mut head = [0; HEAD_BYTES];
@@ -138,22 +158,41 @@ impl GrpcSession {
     pub(super) fn write(
         &mut self,
         template: &Template,
-        key: u32,
+        next_key: &mut dyn FnMut() -> u32,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
-        self.window -= i64::try_from(template.len()).unwrap_or(i64::MAX);
-        if self.window < 0 {
+        let bytes = i64::try_from(template.len()).unwrap_or(i64::MAX);
+        self.window -= bytes;
+        let mut is_closed = self.window < 0;
+        let mut is_open = false;
+        if let Some(call) = &mut self.call {
+            call.window -= bytes;
+            is_closed |= call.window < 0;
+            is_open = self.next > 1;
+        }
+        if is_closed {
             return Err("the peer's window is closed".to_owned());
         }
+        if !is_open {
+            self.write_fields(out);
+        }
+        let (end, stream) = match self.call {
+            Some(_) => (0, 1),
+            None => (END_STREAM, self.next - 2),
+        };
+        frame_head(out, template.len(), DATA, end, stream);
+        template.write(next_key, out);
+        Ok(())
+    }
+
+    /// Begins the next call.
+    fn write_fields(&mut self, out: &mut Vec<u8>) {
         let start = out.len();
         frame_head(out, 0, HEADERS, END_HEADERS, self.next);
         fields(self.path, self.next == 1, out);
         let length = number(out.len() - start - HEAD_BYTES);
         out[start..start + 3].copy_from_slice(&length.to_be_bytes()[1..]);
-        frame_head(out, template.len(), DATA, END_STREAM, self.next);
-        template.write(key, out);
         self.next += 2;
-        Ok(())
     }
 
     /// Reads all complete frames, and returns the number of their bytes.
@@ -189,12 +228,18 @@ impl GrpcSession {
             DATA | HEADERS if head.flags & PADDED != 0 => {
                 return Err("a padded frame, which is not read here".to_owned());
             }
+            DATA if self.call.is_some() => self.take_answers(payload, replies, out)?,
             DATA if head.length > 0 => self.take_message(question, head.stream, payload, out)?,
             RST_STREAM => return Err(format!("stream {} was reset", head.stream)),
             GOAWAY => return Err("the connection is closed by the peer".to_owned()),
-            WINDOW_UPDATE if head.stream == 0 => {
+            WINDOW_UPDATE => {
                 let increment = payload.first_chunk().copied().unwrap_or_default();
-                self.window += i64::from(u32::from_be_bytes(increment));
+                let increment = i64::from(u32::from_be_bytes(increment));
+                match (head.stream, &mut self.call) {
+                    (0, _) => self.window += increment,
+                    (_, Some(call)) => call.window += increment,
+                    (_, None) => {}
+                }
             }
             SETTINGS | PING if head.flags & ACK == 0 => {
                 let payload = if head.kind == PING { payload } else { &[] };
@@ -209,10 +254,47 @@ impl GrpcSession {
             let (stream, outcome) = self.answered.swap_remove(index);
             replies.push(Reply {
                 request: u64::from(stream / 2),
-                outcome,
+                outcomes: outcome.into(),
                 number: 0,
             });
         }
+        Ok(())
+    }
+
+    /// Takes a part of the answers on the call that has all of them.
+    fn take_answers(
+        &mut self,
+        payload: &[u8],
+        replies: &mut Vec<Reply>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        self.count_received(payload.len(), out);
+        let Some(call) = &mut self.call else {
+            return Ok(());
+        };
+        call.received += number(payload.len());
+        if call.received >= WINDOW_REFILL {
+            frame(out, WINDOW_UPDATE, 0, 1, &call.received.to_be_bytes());
+            call.received = 0;
+        }
+        call.partial.extend_from_slice(payload);
+        let mut consumed = 0;
+        while let Some((message, bytes)) = first_message(&call.partial[consumed..]) {
+            let id = call.outcomes.allowed + call.outcomes.denied + 1;
+            let outcome = Question::judge_answer(id, message);
+            let outcome = outcome.ok_or_else(|| format!("answer {id}: {message:x?}"))?;
+            call.outcomes.add(outcome.into());
+            consumed += bytes;
+            if call.outcomes.is_list() {
+                replies.push(Reply {
+                    request: call.lists,
+                    outcomes: std::mem::take(&mut call.outcomes),
+                    number: 0,
+                });
+                call.lists += 1;
+            }
+        }
+        call.partial.drain(..consumed);
         Ok(())
     }
 
@@ -227,14 +309,43 @@ impl GrpcSession {
         let outcome = question.judge_message(message);
         let outcome = outcome.ok_or_else(|| format!("the message {message:x?}"))?;
         self.answered.push((stream, outcome));
-        self.received += number(payload.len());
+        self.count_received(payload.len(), out);
+        Ok(())
+    }
+
+    /// Opens the window for further data.
+    fn count_received(&mut self, bytes: usize, out: &mut Vec<u8>) {
+        self.received += number(bytes);
         if self.received >= WINDOW_REFILL {
             let received = self.received.to_be_bytes();
             frame(out, WINDOW_UPDATE, 0, 0, &received);
             self.received = 0;
         }
-        Ok(())
     }
+}
+
+// === impl Call ===
+
+impl Call {
+    const fn new() -> Call {
+        Call {
+            window: PEER_WINDOW,
+            received: 0,
+            partial: Vec::new(),
+            outcomes: Outcomes {
+                allowed: 0,
+                denied: 0,
+            },
+            lists: 0,
+        }
+    }
+}
+
+/// The first message of a call, and its bytes with those before it; `None` if it is not complete.
+fn first_message(bytes: &[u8]) -> Option<(&[u8], usize)> {
+    let ([_, a, b, c, d], rest) = bytes.split_first_chunk()?;
+    let length = usize::try_from(u32::from_be_bytes([*a, *b, *c, *d])).ok()?;
+    Some((rest.get(..length)?, 5 + length))
 }
 
 // === impl Head ===

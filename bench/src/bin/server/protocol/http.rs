@@ -1,6 +1,6 @@
 //! HTTP/1.1.
 
-use crate::question::{Outcome, Question};
+use crate::question::{Outcomes, Question};
 use crate::template::KEY;
 
 /// A response whose head is larger than this is not read.
@@ -25,7 +25,7 @@ pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
 pub(crate) fn read(
     question: Question,
     input: &[u8],
-) -> Result<Option<(usize, Outcome, i64)>, String> {
+) -> Result<Option<(usize, Outcomes, i64)>, String> {
     let Some(head) = input.windows(4).position(|end| end == b"\r\n\r\n") else {
         return match input.len() <= HEAD_BYTES_MAX {
             true => Ok(None),
@@ -38,9 +38,9 @@ pub(crate) fn read(
     let Some(body) = input.get(head + 4..end) else {
         return Ok(None);
     };
-    let outcome = question.judge_response(status, body);
-    let outcome = outcome.ok_or_else(|| quote(end))?;
-    Ok(Some((end, outcome, 0)))
+    let outcomes = question.judge_response(status, body);
+    let outcomes = outcomes.ok_or_else(|| quote(end))?;
+    Ok(Some((end, outcomes, 0)))
 }
 
 /// The status and the length of the body.
@@ -68,7 +68,7 @@ mod tests {
             assert_eq!(read(&response[..end]), Ok(None), "{end}");
         }
         let two = [&response[..], b"HTTP"].concat();
-        assert_eq!(read(&two), Ok(Some((response.len(), Outcome::Denied, 0))));
+        assert_eq!(read(&two), Ok(Some((response.len(), Outcomes::DENIED, 0))));
         assert!(read(b"HTTP/1.1 503 x\r\nContent-Length: 0\r\n\r\n").is_err());
         assert!(read(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").is_err());
     }

@@ -1,6 +1,6 @@
 //! The Redis protocol.
 
-use crate::question::{Outcome, Question};
+use crate::question::{Outcomes, Question};
 
 /// The most bytes of a reply that an error quotes.
 const QUOTED_MAX: usize = 200;
@@ -22,14 +22,14 @@ pub(crate) fn command(words: &[&str]) -> Vec<u8> {
 pub(crate) fn read(
     question: Question,
     input: &[u8],
-) -> Result<Option<(usize, Outcome, i64)>, String> {
+) -> Result<Option<(usize, Outcomes, i64)>, String> {
     let mut first = None;
     let Some(bytes) = skip(input, &mut first)? else {
         return Ok(None);
     };
     let outcome = first.and_then(|number| question.judge_integer(number));
     match (outcome, first) {
-        (Some(outcome), Some(number)) => Ok(Some((bytes, outcome, number))),
+        (Some(outcome), Some(number)) => Ok(Some((bytes, outcome.into(), number))),
         _ => Err(quote(&input[..bytes])),
     }
 }
@@ -92,7 +92,7 @@ mod tests {
             assert_eq!(read(&reply[..end]), Ok(None), "{end}");
         }
         let two = [&reply[..], b":7"].concat();
-        assert_eq!(read(&two), Ok(Some((reply.len(), Outcome::Denied, 1))));
+        assert_eq!(read(&two), Ok(Some((reply.len(), Outcomes::DENIED, 1))));
         assert!(read(b"-ERR no\r\n").is_err());
         assert!(read(b"*1\r\n:7\r\n").is_err(), "neither allowed nor denied");
     }
