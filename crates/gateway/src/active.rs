@@ -25,20 +25,30 @@ impl Active {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// Each setting that cannot be used: one of each upstream and of each route.
     pub(crate) fn new(
         settings: &GatewaySettings,
         metrics: &Metrics,
         former: Option<&Active>,
-    ) -> Result<Active, InvalidSetting> {
+    ) -> Result<Active, Vec<InvalidSetting>> {
         // Before they are used: what changes in between is found by the next comparison.
         let files = settings.hash_files();
         let former = former.map(|former| &former.routes);
         let responder = Responder::new(&settings.responses);
-        Ok(Active {
-            routes: RouteTable::new(settings, metrics, former)?,
-            responder: responder.map_err(|invalid| invalid.below("responses"))?,
-            files,
-        })
+        let responder = responder.map_err(|invalid| invalid.below("responses"));
+        match (RouteTable::new(settings, metrics, former), responder) {
+            (Ok(routes), Ok(responder)) => Ok(Active {
+                routes,
+                responder,
+                files,
+            }),
+            (routes, responder) => {
+                let mut errors = routes.err().unwrap_or_default();
+                // Routes without their own responses have the same error.
+                let more = responder.err().filter(|one| !errors.contains(one));
+                errors.extend(more);
+                Err(errors)
+            }
+        }
     }
 }

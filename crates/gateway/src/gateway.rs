@@ -52,7 +52,7 @@ impl Gateway {
         clock: Arc<dyn Clock>,
     ) -> Result<Gateway, InvalidSetting> {
         let metrics = Metrics::new();
-        let active = Active::new(settings, &metrics, None)?;
+        let active = Active::new(settings, &metrics, None).map_err(first)?;
         let log = settings.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, &metrics).map(Arc::new));
         let lists = Lists::open(&settings.lists, metrics.lists())?;
@@ -77,20 +77,21 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// As [`Gateway::new`].
-    pub fn check(settings: &GatewaySettings) -> Result<(), InvalidSetting> {
-        Active::new(settings, &Metrics::new(), None)?;
-        settings.lists.check_paths()?;
+    /// The settings that cannot be used: one of each section, of each upstream and of each route.
+    pub fn check(settings: &GatewaySettings) -> Result<(), Vec<InvalidSetting>> {
+        let active = Active::new(settings, &Metrics::new(), None);
+        let mut errors = active.err().unwrap_or_default();
+        errors.extend(settings.lists.check_paths().err());
         let log = settings.access_log.as_ref();
         if log.is_some_and(|log| log.path.as_os_str().is_empty()) {
             let instead = "name a file, or '-' for standard output";
-            return Err(InvalidSetting::new(
-                "access_log.path",
-                "it is empty",
-                instead,
-            ));
+            let empty = InvalidSetting::new("access_log.path", "it is empty", instead);
+            errors.push(empty);
         }
-        Ok(())
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(errors),
+        }
     }
 
     /// Checks the health of addresses from now on, until the gateway is dropped.
@@ -131,7 +132,8 @@ impl Gateway {
             .replacing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let active = Active::new(settings, &self.metrics, Some(&self.active.load()))?;
+        let active = Active::new(settings, &self.metrics, Some(&self.active.load()));
+        let active = active.map_err(first)?;
         active.routes.start_health_checks();
         self.active.store(Arc::new(active));
         self.metrics.count_reload(true);
@@ -242,6 +244,12 @@ impl Gateway {
         });
         record.with_span(span)
     }
+}
+
+/// The first of several errors.
+fn first(errors: Vec<InvalidSetting>) -> InvalidSetting {
+    let mut errors = errors.into_iter();
+    errors.next().expect("an error has at least one setting")
 }
 
 fn find_route<'a>(active: &'a Active, head: &Parts) -> Result<&'a Route, Failure> {

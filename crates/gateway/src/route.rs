@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate_core::{DOMAIN_BYTES_MAX, Moment, Span};
+use tollgate_core::{DOMAIN_BYTES_MAX, Moment};
 use tollgate_engine::Pace;
 use tollgate_http::{AddressSource, Classifier, InvalidSetting, PathSettings, Responder};
 
@@ -25,11 +25,8 @@ use crate::upstream_load::UpstreamLoad;
 mod bounds;
 
 pub(crate) use bounds::Bounds;
+use bounds::check_timeouts;
 
-/// The longest timeout.
-const TIMEOUT_MAX: Span = Span::DAY;
-/// The shortest.
-const TIMEOUT_MIN: Span = Span::from_millis(1);
 /// The longest name of a route or an upstream.
 const NAME_BYTES_MAX: usize = 64;
 /// The name of a route without a name or a condition.
@@ -72,32 +69,41 @@ impl RouteTable {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// The settings that cannot be used: one of each upstream and of each route.
     pub(crate) fn new(
         settings: &GatewaySettings,
         metrics: &Metrics,
         former: Option<&RouteTable>,
-    ) -> Result<RouteTable, InvalidSetting> {
-        let timeouts = settings.timeouts;
-        for (key, timeout) in [
-            ("connect", timeouts.connect),
-            ("head", timeouts.head),
-            ("body", timeouts.body),
-            ("tunnel", timeouts.tunnel),
-        ] {
-            if timeout < TIMEOUT_MIN || timeout > TIMEOUT_MAX {
-                let problem = format!("{timeout} is outside {TIMEOUT_MIN} to {TIMEOUT_MAX}");
-                return Err(InvalidSetting::new(
-                    format!("timeouts.{key}"),
-                    problem,
-                    "write one such as 10s",
-                ));
-            }
-        }
+    ) -> Result<RouteTable, Vec<InvalidSetting>> {
+        let mut errors = check_timeouts(settings);
         let former_upstreams = former.map(|former| &former.upstreams);
-        let upstreams = open_upstreams(settings, metrics, former_upstreams)?;
+        let upstreams = open_upstreams(settings, metrics, former_upstreams, &mut errors);
         let permits = former.map(|former| Arc::clone(&former.in_flight));
         let permits = permits.unwrap_or_else(|| PermitTable::new(KEYS_MAX));
+        let mut table = RouteTable {
+            routes: Vec::with_capacity(settings.routes.len()),
+            normal_form: settings.identity.path,
+            needs_path: false,
+            upstreams,
+            in_flight: permits,
+        };
+        if let Err(invalid) = table.add_routes(settings, metrics, &mut errors) {
+            errors.push(invalid);
+        }
+        match errors.is_empty() {
+            true => Ok(table),
+            false => Err(errors),
+        }
+    }
+
+    /// Adds all routes. One that cannot be used adds to `errors`; an error is one of all routes.
+    fn add_routes(
+        &mut self,
+        settings: &GatewaySettings,
+        metrics: &Metrics,
+        errors: &mut Vec<InvalidSetting>,
+    ) -> Result<(), InvalidSetting> {
+        let permits = Arc::clone(&self.in_flight);
         let mut in_flight = ConcurrencyLimitReader::new(&settings.in_flight, &permits, metrics)?;
         let everything = [RouteSettings::default()];
         let routes = match settings.routes.as_slice() {
@@ -105,25 +111,32 @@ impl RouteTable {
             routes => routes,
         };
         InvalidSetting::check_at_most("routes", routes.len(), "routes", ROUTES_MAX)?;
-        let mut table = RouteTable {
-            routes: Vec::with_capacity(routes.len()),
-            normal_form: settings.identity.path,
-            needs_path: false,
-            upstreams,
-            in_flight: Arc::clone(&permits),
-        };
         for (index, route) in routes.iter().enumerate() {
-            let made = Route::new(route, settings, &table.upstreams, &mut in_flight, metrics);
+            let made = Route::new(route, settings, &self.upstreams, &mut in_flight, metrics);
             // Without routes in the settings, what is wrong is at the gateway itself.
             let made = made.map_err(|invalid| match settings.routes.is_empty() {
                 true => invalid,
-                false => invalid.below(&format!("routes[{index}]")),
-            })?;
-            table.check_reachable(index, &made)?;
-            table.needs_path |= made.matcher.needs_path();
-            table.routes.push(made);
+                false => route.locate(invalid, index),
+            });
+            let made = made.and_then(|made| self.check_reachable(index, &made).map(|()| made));
+            match made {
+                Ok(made) => {
+                    self.needs_path |= made.matcher.needs_path();
+                    self.routes.push(made);
+                }
+                // An upstream that cannot be used is reported already, and so is what routes share.
+                Err(invalid) => {
+                    let named = route.upstream.as_ref();
+                    let follows = self.upstreams.len() < settings.upstreams.len()
+                        && invalid.at.ends_with("upstream")
+                        && named.is_none_or(|name| settings.upstreams.contains_key(name));
+                    if !follows && !errors.contains(&invalid) {
+                        errors.push(invalid);
+                    }
+                }
+            }
         }
-        Ok(table)
+        Ok(())
     }
 
     /// Reports a route that no request reaches.
@@ -199,15 +212,17 @@ impl RouteTable {
     }
 }
 
-/// Checks the upstreams. Connections are opened for requests.
+/// Opens the upstreams that can be used, and adds what is wrong with others to `errors`.
+/// Connections are opened for requests.
 fn open_upstreams(
     settings: &GatewaySettings,
     metrics: &Metrics,
     former: Option<&Upstreams>,
-) -> Result<Upstreams, InvalidSetting> {
+    errors: &mut Vec<InvalidSetting>,
+) -> Upstreams {
     let count = settings.upstreams.len();
     if !(1..=UPSTREAMS_MAX).contains(&count) {
-        return Err(InvalidSetting::new(
+        errors.push(InvalidSetting::new(
             "upstreams",
             format!("{count} upstreams"),
             format!(
@@ -215,6 +230,7 @@ fn open_upstreams(
                  ['127.0.0.1:3000']}}}}`"
             ),
         ));
+        return Upstreams::default();
     }
     let opened = settings.upstreams.iter().map(|(name, upstream)| {
         let at = format!("upstreams.{name}");
@@ -234,6 +250,7 @@ fn open_upstreams(
         let opened = opened.map_err(|invalid| invalid.below(&at))?;
         Ok((name.clone(), Arc::new(opened)))
     });
+    let opened = opened.filter_map(|opened| opened.map_err(|invalid| errors.push(invalid)).ok());
     opened.collect()
 }
 
@@ -279,7 +296,7 @@ impl Route {
             Some(name) => name.as_str(),
             None => matcher.first_condition().unwrap_or(DEFAULT_NAME),
         };
-        let upstream = find_upstream(settings, upstreams)?;
+        let upstream = find_upstream(settings, gateway, upstreams)?;
         let own_limits = settings.in_flight.as_deref();
         Ok(Route {
             protocols: find_protocols(settings, gateway, &upstream)?,
@@ -301,9 +318,11 @@ impl Route {
 /// The upstream of a route, which needs no name if it is the only one.
 fn find_upstream(
     settings: &RouteSettings,
+    gateway: &GatewaySettings,
     upstreams: &Upstreams,
 ) -> Result<Arc<Upstream>, InvalidSetting> {
-    let names = upstreams.keys().map(String::as_str).collect::<Vec<_>>();
+    let names = gateway.upstreams.keys().map(String::as_str);
+    let names = names.collect::<Vec<_>>();
     let names = names.join("`, `");
     match &settings.upstream {
         Some(name) => upstreams.get(name).map(Arc::clone).ok_or_else(|| {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use tollgate_core::Span;
-use tollgate_http::{IdentitySettings, ResponseSettings};
+use tollgate_http::{IdentitySettings, InvalidSetting, ResponseSettings};
 
 use crate::concurrency_limit::InFlightSettings;
 use crate::lists::ListSettings;
@@ -204,6 +204,24 @@ impl Default for GatewaySettings {
             body_bytes: ByteSize(10 << 20),
             body_rate: None,
             access_log: None,
+        }
+    }
+}
+
+// === impl RouteSettings ===
+
+impl RouteSettings {
+    /// Where the error of a route is: at the gateway, if the route has what is wrong from there.
+    pub(crate) fn locate(&self, invalid: InvalidSetting, index: usize) -> InvalidSetting {
+        let is_own = match invalid.at.split(['.', '[']).next() {
+            Some("identity") => self.identity.is_some(),
+            Some("responses") => self.responses.is_some(),
+            Some("upgrades") => self.upgrades.is_some(),
+            _ => true,
+        };
+        match is_own {
+            true => invalid.below(&format!("routes[{index}]")),
+            false => invalid,
         }
     }
 }

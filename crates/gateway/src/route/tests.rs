@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use tollgate_core::Span;
+
 use super::*;
 use crate::settings::{ByteSize, MatchSettings, UpstreamProtocol, UpstreamSettings};
 
@@ -39,7 +41,9 @@ fn to(path: &str, upstream: &str) -> RouteSettings {
 
 fn wrong(settings: &GatewaySettings) -> String {
     let made = RouteTable::new(settings, &Metrics::new(), None);
-    made.map(drop).unwrap_err().to_string()
+    let errors = made.map(drop).unwrap_err();
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    errors.join("\n")
 }
 
 #[test]
@@ -253,4 +257,32 @@ fn bodies_have_a_least_rate_unless_the_upstream_speaks_http2() {
         let rate = Bounds::of(&gateway, &route, protocol).body_rate;
         assert_eq!(rate, expected, "{of_gateway:?} {of_route:?} {protocol:?}");
     }
+}
+
+#[test]
+fn every_section_reports_what_is_wrong_with_it() {
+    let mut settings = settings(
+        &["a", "b", "c"],
+        vec![to("/1", "a"), to("/2", "d"), to("3", "b")],
+    );
+    settings.timeouts.connect = Span::ZERO;
+    settings.timeouts.body = Span::ZERO;
+    for name in ["a", "c"] {
+        settings.upstreams.get_mut(name).unwrap().requests = 0;
+    }
+    let errors = wrong(&settings);
+    let places: Vec<&str> = errors
+        .lines()
+        .filter_map(|line| line.split(": ").next())
+        .collect();
+    // The first route has an upstream that cannot be used, which is no error of its own.
+    let expected = [
+        "timeouts.connect",
+        "timeouts.body",
+        "upstreams.a.requests",
+        "upstreams.c.requests",
+        "routes[1].upstream",
+        "routes[2].match.paths[0]",
+    ];
+    assert_eq!(places, expected, "{errors}");
 }

@@ -27,7 +27,7 @@ pub(super) fn take(
     for identity in identities.chain([&mut gateway.identity]) {
         identity.resolve(directory);
     }
-    if let Err(invalid) = Gateway::check(&gateway) {
+    for invalid in Gateway::check(&gateway).err().unwrap_or_default() {
         let message = format!("`{}`: {}", invalid.at, invalid.problem);
         top.report_error_at("gateway", &invalid.at, message, &invalid.instead);
     }

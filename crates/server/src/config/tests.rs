@@ -491,3 +491,42 @@ fn errors_in_auth_name_their_place_and_the_remedy() {
     let all = invalid("rules: r\nauth: {identity: {path: 7}, responses: {status: x}}\n");
     assert_eq!(all.matches("error[").count(), 4, "{all}");
 }
+
+/// First all that is no setting at all, and without that all settings that cannot be used.
+#[test]
+fn every_error_of_the_gateway_is_reported_with_its_line() {
+    let unreadable = "rules: r\n\
+        listen: {gateway: '127.0.0.1:0'}\n\
+        gateway:\n\
+        \x20 domian: d\n\
+        \x20 upstreams:\n\
+        \x20   api: {addresses: ['127.0.0.1:1'], tls: {caa: x}, requests: many}\n\
+        \x20   www: {protocol: http3}\n\
+        \x20 routes:\n\
+        \x20   - {upstream: api, match: {path: [/a]}}\n\
+        \x20   - {upstream: api, body_rate: fast}\n\
+        \x20 timeouts: {head: 5}\n";
+    let unusable = "rules: r\n\
+        listen: {gateway: '127.0.0.1:0'}\n\
+        gateway:\n\
+        \x20 domain: d\n\
+        \x20 upstreams:\n\
+        \x20   api: {addresses: ['127.0.0.1:1'], requests: 0}\n\
+        \x20   www: {addresses: []}\n\
+        \x20 routes:\n\
+        \x20   - {upstream: api, match: {paths: [a]}}\n\
+        \x20   - {upstream: web}\n\
+        \x20 timeouts: {head: 2d}\n\
+        \x20 access_log: {path: ''}\n";
+    for (text, lines) in [
+        (unreadable, &[4, 6, 6, 7, 7, 9, 10, 11][..]),
+        (unusable, &[6, 7, 9, 10, 11, 12]),
+    ] {
+        let found = invalid(text);
+        assert_eq!(found.matches("error[").count(), lines.len(), "{found}");
+        for line in lines {
+            let place = format!("tollgate.yaml:{line}:");
+            assert!(found.contains(&place), "{place} {found}");
+        }
+    }
+}
