@@ -18,6 +18,7 @@ use terminal::{Stopped, show};
 
 mod chart;
 mod feed;
+mod gateway;
 mod history;
 mod number;
 mod overview;

@@ -151,6 +151,16 @@ impl Gateway {
         self.metrics.count_reload(false);
     }
 
+    /// Registers [`REQUESTS`], [`UPSTREAM_ERRORS`] and [`UPSTREAM_SECONDS`] alone, to read them
+    /// back.
+    ///
+    /// [`REQUESTS`]: crate::REQUESTS
+    /// [`UPSTREAM_ERRORS`]: crate::UPSTREAM_ERRORS
+    /// [`UPSTREAM_SECONDS`]: crate::UPSTREAM_SECONDS
+    pub fn register_main(&self, registry: &mut Registry) {
+        self.metrics.register_main(registry);
+    }
+
     /// Registers the metrics, whose names begin with `gateway`.
     pub fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);

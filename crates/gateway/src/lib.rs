@@ -90,6 +90,7 @@ pub use denial::{REQUEST_ID, keep_denial, request_id};
 pub use gateway::Gateway;
 pub use lists::{InvalidList, LIST_BYTES_MAX, LIST_FILES_MAX, ListSettings};
 pub use load_trend::LoadSettings;
+pub use metrics::{REQUESTS, UPSTREAM_ERRORS, UPSTREAM_SECONDS};
 pub use response_body::{BodyError, ResponseBody};
 pub use settings::{
     ADDRESSES_MAX, AccessLogFormat, AccessLogSettings, ByteSize, GatewaySettings,

@@ -9,6 +9,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+/// The name of the counter of requests, with the labels `route` and `outcome`.
+pub const REQUESTS: &str = "gateway_requests";
+/// The name of the counter of requests that an upstream did not answer, with the labels `upstream`
+/// and `kind`.
+pub const UPSTREAM_ERRORS: &str = "gateway_upstream_errors";
+/// The name of the histogram of the times of answers, with the label `upstream`.
+pub const UPSTREAM_SECONDS: &str = "gateway_upstream_seconds";
+
 /// The label `route` of requests that no route is for.
 const NO_ROUTE: &str = "";
 
@@ -116,23 +124,28 @@ impl Metrics {
         }
     }
 
-    /// Registers all metrics, whose names begin with `gateway`.
-    pub(crate) fn register(&self, registry: &mut Registry) {
+    /// Registers the requests by route, and the errors and times of upstreams.
+    pub(crate) fn register_main(&self, registry: &mut Registry) {
         registry.register(
-            "gateway_requests",
+            REQUESTS,
             "Requests to the gateway, by route and outcome",
             self.requests.clone(),
         );
         registry.register(
-            "gateway_upstream_errors",
+            UPSTREAM_ERRORS,
             "Requests that an upstream did not answer, by upstream and kind",
             self.errors.clone(),
         );
         registry.register(
-            "gateway_upstream_seconds",
+            UPSTREAM_SECONDS,
             "Time from passing on a request to the head of its response",
             self.seconds.clone(),
         );
+    }
+
+    /// Registers all metrics, whose names begin with `gateway`.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.register_main(registry);
         registry.register(
             "gateway_tunnels",
             "Connections that have switched protocols and are open, by route",

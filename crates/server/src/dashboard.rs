@@ -26,6 +26,8 @@ mod assets;
 
 mod budgets;
 
+mod gateway;
+
 mod keys;
 
 mod snapshot;

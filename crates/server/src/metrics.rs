@@ -21,6 +21,7 @@ use crate::host::HostPressure;
 use crate::redis_protocol::ThrottleStore;
 
 use exemplars::Exemplars;
+pub(crate) use gateway::GatewayFigures;
 
 mod budget;
 
@@ -29,6 +30,8 @@ mod decisions;
 mod exemplars;
 
 mod headroom;
+
+mod gateway;
 
 mod latency;
 
@@ -54,6 +57,8 @@ pub(crate) struct Metrics {
     latency_of: [OnceLock<Histogram>; ListenerKind::ALL.len()],
     /// The same alone, to read it without all others.
     latency_alone: Registry,
+    /// What a dashboard shows of the gateway, if there is one.
+    gateway_alone: Option<Registry>,
     errors: Family<ErrorLabel, Counter>,
     left_out: Family<ListenerLabel, Counter>,
     connections: Family<ListenerLabel, Gauge>,
@@ -69,6 +74,21 @@ type ListenerLabel = [(&'static str, ListenerName); 1];
 type ErrorLabel = [(&'static str, &'static str); 2];
 type ClosedLabel = [(&'static str, &'static str); 2];
 type LoadLabel = [(&'static str, &'static str); 2];
+
+fn register_build(registry: &mut Registry) {
+    let build = Family::<[(&str, &str); 1], Gauge>::default();
+    build
+        .get_or_create(&[("version", env!("CARGO_PKG_VERSION"))])
+        .set(1);
+    registry.register("build_info", "Always 1; the label has the version", build);
+}
+
+/// The main metrics of a gateway, in a registry that has no others.
+fn register_alone(gateway: &Gateway) -> Registry {
+    let mut alone = Registry::default();
+    gateway.register_main(&mut alone);
+    alone
+}
 
 // === impl Metrics ===
 
@@ -97,6 +117,7 @@ impl Metrics {
             certificate_expiry: Family::default(),
             certificate_loads: Family::default(),
             latency_alone: Registry::default(),
+            gateway_alone: gateway.map(register_alone),
             registry: Registry::default(),
         };
         registry.register(
@@ -123,11 +144,7 @@ impl Metrics {
         );
         metrics.register_certificates(registry);
         registry.register_collector(Box::new(reloads::Scrape(Arc::clone(engine))));
-        let build = Family::<[(&str, &str); 1], Gauge>::default();
-        build
-            .get_or_create(&[("version", env!("CARGO_PKG_VERSION"))])
-            .set(1);
-        registry.register("build_info", "Always 1; the label has the version", build);
+        register_build(registry);
         registry.register_collector(Box::new(decisions::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(stores::Scrape(Arc::clone(engine))));
         registry.register_collector(Box::new(headroom::Scrape::new(engine, host)));
@@ -158,6 +175,11 @@ impl Metrics {
     /// The times of decisions by listener, as cumulative counts by upper bound in seconds.
     pub(crate) fn latency(&self) -> latency::Buckets {
         latency::buckets(&self.latency_alone)
+    }
+
+    /// What the gateway did until now; `None` without a gateway.
+    pub(crate) fn gateway(&self) -> Option<GatewayFigures> {
+        self.gateway_alone.as_ref().map(gateway::figures)
     }
 
     fn register_latency_alone(&mut self) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::number::Rate;
-use super::snapshot::Snapshot;
+use super::snapshot::{Bound, Snapshot};
 
 /// The most points of a chart, one a second.
 pub(super) const POINTS_MAX: usize = 300;
@@ -93,22 +93,41 @@ impl History {
         ))
     }
 
-    /// The smallest bound that enough of the decisions did not exceed that were made between two
-    /// snapshots, of all listeners together.
+    /// The same for other times, of which `read` finds the buckets in a snapshot.
+    pub(super) fn percentile_of<'s>(
+        &'s self,
+        thousandths: u64,
+        read: impl Fn(&'s Snapshot) -> &'s [(Bound, u64)],
+    ) -> Option<Duration> {
+        self.percentile_between(TIMES_MILLIS, thousandths, |one| vec![read(one)])
+    }
+
     fn percentile_over(&self, millis: u64, thousandths: u64) -> Option<Duration> {
+        self.percentile_between(millis, thousandths, |one| {
+            one.latency.values().map(Vec::as_slice).collect()
+        })
+    }
+
+    /// The smallest bound that enough of what is in these lists of buckets did not exceed between
+    /// two snapshots, of all lists together.
+    fn percentile_between<'s>(
+        &'s self,
+        millis: u64,
+        thousandths: u64,
+        read: impl Fn(&'s Snapshot) -> Vec<&'s [(Bound, u64)]>,
+    ) -> Option<Duration> {
         let (latest, before) = self.ends(millis)?;
-        let mut buckets: BTreeMap<Duration, u64> = BTreeMap::new();
-        for (listener, counts) in &latest.latency {
-            let earlier = before.latency.get(listener);
-            for (bound, count) in counts {
-                let earlier = earlier.and_then(|counts| {
-                    let mut counts = counts.iter();
-                    counts.find(|(other, _)| other == bound)
-                });
-                let grown = count.saturating_sub(earlier.map_or(0, |(_, count)| *count));
+        let sum = |snapshot| {
+            let mut buckets: BTreeMap<Duration, u64> = BTreeMap::new();
+            for (bound, count) in read(snapshot).into_iter().flatten() {
                 let sum = buckets.entry(bound.0).or_default();
-                *sum = sum.saturating_add(grown);
+                *sum = sum.saturating_add(*count);
             }
+            buckets
+        };
+        let (mut buckets, earlier) = (sum(latest), sum(before));
+        for (bound, count) in &mut buckets {
+            *count = count.saturating_sub(earlier.get(bound).copied().unwrap_or(0));
         }
         let total = u128::from(*buckets.values().last()?);
         let reached = |count: &u64| u128::from(*count) * 1000 >= total * u128::from(thousandths);

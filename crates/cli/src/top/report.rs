@@ -2,6 +2,7 @@
 
 use ratatui::text::Line;
 
+use super::gateway;
 use super::history::History;
 use super::overview::numbers;
 use super::panels;
@@ -13,14 +14,15 @@ pub(super) fn report(url: &str, history: &History, snapshot: &Snapshot) -> Strin
     let mut lines = vec![Line::from(format!("Tollgate {url}: {}", live(snapshot)))];
     lines.extend(numbers(history, usize::MAX));
     lines.push(Line::default());
-    let panels = [
+    let mut panels = vec![
         panels::outcomes(history, snapshot),
         panels::most_denied(&snapshot.keys),
         panels::hottest(&snapshot.keys),
         panels::rules(history, snapshot),
         panels::stores(snapshot),
-        panels::reloads(&snapshot.reloads),
     ];
+    panels.extend(gateway::panels(history, snapshot));
+    panels.push(panels::reloads(&snapshot.reloads));
     lines.extend(stack(&panels, usize::MAX));
     let mut text = String::new();
     for line in lines {

@@ -32,6 +32,15 @@ pub(super) fn document(seconds: u64) -> Value {
             "breaker": "open", "trouble": format!("redis:6379: {HOSTILE}"),
             "metrics": {"breaker_openings": 1, "leases_held": 7, "leases": 70,
                 "outcome_unknown": 2}}],
+        "gateway": {
+            "routes": [
+                {"route": HOSTILE, "counts": {"forwarded": 50 * seconds, "denied": seconds,
+                    "timeout": 2}},
+                {"route": "", "counts": {"no_route": 3}},
+            ],
+            "upstreams": [{"upstream": "api", "answers": 50 * seconds, "errors": {"timeout": 2},
+                "times": [[0.004, 49 * seconds], [0.008, 50 * seconds]]}],
+        },
         "reloads": {"ok": 1, "failed": 1, "recent": [
             {"secondsAgo": 5, "ok": false, "rules": 2, "domains": 1, "omitted": 3,
                 "unreadable": null, "diagnostics": [{"severity": "error", "file": "shop.yaml",

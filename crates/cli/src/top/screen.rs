@@ -9,6 +9,7 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Text};
 
 use super::feed::Update;
+use super::gateway;
 use super::history::History;
 use super::number::{span, time};
 use super::overview::{charts, numbers};
@@ -271,7 +272,11 @@ impl Screen {
                 let rules = panels::rules(history, snapshot);
                 stack(&[rules, panels::outcomes(history, snapshot)], width)
             }
-            Tab::Stores => stack(&[panels::stores(snapshot)], width),
+            Tab::Stores => {
+                let mut panels = vec![panels::stores(snapshot)];
+                panels.extend(gateway::panels(history, snapshot));
+                stack(&panels, width)
+            }
             Tab::Reloads => stack(&[panels::reloads(&snapshot.reloads)], width),
         }
     }

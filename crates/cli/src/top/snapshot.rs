@@ -25,6 +25,8 @@ pub(super) struct Snapshot {
     pub(super) keys: Keys,
     pub(super) memory: Option<MemoryUse>,
     pub(super) stores: Vec<Store>,
+    /// What the gateway does, if there is one and the service sends it.
+    pub(super) gateway: Option<Gateway>,
     pub(super) reloads: Reloads,
 }
 
@@ -98,6 +100,27 @@ pub(super) struct Store {
 }
 
 #[derive(Clone, Debug, Deserialize)]
+pub(super) struct Gateway {
+    pub(super) routes: Vec<Route>,
+    pub(super) upstreams: Vec<Upstream>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Route {
+    pub(super) route: Printable,
+    pub(super) counts: Counts,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Upstream {
+    pub(super) upstream: Printable,
+    pub(super) answers: u64,
+    /// The answers that took at most so long.
+    pub(super) times: Vec<(Bound, u64)>,
+    pub(super) errors: Counts,
+}
+
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct Reloads {
     pub(super) ok: u64,
     pub(super) failed: u64,
@@ -146,6 +169,18 @@ impl Snapshot {
     }
 }
 
+// === impl Gateway ===
+
+impl Gateway {
+    pub(super) fn route(&self, name: &str) -> Option<&Route> {
+        self.routes.iter().find(|one| &*one.route == name)
+    }
+
+    pub(super) fn upstream(&self, name: &str) -> Option<&Upstream> {
+        self.upstreams.iter().find(|one| &*one.upstream == name)
+    }
+}
+
 // === impl Rule ===
 
 impl Rule {
@@ -160,7 +195,8 @@ impl Rule {
     }
 }
 
-fn total(counts: &Counts) -> u64 {
+/// All of the counts together.
+pub(super) fn total(counts: &Counts) -> u64 {
     counts.values().copied().fold(0, u64::saturating_add)
 }
 

@@ -56,14 +56,14 @@ export class History {
     });
   }
 
-  // The upper bounds, in seconds, of what shares of the decisions of all listeners took; null
-  // without decisions.
-  percentiles(shares, seconds = 10) {
+  // The upper bounds, in seconds, of what shares of the decisions of all listeners took, or of other
+  // lists of buckets that `read` finds in a snapshot; null without any.
+  percentiles(shares, seconds = 10, read = (one) => Object.values(one.latency)) {
     const [before, latest] = [this.before(seconds), this.snapshots.at(-1)];
     const buckets = new Map();
     for (const [snapshot, sign] of [[latest, 1], [before, -1]]) {
-      for (const listener of Object.values(snapshot.latency)) {
-        for (const [bound, count] of listener) buckets.set(bound, (buckets.get(bound) ?? 0) + sign * count);
+      for (const list of read(snapshot)) {
+        for (const [bound, count] of list) buckets.set(bound, (buckets.get(bound) ?? 0) + sign * count);
       }
     }
     const sorted = [...buckets].sort(([a], [b]) => a - b);

@@ -73,6 +73,7 @@ function show(snapshot) {
   showKeys(snapshot.keys);
   showRules(snapshot);
   showStores(snapshot);
+  showGateway(snapshot.gateway);
   showReloads(snapshot.reloads);
 }
 
@@ -175,6 +176,31 @@ function showStores({ memory, stores }) {
       ["leases granted", whole(metrics.leases)], ["requests without a reply", whole(metrics.outcome_unknown)]);
   }
   fill($("stores"), [["what"], ["now", "number"]], rows, "");
+}
+
+// The upstreams and routes of a gateway, if there is one.
+function showGateway(gateway) {
+  $("gateway").hidden = !gateway;
+  if (!gateway) return;
+  const sum = (counts) => Object.values(counts ?? {}).reduce((all, count) => all + count, 0);
+  const bad = (count) => count > 0 ? node("span", "bad", whole(count)) : "0";
+  const upstreams = gateway.upstreams.map(({ upstream, answers, errors }) => {
+    const find = (one) => one.gateway?.upstreams.find((other) => other.upstream === upstream);
+    const times = history.percentiles([0.5, 0.99], 10, (one) => [find(one)?.times ?? []]);
+    const rate = history.rate((one) => find(one)?.answers ?? 0);
+    return [upstream, perSecond(rate), ...times.map((bound) => bound === null ? "–" : `≤ ${time(bound)}`), whole(answers), bad(sum(errors))];
+  });
+  const number = (title) => [title, "number"];
+  fill($("upstreams"), [["upstream"], number("answers per s"), number("p50"), number("p99"), number("answers"), number("not answered")],
+    upstreams, "no upstream");
+  const routes = gateway.routes.map(({ route, counts }) => {
+    const find = (one) => one.gateway?.routes.find((other) => other.route === route);
+    const { forwarded = 0, denied = 0, canceled = 0 } = counts;
+    const failed = sum(counts) - forwarded - denied - canceled;
+    return [route || "(no route)", perSecond(history.rate((one) => sum(find(one)?.counts))), whole(forwarded), whole(denied), whole(canceled), bad(failed)];
+  });
+  fill($("routes"), [["route"], number("requests per s"), number("forwarded"), number("denied"), number("canceled"), number("failed")],
+    routes, "no request yet");
 }
 
 function showReloads({ ok, failed, recent }) {

@@ -12,6 +12,7 @@ use tollgate_core::Span;
 use tollgate_engine::{Engine, HOT_KEYS_MAX, KeyWatch, Outcome, ReloadRecord};
 
 use super::budgets::Budgets;
+use super::gateway::gateway;
 use super::keys::Shown;
 use super::stores;
 use crate::metrics::Metrics;
@@ -78,6 +79,7 @@ impl Snapshots {
             "keys": shown.keys(&keys),
             "memory": self.memory,
             "stores": stores::shared(&self.engine),
+            "gateway": gateway(&self.metrics),
             "reloads": {
                 "ok": counts.ok,
                 "failed": counts.failed,

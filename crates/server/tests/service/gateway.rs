@@ -7,6 +7,7 @@ mod cancelled;
 mod changed_files;
 mod cost;
 mod count_when;
+mod dashboard;
 mod encrypted;
 mod framing;
 mod going;

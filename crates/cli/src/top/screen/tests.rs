@@ -93,22 +93,22 @@ fn no_size_is_too_small_and_nothing_that_was_sent_controls_the_terminal() {
 fn keys_scroll_within_the_view_and_quit() {
     let mut screen = screen();
     press(&mut screen, KeyCode::Char('4'));
-    assert!(drawn(&mut screen, 80, 8).contains("9 more lines"));
+    assert!(drawn(&mut screen, 80, 8).contains("18 more lines"));
     press(&mut screen, KeyCode::Down);
-    assert!(drawn(&mut screen, 80, 8).contains("8 more lines"));
+    assert!(drawn(&mut screen, 80, 8).contains("17 more lines"));
     for _ in 0..100 {
         press(&mut screen, KeyCode::PageDown);
     }
     let end = drawn(&mut screen, 80, 8);
     assert!(
-        end.contains("requests without a reply") && !end.contains("more lines"),
+        end.contains("(no route)") && !end.contains("more lines"),
         "{end}"
     );
     // A terminal that has become higher shows everything again.
     assert!(drawn(&mut screen, 80, 40).contains("memory: live keys"));
     press(&mut screen, KeyCode::End);
     press(&mut screen, KeyCode::Home);
-    assert!(drawn(&mut screen, 80, 8).contains("9 more lines"));
+    assert!(drawn(&mut screen, 80, 8).contains("18 more lines"));
     press(&mut screen, KeyCode::Left);
     assert!(drawn(&mut screen, 80, 24).contains("Budget: "));
     let control = |code| KeyEvent::new(code, KeyModifiers::CONTROL);
