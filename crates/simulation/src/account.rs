@@ -63,6 +63,8 @@ pub(crate) struct Account {
     ended: Vec<(u64, Vec<usize>)>,
     /// Until when consequences of faults may last.
     disturbed_until: u64,
+    /// When the faults so far end: what is on its way may arrive until then.
+    faults_until: u64,
     /// How many instances were started.
     instances: u64,
     /// The version of the rules file that each instance has.
@@ -106,6 +108,7 @@ impl Account {
             settling: BTreeMap::new(),
             ended: Vec::new(),
             disturbed_until: 300 * MILLI,
+            faults_until: 0,
             instances: 0,
             versions: BTreeMap::new(),
             headroom: Headroom::default(),
@@ -120,6 +123,7 @@ impl Account {
     /// Records a fault that lasts until then.
     pub(crate) fn disturb(&mut self, until: u64) {
         self.disturbed_until = self.disturbed_until.max(until + RECOVERY);
+        self.faults_until = self.faults_until.max(until);
     }
 
     pub(crate) fn instance_started(&mut self, now: u64) {
@@ -239,8 +243,9 @@ impl Account {
 
     /// Records a decision whose outcome is unknown.
     fn record_unknown(&mut self, open: &Open, now: u64) {
+        let until = self.faults_until.max(now);
         for part in open.find_limited_in_any(&self.plan) {
-            self.tabs[part.counter].add_unknown(part.cost, open.from, now);
+            self.tabs[part.counter].add_unknown(part.cost, open.from, until);
         }
     }
 

@@ -147,8 +147,9 @@ impl Account {
             return;
         };
         reservation.is_in_doubt = true;
+        let until = self.faults_until.max(now);
         let tab = &mut self.tabs[reservation.counter];
-        tab.add_unknown(settling.part.cost, settling.from, now);
+        tab.add_unknown(settling.part.cost, settling.from, until);
     }
 
     /// Whether a failover or a clock that was set may have lost the reservation, or its settlement.

@@ -58,10 +58,11 @@ impl Tab {
         within
     }
 
-    /// Records a charge or a refund whose outcome is unknown at `now`.
-    pub(super) fn add_unknown(&mut self, cost: Cost, from: u64, now: u64) {
+    /// Records a charge or a refund whose outcome is unknown. A charge may be made until `to`, when
+    /// a server that stands still goes on, or what is held up arrives.
+    pub(super) fn add_unknown(&mut self, cost: Cost, from: u64, to: u64) {
         match cost {
-            Cost::Take(units) => self.unknown.push(Taken::new(from, now, units)),
+            Cost::Take(units) => self.unknown.push(Taken::new(from, to, units)),
             Cost::Refund(units) => {
                 self.lost_refunds += units;
                 // A server that stands still does it when it goes on.
