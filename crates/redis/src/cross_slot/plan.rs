@@ -387,8 +387,6 @@ impl Ledger {
             if let Some(reply) = &mut self.lines[first(line)] {
                 reply.after = line_state;
             }
-        }
-        for line in &charged {
             if let Some(reply) = &mut self.lines[*line] {
                 reply.reserved -= 1;
             }
