@@ -61,8 +61,6 @@ pub(crate) struct Account {
     settling: BTreeMap<(u64, usize), Settling>,
     /// When decisions over several counters were made, for which competing ones may have waited.
     ended: Vec<(u64, Vec<usize>)>,
-    /// Until when consequences of faults may last.
-    disturbed_until: u64,
     /// When the faults so far end: what is on its way may arrive until then.
     faults_until: u64,
     /// How many instances were started.
@@ -107,7 +105,6 @@ impl Account {
             reservations_lost: Vec::new(),
             settling: BTreeMap::new(),
             ended: Vec::new(),
-            disturbed_until: 300 * MILLI,
             faults_until: 0,
             instances: 0,
             versions: BTreeMap::new(),
@@ -122,8 +119,12 @@ impl Account {
 
     /// Records a fault that lasts until then.
     pub(crate) fn disturb(&mut self, until: u64) {
-        self.disturbed_until = self.disturbed_until.max(until + RECOVERY);
         self.faults_until = self.faults_until.max(until);
+    }
+
+    /// Until when consequences of the faults so far may last.
+    const fn end_of_disturbance(&self) -> u64 {
+        self.faults_until + RECOVERY
     }
 
     pub(crate) fn instance_started(&mut self, now: u64) {

@@ -85,7 +85,7 @@ impl Account {
     /// Whether there were no faults but cancelled requests.
     fn is_undisturbed(&self) -> bool {
         let started = u64::try_from(self.plan.setup.instances).unwrap_or(u64::MAX);
-        self.disturbed_until <= 3_000 * MILLI
+        self.end_of_disturbance() <= 3_000 * MILLI
             && self.instances == started
             && self.tabs.iter().all(|tab| tab.unknown.is_empty())
     }

@@ -177,7 +177,7 @@ impl Account {
 
     /// Checks that without a fault every decision is made by Redis.
     pub(super) fn judge_fallback(&mut self, number: u64, open: &Open, now: u64, why: &str) {
-        if open.from <= self.disturbed_until || self.plan.setup.timeout_ms * MILLI < ENOUGH {
+        if open.from <= self.end_of_disturbance() || self.plan.setup.timeout_ms * MILLI < ENOUGH {
             return;
         }
         let counters: Vec<usize> = open.parts.iter().map(|part| part.counter).collect();
