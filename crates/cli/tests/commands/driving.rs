@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::house::{SETTINGS, Service, directory, run, text, tollgate};
+use crate::schema::violations;
 
 /// A bucket of two for each client, which is not refilled before a test has ended.
 const RULES: &str = "domain: web
@@ -106,6 +107,7 @@ fn a_service_decides_as_a_replay_of_the_same_log_does() {
     assert_eq!((&found["sent"], &found["errors"]), (&10.into(), &0.into()));
     assert!(found["latencyMicros"]["max"].as_u64() >= found["latencyMicros"]["p50"].as_u64());
     assert!(found["lateMicros"].is_null());
+    assert_eq!(violations("sending", &found), [""; 0]);
 
     // The buckets are empty now.
     let mut paced = arguments(
@@ -138,6 +140,39 @@ fn a_service_decides_as_a_replay_of_the_same_log_does() {
         (&trace["allowed"], &trace["denied"]),
         (&1.into(), &1.into())
     );
+}
+
+#[test]
+fn the_report_is_as_its_schema_says() {
+    let directory = log();
+    let mut service = Service::start(directory.path());
+    let http = format!("http://{}", service.address("http"));
+    let noise = peer(b"SSH-2.0-OpenSSH\r\n");
+    // With times and without decisions: the members that can be null or empty.
+    for (url, status, speed) in [(&http, 0, "1000000x"), (&noise, 2, "max")] {
+        let more = ["--output", "json", "--speed", speed];
+        let access = ["--domain", "web", "--descriptor", "client={client}"];
+        let all = [
+            &["replay", "--target", url][..],
+            &more,
+            &access,
+            &["access.log"],
+        ]
+        .concat();
+        let output = run(directory.path(), &all);
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(violations("sending", &found), [""; 0]);
+        assert_eq!(found["lateMicros"].is_null(), speed == "max", "{found}");
+        assert_eq!(found["latencyMicros"].is_null(), status == 2, "{found}");
+        let reasons = found["errorReasons"].as_array().unwrap().len();
+        assert_eq!(reasons > 0, status == 2, "{found}");
+
+        let mut wrong = found.clone();
+        wrong["elapsedMicros"] = "1".into();
+        wrong["extra"] = 1.into();
+        assert_eq!(violations("sending", &wrong).len(), 2);
+    }
 }
 
 #[test]

@@ -195,3 +195,6 @@ fn detail(body: &[u8]) -> Option<Printable> {
         .find(|end| detail.is_char_boundary(*end))?;
     Some(Printable::from(&detail[..end]))
 }
+
+#[cfg(test)]
+mod tests;
