@@ -167,10 +167,7 @@ impl Router {
     pub(crate) fn is_up(&self) -> bool {
         match &self.nodes {
             Nodes::One(alone) => alone.is_up(),
-            Nodes::Cluster { cluster, .. } => {
-                let masters = cluster.masters();
-                !masters.is_empty() && masters.iter().all(|node| node.is_up())
-            }
+            Nodes::Cluster { cluster, .. } => cluster.is_up(),
         }
     }
 

@@ -30,6 +30,10 @@ use crate::world::World;
 /// The most keys in an instance's memory.
 const LOCAL_KEYS: usize = 1_000;
 
+/// The most bytes of an instance's memory: much more than the keys of a run take, and little enough
+/// to be cleared for each process that starts.
+const LOCAL_BYTES: usize = 1 << 20;
+
 /// How long reservations can be settled: longer than a run, shorter than the quiet after it.
 const RESERVATION_LIFETIME: Span = Span::from_secs(10);
 
@@ -90,7 +94,10 @@ impl Instance {
             base: setup.base_micros * 1_000,
             wall: Arc::clone(&wall),
         });
-        let memory = Memory::builder().max_keys(LOCAL_KEYS).clock(clock);
+        let memory = Memory::builder()
+            .max_keys(LOCAL_KEYS)
+            .max_bytes(LOCAL_BYTES);
+        let memory = memory.clock(clock);
         let memory = memory.keys(RandomKeys::with_secret(1, 2)).build();
         let config = config(world, setup);
         Instance::over(number, &config, &environment, memory, wall)

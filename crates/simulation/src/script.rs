@@ -8,6 +8,7 @@ mod structs;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
 
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
@@ -58,10 +59,9 @@ setmetatable(_G, {
 
 /// The name of a script. Redis uses a SHA-1, but no client may rely on that.
 pub(crate) fn name_of(text: &[u8]) -> String {
-    let hash = text.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    });
-    format!("{hash:040x}")
+    let mut hasher = DefaultHasher::new();
+    hasher.write(text);
+    format!("{:040x}", hasher.finish())
 }
 
 /// Runs a script over `context`, and returns the context.

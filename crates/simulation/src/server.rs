@@ -1,6 +1,7 @@
 //! One simulated Redis server: its clock, its scripts, and how it answers a command.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
@@ -12,7 +13,8 @@ use crate::script::{self, Context, Failed};
 #[derive(Default)]
 pub(crate) struct Server {
     pub(crate) keyspace: Keyspace,
-    scripts: BTreeMap<String, String>,
+    /// By name.
+    scripts: BTreeMap<String, Arc<str>>,
     pub(crate) clock: ServerClock,
     pub(crate) is_up: bool,
     /// Until when it is stopped, as by SIGSTOP: it neither reads nor answers.
@@ -62,7 +64,7 @@ impl Server {
         match words {
             [load, text] if load.eq_ignore_ascii_case(b"LOAD") => {
                 let name = script::name_of(text);
-                let text = String::from_utf8_lossy(text).into_owned();
+                let text = String::from_utf8_lossy(text).into();
                 self.scripts.insert(name.clone(), text);
                 Reply::bulk(name)
             }
@@ -75,9 +77,9 @@ impl Server {
     }
 
     /// The text and the name of the script of `EVAL` or `EVALSHA`.
-    fn find_script(&self, command: &str, word: &[u8]) -> Option<(String, String)> {
+    fn find_script(&self, command: &str, word: &[u8]) -> Option<(Arc<str>, String)> {
         if command == "EVAL" {
-            let text = String::from_utf8_lossy(word).into_owned();
+            let text = String::from_utf8_lossy(word).into();
             return Some((text, script::name_of(word)));
         }
         let name = String::from_utf8_lossy(word).to_ascii_lowercase();
