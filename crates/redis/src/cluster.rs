@@ -79,14 +79,14 @@ impl Cluster {
 
     /// A number that identifies the set of nodes that serve these slots, as far as they are known.
     pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
-        let serving = slots.filter_map(|slot| self.node_of_slot(slot));
-        let mut serving: Vec<Arc<Node>> = serving.collect();
-        serving.sort_unstable_by(|one, other| one.address.cmp(&other.address));
-        serving.dedup_by(|one, other| one.address == other.address);
+        let topology = self.topology.load();
+        let serving = slots.filter_map(|slot| topology.node_of_slot(slot));
+        // Where a node is in memory tells it from all others as long as it is there.
+        let mut serving: Vec<usize> = serving.map(|node| Arc::as_ptr(node).addr()).collect();
+        serving.sort_unstable();
+        serving.dedup();
         let mut hasher = DefaultHasher::new();
-        for node in &serving {
-            node.address.hash(&mut hasher);
-        }
+        serving.hash(&mut hasher);
         hasher.finish()
     }
 

@@ -55,7 +55,7 @@ mod round;
 use std::sync::Arc;
 
 use tokio::time::Duration;
-use tollgate_core::{Bill, StoreError, Verdict};
+use tollgate_core::{Key, StoreError, Verdict};
 
 use queue::{Entry, Member, Queues};
 pub(crate) use request::Refunds;
@@ -67,9 +67,9 @@ use crate::keys;
 use crate::router::Router;
 use crate::stage;
 
-/// Whether the keys of a bill are in more than one slot.
-pub(crate) fn crosses_slots(bill: &Bill<'_>) -> bool {
-    let mut slots = bill.lines().iter().map(|line| keys::slot(line.charge.key));
+/// Whether these keys are in more than one slot.
+pub(crate) fn crosses_slots(keys: impl Iterator<Item = Key>) -> bool {
+    let mut slots = keys.map(keys::slot);
     let first = slots.next();
     slots.any(|slot| Some(slot) != first)
 }

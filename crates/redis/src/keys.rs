@@ -24,6 +24,8 @@ const REST_LETTERS: usize = 19;
 pub(crate) const SLOTS: usize = 16_384;
 /// Letters of a name after the prefix.
 pub(crate) const NAME_LETTERS: usize = TAG_LETTERS + REST_LETTERS + 2;
+/// See [`crc16`].
+const CRC16: [u16; 256] = crc16_of_bytes();
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// A counter's name in Redis, without the prefix.
@@ -92,12 +94,28 @@ fn letters(bits: u128, into: &mut [u8]) {
 /// The checksum from which a Cluster derives slots (CRC-16/XMODEM).
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
-        let start = crc ^ (u16::from(*byte) << 8);
-        (0..8).fold(start, |crc, _| match crc & 0x8000 {
-            0 => crc << 1,
-            _ => (crc << 1) ^ 0x1021,
-        })
+        let [high, low] = u16::to_be_bytes(crc);
+        u16::from_be_bytes([low, 0]) ^ CRC16[usize::from(high ^ byte)]
     })
+}
+
+/// The checksum of each single byte.
+const fn crc16_of_bytes() -> [u16; 256] {
+    let mut table = [0; 256];
+    let (mut byte, mut place) = (0_u16, 0);
+    while place < table.len() {
+        let (mut crc, mut bits) = (byte << 8, 8);
+        while bits > 0 {
+            crc = match crc & 0x8000 {
+                0 => crc << 1,
+                _ => (crc << 1) ^ 0x1021,
+            };
+            bits -= 1;
+        }
+        table[place] = crc;
+        (byte, place) = (byte + 1, place + 1);
+    }
+    table
 }
 
 /// A non-cryptographic hash (FNV-1a) for the slot, which is no secret.

@@ -77,7 +77,9 @@ impl Settlements {
         let fitted = script_request::fit_all(charges).map_err(unfit)?;
         let in_micros = script_reply::charges_in_micros(charges, &fitted);
         let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
-        if self.router.is_cluster() && crosses_slots(&bill) {
+        if self.router.is_cluster()
+            && crosses_slots(bill.lines().iter().map(|line| line.charge.key))
+        {
             return Err(NoReservation::SeveralSlots.into());
         }
         let record = record_key(charges, new.secret);

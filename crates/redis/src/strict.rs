@@ -69,12 +69,15 @@ impl Strict {
         charges: &[Charge<'_>],
         since: Instant,
     ) -> Result<Outcome, StoreError> {
+        // Before anything is allocated: under overload, most requests over several slots are
+        // rejected next.
+        let keys = charges.iter().map(|charge| charge.key);
+        if self.router.is_cluster() && crosses_slots(keys) {
+            return Ok(ControlFlow::Continue(Refunds::ToDo));
+        }
         let fitted = script_request::fit_all(charges).map_err(unfit)?;
         let in_micros = script_reply::charges_in_micros(charges, &fitted);
         let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
-        if self.router.is_cluster() && crosses_slots(&bill) {
-            return Ok(ControlFlow::Continue(Refunds::ToDo));
-        }
         let reply = self.router.ask(|| ScriptRequest::of(&bill, &fitted), since);
         let reply = reply.await.map_err(|failure| self.router.error(failure))?;
         if reply.is_blocked() {

@@ -26,12 +26,18 @@ const TURNS: usize = 5;
 /// How long a caller waits that had no answer, so that errors do not keep the processor busy.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Which keys a request asks for.
+/// Which keys a request asks for: pairs of a first and a second one.
 #[derive(Clone, Copy)]
-struct Keys {
-    /// Pairs of keys to choose from: how many first keys there are, and how many second ones.
+struct Pattern {
+    /// How many first keys there are, and how many second ones.
     counts: [u64; 2],
     crosses_slots: bool,
+}
+
+/// The keys to choose from. They are hashed before the load begins.
+struct Keys {
+    first: Vec<Key>,
+    second: Vec<Key>,
 }
 
 /// What became of one turn.
@@ -83,7 +89,7 @@ fn compare(
         let turns: Vec<[Turn; 2]> = (0..TURNS)
             .map(|_| {
                 [false, true].map(|crosses_slots| {
-                    let keys = Keys {
+                    let keys = Pattern {
                         counts,
                         crosses_slots,
                     };
@@ -130,15 +136,16 @@ fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// Nobody comes near a limit.
-async fn run(config: &Config, cluster: &testbed::Cluster, keys: Keys, lasts: Duration) -> Turn {
+async fn run(config: &Config, cluster: &testbed::Cluster, keys: Pattern, lasts: Duration) -> Turn {
     let store = Arc::new(Redis::connect(config).unwrap());
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
+    let keys = Arc::new(keys.keys(&store));
     let (is_measured, is_over) = (flag(), flag());
     let mut callers = JoinSet::new();
     for caller in 0..CALLERS {
         let store = Arc::clone(&store);
         let flags = [Arc::clone(&is_measured), Arc::clone(&is_over)];
-        callers.spawn(call(store, keys, limit, caller, flags));
+        callers.spawn(call(store, Arc::clone(&keys), limit, caller, flags));
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     is_measured.store(true, Ordering::Relaxed);
@@ -174,7 +181,7 @@ fn flag() -> Arc<AtomicBool> {
 /// One caller: asks until the turn is over, and counts what it gets.
 async fn call(
     store: Arc<Redis>,
-    keys: Keys,
+    keys: Arc<Keys>,
     limit: Limit,
     caller: u64,
     [is_measured, is_over]: [Arc<AtomicBool>; 2],
@@ -186,7 +193,7 @@ async fn call(
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040);
         let charges = keys
-            .draw(&store, random >> 16)
+            .draw(random >> 16)
             .map(|key| Charge::new(key, &limit, Cost::ONE));
         let reply = store.decide(&charges).await;
         if reply.is_err() {
@@ -203,22 +210,37 @@ async fn call(
     turn
 }
 
-impl Keys {
-    /// Two keys. A key's slot follows from its parts behind the first two: from all that tells it
-    /// apart, or from nothing.
-    fn draw(&self, store: &Redis, random: u64) -> [Key; 2] {
-        let [first, second] = self.counts;
-        let name = |which: &[u8], number: u64| {
-            let number = number.to_le_bytes();
-            let parts = match self.crosses_slots {
-                true => [&b"slots"[..], b"", which, &number],
-                false => [which, &number, b"slots", b""],
+impl Pattern {
+    /// A key's slot follows from its parts behind the first two: from all that tells it apart, or
+    /// from nothing.
+    fn keys(&self, store: &Redis) -> Keys {
+        let named = |which: &[u8], count: u64| {
+            let key = |number: u64| {
+                let number = number.to_le_bytes();
+                let parts = match self.crosses_slots {
+                    true => [&b"slots"[..], b"", which, &number],
+                    false => [which, &number, b"slots", b""],
+                };
+                store.key(parts.into_iter())
             };
-            store.key(parts.into_iter())
+            (0..count).map(key).collect()
         };
+        let [first, second] = self.counts;
+        Keys {
+            first: named(b"first", first),
+            second: named(b"second", second),
+        }
+    }
+}
+
+impl Keys {
+    /// Two keys.
+    fn draw(&self, random: u64) -> [Key; 2] {
+        let random = usize::try_from(random).expect("a word is an index");
+        let (first, second) = (&self.first, &self.second);
         [
-            name(b"first", random % first),
-            name(b"second", random / first % second),
+            first[random % first.len()],
+            second[random / first.len() % second.len()],
         ]
     }
 }

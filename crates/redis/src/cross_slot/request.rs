@@ -1,12 +1,14 @@
 //! A request that waits for its round, and the caller that waits for its verdict.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, timeout_at};
-use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, OnDenial, Sharing, StoreError, Verdict};
+use tollgate_core::{
+    CHARGES_MAX, Charge, Cost, Enforcement, Key, OnDenial, Sharing, StoreError, TooManyCharges,
+    Verdict,
+};
 
 use crate::fit::{FittedLimit, unfit};
 
@@ -87,7 +89,9 @@ impl Request {
         since: Instant,
     ) -> Result<Request, StoreError> {
         let fitted = crate::script_request::fit_all(charges).map_err(unfit)?;
-        Bill::new(charges).map_err(StoreError::TooManyCharges)?;
+        if charges.len() > CHARGES_MAX {
+            return Err(TooManyCharges(charges.len()).into());
+        }
         let demands = charges.iter().map(|charge| Demand {
             key: charge.key,
             cost: charge.cost,
@@ -133,11 +137,13 @@ impl Request {
     }
 }
 
-/// Whether a request for these charges may share a round.
+/// Whether a request for these charges, of which there are at most [`CHARGES_MAX`], may share a
+/// round.
 fn is_shareable(demands: &[Demand]) -> bool {
-    let gives_back = |demand: &Demand| matches!(demand.cost, Cost::Refund(_));
-    let keys: BTreeSet<Key> = demands.iter().map(|demand| demand.key).collect();
-    keys.len() == demands.len() && !demands.iter().any(gives_back)
+    demands.iter().enumerate().all(|(place, demand)| {
+        let is_same = |other: &Demand| other.key == demand.key;
+        !matches!(demand.cost, Cost::Refund(_)) && !demands[..place].iter().any(is_same)
+    })
 }
 
 // === impl Demand ===
