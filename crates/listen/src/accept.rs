@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use crate::binding::Binding;
 use crate::budget::Budget;
 use crate::connection::{Close, Connection};
-use crate::handler::{ConnectionCounts, Handler, StreamHandler};
+use crate::handler::ConnectionCounts;
 use crate::handshake::{Handshake, HandshakeError};
 use crate::limits::Limits;
 use crate::listener::Listener;
@@ -26,10 +26,10 @@ mod session;
 mod stream_session;
 mod warnings;
 
-use http_session::HttpSession;
-pub(crate) use session::Session;
-use session::header_timeout;
-use stream_session::StreamSession;
+pub use http_session::Http;
+pub use session::Session;
+use session::{Terms, header_timeout};
+pub use stream_session::Streams;
 use warnings::Warnings;
 
 /// How long to pause after the system could not accept a connection.
@@ -40,9 +40,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Acceptor<S, T> {
     handshake: T,
     session: S,
-    pub(crate) limits: Limits,
+    terms: Terms,
     shutdown: ShutdownSignal,
-    warnings: Arc<Warnings>,
 }
 
 /// Counts an open connection until it is dropped.
@@ -73,53 +72,35 @@ impl<C: ConnectionCounts> Drop for Counted<C> {
 
 // === impl Acceptor ===
 
-impl<H: Handler, T: Handshake> Acceptor<HttpSession<H>, T> {
-    /// Serves HTTP.
-    pub(crate) fn http(
+impl<S: Session, T: Handshake> Acceptor<S, T> {
+    /// Serves the connections of a listener with `session`.
+    pub(crate) fn new(
         listener: &Listener<T>,
-        handler: H,
+        session: S,
         limits: Limits,
         budget: Arc<Budget>,
         shutdown: ShutdownSignal,
-    ) -> Acceptor<HttpSession<H>, T> {
-        let warnings = Arc::new(Warnings::new(listener.name()));
-        let session = HttpSession {
+    ) -> Acceptor<S, T> {
+        let terms = Terms {
             protocol: listener.protocol(),
             half_close: listener.has_half_close(),
-            handler,
             limits,
             budget,
-            warnings: Arc::clone(&warnings),
+            warnings: Arc::new(Warnings::new(listener.name())),
         };
         Acceptor {
             handshake: listener.handshake(),
             session,
-            limits,
+            terms,
             shutdown,
-            warnings,
         }
     }
-}
 
-impl<H: StreamHandler, T: Handshake> Acceptor<StreamSession<H>, T> {
-    /// Serves a protocol of its own.
-    pub(crate) fn streams(
-        listener: &Listener<T>,
-        handler: H,
-        limits: Limits,
-        shutdown: ShutdownSignal,
-    ) -> Acceptor<StreamSession<H>, T> {
-        Acceptor {
-            handshake: listener.handshake(),
-            session: StreamSession { handler, limits },
-            limits,
-            shutdown,
-            warnings: Arc::new(Warnings::new(listener.name())),
-        }
+    /// How long a drain may take.
+    pub(crate) const fn drain_timeout(&self) -> Duration {
+        self.terms.limits.drain_timeout
     }
-}
 
-impl<S: Session, T: Handshake> Acceptor<S, T> {
     /// Accepts connections until shutdown.
     pub(crate) async fn accept(
         &self,
@@ -128,7 +109,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         tasks: &mut JoinSet<()>,
     ) {
         let mut shutdown = self.shutdown.clone();
-        let mut checks = interval(self.limits.write_timeout);
+        let mut checks = interval(self.terms.limits.write_timeout);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let accepted = tokio::select! {
@@ -144,7 +125,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
             match accepted {
                 Ok((stream, peer)) => {
                     let (permit, kind) = connections.acquire(peer, Instant::now());
-                    self.warnings.log_full(kind, peer);
+                    self.terms.warnings.log_full(kind, peer);
                     tasks.spawn(self.clone().serve(stream, permit));
                     if kind == PermitKind::Reserved {
                         // The next ones would take its permit back before its task has run, which
@@ -154,7 +135,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
                 }
                 Err(error) if is_aborted_by_peer(&error) => {}
                 Err(error) => {
-                    self.warnings.log_cannot_accept(&error);
+                    self.terms.warnings.log_cannot_accept(&error);
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -163,7 +144,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
 
     /// Closes connections that are too old, and those whose peers open no window for responses.
     fn expire_connections(&self, connections: &Connections) {
-        let limits = &self.limits;
+        let limits = &self.terms.limits;
         for connection in connections.all() {
             if connection.next_period() {
                 connection.close(Close::UnreadAnswers);
@@ -193,10 +174,10 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         let _counted = Counted::new(self.session.counts().clone());
         let connection = Arc::clone(&permit.connection);
         match self.shake_hands(socket, &connection).await {
-            Some(Ok(stream)) => self.session.serve(stream, &connection).await,
+            Some(Ok(stream)) => self.session.serve(stream, &connection, &self.terms).await,
             Some(Err(error)) => {
                 self.session.counts().count_close(error.failure.reason());
-                self.warnings.log_handshake(&error, connection.peer());
+                self.terms.warnings.log_handshake(&error, connection.peer());
             }
             None => {}
         }
@@ -204,7 +185,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
             return;
         };
         self.session.counts().count_close(close.reason());
-        self.warnings.log_closed(close, connection.peer());
+        self.terms.warnings.log_closed(close, connection.peer());
     }
 
     /// Performs the handshake of a connection: `None` if it was closed or drained meanwhile.
@@ -214,7 +195,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         known: &Connection,
     ) -> Option<Result<T::Stream, HandshakeError>> {
         let shaken = timeout(
-            header_timeout(&self.limits, known),
+            header_timeout(&self.terms.limits, known),
             self.handshake.handshake(socket),
         );
         tokio::select! {

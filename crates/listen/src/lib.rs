@@ -1,10 +1,10 @@
 //! Tollgate's listeners: sockets, and what clients may do with them.
 //!
-//! A [`Listener`] accepts connections and serves HTTP on them with a [`Handler`], or another
-//! protocol with a [`StreamHandler`]. It never stops accepting: connections are limited in number,
-//! in all and by address, and an idle one makes room for a new one. Each connection is limited in
-//! bytes, frames, streams and time ([`Limits`]), and all of them together by a [`Budget`]. On a
-//! [`Shutdown`], requests in flight have a bounded time to finish.
+//! A [`Listener`] accepts connections and serves [`Http`] on them with a [`Handler`], or another
+//! protocol ([`Streams`]) with a [`StreamHandler`]. It never stops accepting: connections are
+//! limited in number, in all and by address, and an idle one makes room for a new one. Each
+//! connection is limited in bytes, frames, streams and time ([`Limits`]), and all of them together
+//! by a [`Budget`]. On a [`Shutdown`], requests in flight have a bounded time to finish.
 //!
 //! Requests are served on any stream: a [`Handshake`] turns an accepted socket into one, such as
 //! [`Tls`], whose certificates can be replaced while it serves.
@@ -49,6 +49,8 @@ mod preface;
 
 mod tunnel;
 
+mod protocol;
+
 mod listener;
 
 mod tls;
@@ -57,6 +59,7 @@ mod accept;
 
 pub mod open_files;
 
+pub use accept::{Http, Session, Streams};
 pub use address::{
     Address, InvalidAddress, PeerAddress, SOCKET_MODE, SOCKET_PATH_BYTES_MAX, SocketPath,
 };
@@ -65,8 +68,9 @@ pub use connection::Connection;
 pub use handler::{ConnectionCounts, Handler, StreamHandler};
 pub use handshake::{Failure, Handshake, HandshakeError, Plain, Stream};
 pub use limits::Limits;
-pub use listener::{Listener, Protocol};
+pub use listener::Listener;
 pub use permits::ConnectionLimits;
+pub use protocol::Protocol;
 pub use raw_socket::RawSocket;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};
 pub use throttle::Throttle;

@@ -14,24 +14,11 @@ use crate::accept::{Acceptor, Session};
 use crate::address::Address;
 use crate::binding::Binding;
 use crate::budget::Budget;
-use crate::handler::{Handler, StreamHandler};
 use crate::handshake::{Handshake, Plain};
 use crate::limits::Limits;
 use crate::permits::{ConnectionLimits, Connections};
+use crate::protocol::Protocol;
 use crate::shutdown::ShutdownSignal;
-
-/// The protocol of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// HTTP/1.0 and HTTP/1.1.
-    Http1,
-    /// HTTP/2 with prior knowledge, as gRPC has it.
-    Http2,
-    /// Either of them: a connection that begins with HTTP/2's preface speaks it.
-    Any,
-    /// That of a [`StreamHandler`].
-    Other,
-}
 
 /// An open listener. `T` is the handshake of its connections: none, unless
 /// [`Listener::with_handshake`] sets one.
@@ -119,11 +106,11 @@ impl<T: Handshake> Listener<T> {
         &self.address
     }
 
-    /// Serves HTTP until shutdown, and then until nothing is in flight or
-    /// [`Limits::drain_timeout`] has passed.
-    pub async fn serve<H: Handler>(
+    /// Serves [`Http`](crate::Http) or [`Streams`](crate::Streams) until shutdown, and then until
+    /// nothing is in flight or [`Limits::drain_timeout`] has passed.
+    pub async fn serve<S: Session>(
         self,
-        handler: H,
+        session: S,
         connection_limits: ConnectionLimits,
         limits: Limits,
         budget: Arc<Budget>,
@@ -131,28 +118,8 @@ impl<T: Handshake> Listener<T> {
     ) {
         let connections =
             Connections::new(connection_limits, limits.turn_bytes, Arc::clone(&budget));
-        let acceptor = Acceptor::http(&self, handler, limits, budget, shutdown);
-        self.accept(acceptor, connections).await;
-    }
-
-    /// As [`Listener::serve`], for a protocol of its own.
-    pub async fn serve_streams<H: StreamHandler>(
-        self,
-        handler: H,
-        connection_limits: ConnectionLimits,
-        limits: Limits,
-        budget: Arc<Budget>,
-        shutdown: ShutdownSignal,
-    ) {
-        let connections = Connections::new(connection_limits, limits.turn_bytes, budget);
-        let acceptor = Acceptor::streams(&self, handler, limits, shutdown);
-        self.accept(acceptor, connections).await;
-    }
-
-    /// Accepts connections until shutdown, and then waits until they have ended or the drain is
-    /// over.
-    async fn accept<S: Session>(self, acceptor: Acceptor<S, T>, connections: Connections) {
         let connections = Arc::new(connections);
+        let acceptor = Acceptor::new(&self, session, limits, budget, shutdown);
         let mut tasks = JoinSet::new();
         acceptor
             .accept(&self.binding, &connections, &mut tasks)
@@ -162,7 +129,7 @@ impl<T: Handshake> Listener<T> {
             connection.drain();
         }
         let drained = async { while tasks.join_next().await.is_some() {} };
-        let within = acceptor.limits.drain_timeout;
+        let within = acceptor.drain_timeout();
         if timeout(within, drained).await.is_err() {
             let open = tasks.len();
             warn!(

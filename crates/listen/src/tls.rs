@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::handshake::{Failure, Handshake, HandshakeError};
-use crate::listener::Protocol;
+use crate::protocol::Protocol;
 use crate::raw_socket::RawSocket;
 
 mod client;

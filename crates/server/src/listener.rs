@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tollgate_engine::Engine;
 use tollgate_gateway::Gateway;
 use tollgate_listen::{
-    Address, Budget, Handler, Limits, Listener, ShutdownSignal, StreamHandler, Tls,
+    Address, Budget, Http, Limits, Listener, Session, ShutdownSignal, Streams, Tls,
 };
 use tollgate_telemetry::Tracing;
 use tracing::info;
@@ -148,15 +148,17 @@ impl Serving {
             Routes::Own(Own { router, checks }) => {
                 let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
                 let handler = handler.with_checks(checks);
-                self.spawn(kind, (listener, tls), handler, context);
+                self.spawn(kind, (listener, tls), Http(handler), context);
             }
             Routes::Gateway(gateway) => {
                 let handler = GatewayHandler::new(gateway, metrics, shutdown, scheme);
                 // An upstream must not work for a client that has gone.
                 let listener = listener.without_half_close();
-                self.spawn(kind, (listener, tls), handler, context);
+                self.spawn(kind, (listener, tls), Http(handler), context);
             }
-            Routes::Redis(handler) => self.spawn_streams(kind, (listener, tls), handler, context),
+            Routes::Redis(handler) => {
+                self.spawn(kind, (listener, tls), Streams(handler), context);
+            }
         }
     }
 
@@ -165,7 +167,7 @@ impl Serving {
         &mut self,
         kind: ListenerKind,
         (listener, tls): (Listener, Option<Tls>),
-        handler: impl Handler,
+        session: impl Session,
         context: &Context,
     ) {
         let limits = context.limits;
@@ -173,36 +175,12 @@ impl Serving {
         let shutdown = context.shutdown.clone();
         match tls {
             None => {
-                let serve = listener.serve(handler, bounds, limits, budget, shutdown);
+                let serve = listener.serve(session, bounds, limits, budget, shutdown);
                 self.tasks.spawn(serve)
             }
             Some(tls) => {
                 let listener = listener.with_handshake(tls);
-                let serve = listener.serve(handler, bounds, limits, budget, shutdown);
-                self.tasks.spawn(serve)
-            }
-        };
-    }
-
-    /// As [`Serving::spawn`], for a protocol that is not HTTP.
-    fn spawn_streams(
-        &mut self,
-        kind: ListenerKind,
-        (listener, tls): (Listener, Option<Tls>),
-        handler: impl StreamHandler,
-        context: &Context,
-    ) {
-        let limits = context.limits;
-        let (bounds, budget) = (kind.connection_limits(&limits), Arc::clone(&context.budget));
-        let shutdown = context.shutdown.clone();
-        match tls {
-            None => {
-                let serve = listener.serve_streams(handler, bounds, limits, budget, shutdown);
-                self.tasks.spawn(serve)
-            }
-            Some(tls) => {
-                let listener = listener.with_handshake(tls);
-                let serve = listener.serve_streams(handler, bounds, limits, budget, shutdown);
+                let serve = listener.serve(session, bounds, limits, budget, shutdown);
                 self.tasks.spawn(serve)
             }
         };

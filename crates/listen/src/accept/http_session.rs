@@ -9,17 +9,14 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::debug;
 
-use super::session::{Session, drive, header_timeout};
-use super::warnings::Warnings;
-use crate::budget::Budget;
+use super::session::{Session, Terms, drive, header_timeout};
 use crate::connection::Connection;
 use crate::frames::Frames;
 use crate::handler::Handler;
 use crate::handshake::Stream;
 use crate::head_timer::HeadTimer;
-use crate::limits::Limits;
-use crate::listener::Protocol;
 use crate::preface::{FirstBytes, read_first};
+use crate::protocol::Protocol;
 use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason};
 use crate::socket::Socket;
 
@@ -39,67 +36,74 @@ const RESETS_MAX: usize = 100;
 /// promised number.
 const LOCAL_RESETS_MAX: usize = 1000;
 
-/// Serves HTTP, of one version or of both.
-#[derive(Clone)]
-pub(crate) struct HttpSession<H> {
-    pub(crate) protocol: Protocol,
-    pub(crate) half_close: bool,
-    pub(crate) handler: H,
-    pub(crate) limits: Limits,
-    pub(crate) budget: Arc<Budget>,
-    pub(crate) warnings: Arc<Warnings>,
-}
+/// HTTP, of one version or of both, with what answers its requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Http<H>(
+    /// Makes the service of each connection.
+    pub H,
+);
 
-// === impl HttpSession ===
+// === impl Http ===
 
-impl<H: Handler> Session for HttpSession<H> {
+impl<H: Handler> Session for Http<H> {
     type Counts = H;
 
     fn counts(&self) -> &H {
-        &self.handler
+        &self.0
     }
 
-    async fn serve(&self, mut stream: impl Stream, known: &Arc<Connection>) {
-        if self.protocol == Protocol::Http1 {
-            self.http1(stream, FirstBytes::default(), known).await;
+    async fn serve(&self, mut stream: impl Stream, known: &Arc<Connection>, terms: &Terms) {
+        if terms.protocol == Protocol::Http1 {
+            self.http1(stream, FirstBytes::default(), known, terms)
+                .await;
             return;
         }
-        let read = timeout(header_timeout(&self.limits, known), read_first(&mut stream)).await;
+        let read = timeout(
+            header_timeout(&terms.limits, known),
+            read_first(&mut stream),
+        )
+        .await;
         let Ok(Ok(first)) = read else {
             return;
         };
         if first.is_preface() {
             known.set_http2();
-            let streams = self.budget.take_streams();
-            self.http2(stream, first, known, streams).await;
-            self.budget.return_streams(streams);
-        } else if self.protocol == Protocol::Any {
-            self.http1(stream, first, known).await;
+            let streams = terms.budget.take_streams();
+            self.http2(stream, first, known, (terms, streams)).await;
+            terms.budget.return_streams(streams);
+        } else if terms.protocol == Protocol::Any {
+            self.http1(stream, first, known, terms).await;
         } else {
-            let within = self.limits.write_timeout;
+            let within = terms.limits.write_timeout;
             let mut socket = Socket::new(stream, first, Arc::clone(known), None, within);
             write_last(&mut socket, NOT_HTTP2).await;
         }
     }
 }
 
-impl<H: Handler> HttpSession<H> {
+impl<H: Handler> Http<H> {
     /// Serves a connection that speaks HTTP/1.
-    async fn http1(&self, stream: impl Stream, first: FirstBytes, known: &Arc<Connection>) {
+    async fn http1(
+        &self,
+        stream: impl Stream,
+        first: FirstBytes,
+        known: &Arc<Connection>,
+        terms: &Terms,
+    ) {
         let socket = Socket::new(
             stream,
             first,
             Arc::clone(known),
             None,
-            self.limits.write_timeout,
+            terms.limits.write_timeout,
         );
         let mut connection = http1::Builder::new()
             .timer(HeadTimer::default())
             // A client may close its side after the last request, and wait for the responses.
-            .half_close(self.half_close)
-            .header_read_timeout(header_timeout(&self.limits, known))
-            .max_buf_size(usize::try_from(self.limits.header_bytes).expect("32 bits fit"))
-            .serve_connection(TokioIo::new(socket), self.handler.service(known));
+            .half_close(terms.half_close)
+            .header_read_timeout(header_timeout(&terms.limits, known))
+            .max_buf_size(usize::try_from(terms.limits.header_bytes).expect("32 bits fit"))
+            .serve_connection(TokioIo::new(socket), self.0.service(known));
         let shut_down = http1::Connection::graceful_shutdown;
         let Some(ended) = drive(&mut connection, known, shut_down).await else {
             return;
@@ -114,13 +118,13 @@ impl<H: Handler> HttpSession<H> {
         debug!(%error, "connection ended");
         // An idle connection has not begun a request.
         if error.is_timeout() && !parts.read_buf.is_empty() {
-            self.handler.count_error("timeout");
+            self.0.count_error("timeout");
             write_last(&mut socket, LATE).await;
         }
         let Some(kind) = kind(&error) else {
             return;
         };
-        self.handler.count_error(kind);
+        self.0.count_error(kind);
         if error.is_parse_version_h2() {
             write_last(&mut socket, NOT_HTTP1).await;
         }
@@ -132,9 +136,9 @@ impl<H: Handler> HttpSession<H> {
         stream: impl Stream,
         first: FirstBytes,
         known: &Arc<Connection>,
-        streams: usize,
+        (terms, streams): (&Terms, usize),
     ) {
-        let limits = &self.limits;
+        let limits = &terms.limits;
         let frames = Frames::new(limits.control_frames, Instant::now());
         let socket = Socket::new(
             stream,
@@ -155,15 +159,15 @@ impl<H: Handler> HttpSession<H> {
             .max_local_error_reset_streams(LOCAL_RESETS_MAX)
             .keep_alive_interval(limits.ping_interval)
             .keep_alive_timeout(limits.ping_timeout)
-            .serve_connection(TokioIo::new(socket), self.handler.service(known));
+            .serve_connection(TokioIo::new(socket), self.0.service(known));
         let shut_down = http2::Connection::graceful_shutdown;
         let Some(Err(error)) = drive(&mut connection, known, shut_down).await else {
             return;
         };
         debug!(%error, "connection ended");
         if known.close_reason().is_none() && is_protocol_error(&error) {
-            self.handler.count_close("protocol");
-            self.warnings.log_broken(&reason(&error), known.peer());
+            self.0.count_close("protocol");
+            terms.warnings.log_broken(&reason(&error), known.peer());
         }
     }
 }

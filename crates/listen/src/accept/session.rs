@@ -6,19 +6,24 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::warnings::Warnings;
+use crate::budget::Budget;
 use crate::connection::{Connection, Order};
 use crate::handler::ConnectionCounts;
 use crate::handshake::Stream;
 use crate::limits::Limits;
+use crate::protocol::Protocol;
 
 /// How long a connection with a reserved permit may take to send its health check.
 const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves the connections of a listener, each from the end of its handshake on.
-pub(crate) trait Session: Clone + Send + Sync + 'static {
+/// Serves the connections of a listener, each from the end of its handshake on: [`crate::Http`] or
+/// [`crate::Streams`]. Other crates cannot implement it, because they cannot name [`Terms`].
+pub trait Session: Clone + Send + Sync + 'static {
     /// Counts what happens to them.
     type Counts: ConnectionCounts;
 
+    /// What counts.
     fn counts(&self) -> &Self::Counts;
 
     /// Serves requests on any stream until it ends.
@@ -26,7 +31,18 @@ pub(crate) trait Session: Clone + Send + Sync + 'static {
         &self,
         stream: impl Stream,
         known: &Arc<Connection>,
+        terms: &Terms,
     ) -> impl Future<Output = ()> + Send;
+}
+
+/// What holds for every connection of a listener, whatever is served on it.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    pub(super) protocol: Protocol,
+    pub(super) half_close: bool,
+    pub(super) limits: Limits,
+    pub(super) budget: Arc<Budget>,
+    pub(super) warnings: Arc<Warnings>,
 }
 
 /// How long a connection may take to send the head of a request.

@@ -2,36 +2,35 @@
 
 use std::sync::Arc;
 
-use super::session::{Session, drive};
+use super::session::{Session, Terms, drive};
 use crate::connection::Connection;
 use crate::handler::StreamHandler;
 use crate::handshake::Stream;
-use crate::limits::Limits;
 use crate::preface::FirstBytes;
 use crate::socket::Socket;
 
-/// Serves whatever its handler speaks.
-#[derive(Clone)]
-pub(crate) struct StreamSession<H> {
-    pub(crate) handler: H,
-    pub(crate) limits: Limits,
-}
+/// A protocol that is not HTTP, with what serves it.
+#[derive(Clone, Copy, Debug)]
+pub struct Streams<H>(
+    /// Serves each connection.
+    pub H,
+);
 
-// === impl StreamSession ===
+// === impl Streams ===
 
-impl<H: StreamHandler> Session for StreamSession<H> {
+impl<H: StreamHandler> Session for Streams<H> {
     type Counts = H;
 
     fn counts(&self) -> &H {
-        &self.handler
+        &self.0
     }
 
-    async fn serve(&self, stream: impl Stream, known: &Arc<Connection>) {
-        let within = self.limits.write_timeout;
+    async fn serve(&self, stream: impl Stream, known: &Arc<Connection>, terms: &Terms) {
+        let within = terms.limits.write_timeout;
         let first = FirstBytes::default();
         let socket = Socket::new(stream, first, Arc::clone(known), None, within);
-        let socket = socket.with_end_on_drain(self.limits.drain_timeout);
-        let mut run = Box::pin(self.handler.run(socket, known));
+        let socket = socket.with_end_on_drain(terms.limits.drain_timeout);
+        let mut run = Box::pin(self.0.run(socket, known));
         // Nothing to tell it: its stream ends.
         drive(&mut run, known, |_| ()).await;
     }

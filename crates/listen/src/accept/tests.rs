@@ -21,10 +21,11 @@ use tokio::net::TcpStream;
 use super::http_session::run_tunnel;
 use super::*;
 use crate::address::PeerAddress;
+use crate::handler::Handler;
 use crate::handshake::Failure;
-use crate::listener::Protocol;
 use crate::permits::{ConnectionLimits, RESERVED};
 use crate::preface::PREFACE;
+use crate::protocol::Protocol;
 use crate::raw_responses::NOT_HTTP2;
 use crate::shutdown::shutdown_channel;
 use crate::tunnel::Tunnel;
@@ -161,12 +162,12 @@ fn address_of<T: Handshake>(listener: &Listener<T>) -> SocketAddr {
 fn acceptor<T: Handshake>(
     listener: &Listener<T>,
     limits: Limits,
-) -> (Acceptor<HttpSession<Served>, T>, Arc<Connection>) {
+) -> (Acceptor<Http<Served>, T>, Arc<Connection>) {
     let budget = Arc::new(Budget::new(&limits));
     let peer = PeerAddress::Unix;
     let connection = Connection::new(peer, false, 1000, Arc::clone(&budget), Instant::now());
     let (_, signal) = shutdown_channel();
-    let acceptor = Acceptor::http(listener, Served::default(), limits, budget, signal);
+    let acceptor = Acceptor::new(listener, Http(Served::default()), limits, budget, signal);
     (acceptor, Arc::new(connection))
 }
 
@@ -176,7 +177,10 @@ async fn response_of(protocol: Protocol) -> Vec<u8> {
     let (acceptor, connection) = acceptor(&listener, Limits::default());
     let (mut client, stream) = duplex(ROOM);
     client.write_all(REQUEST).await.unwrap();
-    acceptor.session.serve(stream, &connection).await;
+    acceptor
+        .session
+        .serve(stream, &connection, &acceptor.terms)
+        .await;
     let mut response = Vec::new();
     client.read_to_end(&mut response).await.unwrap();
     response
@@ -212,7 +216,10 @@ async fn http2_is_served_on_a_stream_in_memory() {
         }
         panic!("the settings are not acknowledged");
     };
-    tokio::join!(acceptor.session.serve(stream, &connection), talk);
+    tokio::join!(
+        acceptor.session.serve(stream, &connection, &acceptor.terms),
+        talk
+    );
 }
 
 /// On one listener, the first bytes say which of the two it is.
@@ -235,7 +242,10 @@ async fn a_listener_of_any_protocol_serves_both() {
             assert_eq!(header[3], 4, "SETTINGS come first");
             drop(client);
         };
-        tokio::join!(acceptor.session.serve(stream, &connection), talk);
+        tokio::join!(
+            acceptor.session.serve(stream, &connection, &acceptor.terms),
+            talk
+        );
         assert!(connection.is_http2());
     }
     let (acceptor, connection) = acceptor(&listener, Limits::default());
@@ -244,7 +254,10 @@ async fn a_listener_of_any_protocol_serves_both() {
         .write_all(b"PRI * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         .await
         .unwrap();
-    acceptor.session.serve(stream, &connection).await;
+    acceptor
+        .session
+        .serve(stream, &connection, &acceptor.terms)
+        .await;
     let mut response = String::new();
     client.read_to_string(&mut response).await.unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
@@ -270,7 +283,10 @@ async fn a_stream_that_cannot_be_ended_is_given_up() {
         let (acceptor, connection) = acceptor(&listener, limits);
         let (mut client, stream) = duplex(ROOM);
         client.write_all(REQUEST).await.unwrap();
-        acceptor.session.serve(Unending(stream), &connection).await;
+        acceptor
+            .session
+            .serve(Unending(stream), &connection, &acceptor.terms)
+            .await;
         assert_eq!(connection.close_reason(), Some(Close::SlowReader));
         let mut response = Vec::new();
         client.read_to_end(&mut response).await.unwrap();
@@ -284,7 +300,7 @@ async fn a_handshake_comes_between_accepting_and_serving() {
     let (address, limits, handler) = (address_of(&listener), Limits::default(), Served::default());
     let (shutdown, signal) = shutdown_channel();
     let serving = tokio::spawn(listener.serve(
-        handler.clone(),
+        Http(handler.clone()),
         ConnectionLimits::for_decisions(&limits),
         limits,
         Arc::new(Budget::new(&limits)),
@@ -343,7 +359,7 @@ async fn a_reserved_permit_lasts_until_its_request_was_looked_at() {
     }
     let (shutdown, signal) = shutdown_channel();
     let serving = tokio::spawn(listener.serve(
-        Served::default(),
+        Http(Served::default()),
         ConnectionLimits {
             connections: 0,
             per_source: 0,
@@ -397,8 +413,8 @@ async fn a_connection_that_has_ended_leaves_no_task() {
     let budget = Arc::new(Budget::new(&limits));
     let listener = listener(Protocol::Http1).await;
     let (_shutdown, signal) = shutdown_channel();
-    let handler = Served::default();
-    let acceptor = Acceptor::http(&listener, handler, limits, Arc::clone(&budget), signal);
+    let session = Http(Served::default());
+    let acceptor = Acceptor::new(&listener, session, limits, Arc::clone(&budget), signal);
     let bounds = ConnectionLimits::for_decisions(&limits);
     let connections = Arc::new(Connections::new(bounds, limits.turn_bytes, budget));
     let mut tasks = JoinSet::new();

@@ -18,8 +18,8 @@ use tollgate_core::Clock;
 use tollgate_engine::{Engine, Stores};
 use tollgate_gateway::{Gateway, ResponseBody};
 use tollgate_listen::{
-    Budget, Connection, ConnectionCounts, ConnectionLimits, Handler, Limits, Listener, Protocol,
-    shutdown_channel,
+    Budget, Connection, ConnectionCounts, ConnectionLimits, Handler, Http, Limits, Listener,
+    Protocol, shutdown_channel,
 };
 use tollgate_memory::{Memory, SystemClock};
 use tollgate_rules::{Options, RuleSet, Source};
@@ -177,7 +177,7 @@ pub(super) async fn listen(handler: impl Handler) -> SocketAddr {
     tokio::spawn(async move {
         let (_shutdown, signal) = shutdown_channel();
         let budget = Arc::new(Budget::new(&limits));
-        let serving = listener.serve(handler, bounds, limits, budget, signal);
+        let serving = listener.serve(Http(handler), bounds, limits, budget, signal);
         serving.await;
     });
     address
