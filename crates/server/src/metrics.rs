@@ -39,6 +39,8 @@ mod process;
 
 mod reloads;
 
+mod scrape;
+
 mod stores;
 
 mod telemetry;
@@ -83,6 +85,16 @@ fn register_build(registry: &mut Registry) {
     registry.register("build_info", "Always 1; the label has the version", build);
 }
 
+/// The metrics that are read from the engine at each scrape, but for those of elastic limits.
+fn register_engine(registry: &mut Registry, engine: &Arc<Engine>) {
+    let of = Arc::clone(engine);
+    scrape::register(registry, move |to| reloads::write(&of, to));
+    let of = Arc::clone(engine);
+    scrape::register(registry, move |to| decisions::write(&of, to));
+    let of = Arc::clone(engine);
+    scrape::register(registry, move |to| stores::write(&of, to));
+}
+
 /// The main metrics of a gateway, in a registry that has no others.
 fn register_alone(gateway: &Gateway) -> Registry {
     let mut alone = Registry::default();
@@ -104,7 +116,7 @@ impl Metrics {
         throttles: Option<&Arc<ThrottleStore>>,
     ) -> Metrics {
         let mut all = Registry::default();
-        all.register_collector(Box::new(process::Scrape));
+        scrape::register(&mut all, process::write);
         let registry = all.sub_registry_with_prefix("tollgate");
         let mut metrics = Metrics {
             latency: Family::new_with_constructor(latency_buckets),
@@ -143,18 +155,18 @@ impl Metrics {
             metrics.closed.clone(),
         );
         metrics.register_certificates(registry);
-        registry.register_collector(Box::new(reloads::Scrape(Arc::clone(engine))));
+        register_engine(registry, engine);
         register_build(registry);
-        registry.register_collector(Box::new(decisions::Scrape(Arc::clone(engine))));
-        registry.register_collector(Box::new(stores::Scrape(Arc::clone(engine))));
-        registry.register_collector(Box::new(headroom::Scrape::new(engine, host)));
-        registry.register_collector(Box::new(budget::Scrape::new(budget, limits)));
+        let (of, host) = (Arc::clone(engine), Arc::clone(host));
+        scrape::register(registry, move |to| headroom::write(&of, &host, to));
+        let (limits, budget) = (*limits, Arc::clone(budget));
+        scrape::register(registry, move |to| budget::write(&limits, &budget, to));
         if let Some(gateway) = gateway {
             gateway.register(registry);
         }
         if let Some(throttles) = throttles {
-            let scrape = throttles::Scrape(Arc::clone(throttles));
-            registry.register_collector(Box::new(scrape));
+            let throttles = Arc::clone(throttles);
+            scrape::register(registry, move |to| throttles::write(&throttles, to));
         }
         metrics.register_latency_alone();
         Metrics {
@@ -167,7 +179,7 @@ impl Metrics {
     pub(crate) fn with_telemetry(mut self, counts: Option<TelemetryCounts>) -> Metrics {
         if let Some(counts) = counts {
             let registry = self.registry.sub_registry_with_prefix("tollgate");
-            registry.register_collector(Box::new(telemetry::Scrape(counts)));
+            scrape::register(registry, move |to| telemetry::write(&counts, to));
         }
         self
     }

@@ -1,9 +1,7 @@
 //! The limits on what connections may use, and what they use, at each scrape.
 
 use std::fmt::Error;
-use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -41,52 +39,36 @@ const BOUNDS: [Bound; 13] = [
         |limits| wide(limits.control_frames)),
 ];
 
-/// Reads [`Budget`] at each scrape.
-#[derive(Debug)]
-pub(super) struct Scrape {
-    budget: Arc<Budget>,
-    limits: Limits,
-}
-
-// === impl Scrape ===
-
-impl Scrape {
-    pub(super) fn new(budget: &Arc<Budget>, limits: &Limits) -> Scrape {
-        Scrape {
-            budget: Arc::clone(budget),
-            limits: *limits,
-        }
+/// Writes the limits, and what is used of them.
+pub(super) fn write(
+    limits: &Limits,
+    budget: &Budget,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), Error> {
+    let pools = [
+        (
+            "request_bytes_held",
+            "Bytes of unfinished requests in the shared pool, beyond each connection's own",
+            budget.bytes(),
+        ),
+        (
+            "streams_promised",
+            "Concurrent calls granted to gRPC connections from the shared pool",
+            budget.streams(),
+        ),
+        (
+            "open_files_max",
+            "The most files and connections that this process may have open",
+            open_files::limit().map_or(0, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
+        ),
+    ];
+    for (name, help, value) in pools {
+        gauge(encoder, name, help, value)?;
     }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let (limits, budget) = (&self.limits, &self.budget);
-        let pools = [
-            (
-                "request_bytes_held",
-                "Bytes of unfinished requests in the shared pool, beyond each connection's own",
-                budget.bytes(),
-            ),
-            (
-                "streams_promised",
-                "Concurrent calls granted to gRPC connections from the shared pool",
-                budget.streams(),
-            ),
-            (
-                "open_files_max",
-                "The most files and connections that this process may have open",
-                open_files::limit().map_or(0, |limit| usize::try_from(limit).unwrap_or(usize::MAX)),
-            ),
-        ];
-        for (name, help, value) in pools {
-            gauge(&mut encoder, name, help, value)?;
-        }
-        for (name, help, bound) in BOUNDS {
-            gauge(&mut encoder, name, help, bound(limits))?;
-        }
-        Ok(())
+    for (name, help, bound) in BOUNDS {
+        gauge(encoder, name, help, bound(limits))?;
     }
+    Ok(())
 }
 
 fn gauge(

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -16,71 +14,29 @@ use tollgate_rules::{HeadroomSource, RuleView};
 
 use crate::host::{HostPressure, Resource};
 
-/// Reads the engine and the last samples of the host at each scrape.
-#[derive(Debug)]
-pub(super) struct Scrape {
-    engine: Arc<Engine>,
-    host: Arc<HostPressure>,
-}
-
-// === impl Scrape ===
-
-impl Scrape {
-    pub(super) fn new(engine: &Arc<Engine>, host: &Arc<HostPressure>) -> Scrape {
-        Scrape {
-            engine: Arc::clone(engine),
-            host: Arc::clone(host),
-        }
+/// Writes what limits with an elastic part allow, and the last samples of the host.
+pub(super) fn write(
+    engine: &Engine,
+    host: &HostPressure,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> Result<(), Error> {
+    let rules = engine.elastic_rules();
+    // A metric without a series is legal, but confusing.
+    if rules.is_empty() {
+        return Ok(());
     }
-
-    /// The use of each resource that could be read, and how often one could not.
-    fn write_host(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let help = "The use of a resource of the host, as a share of what there is";
-        let mut family = encoder.encode_descriptor("host_use", help, None, MetricType::Gauge)?;
-        for resource in Resource::ALL {
-            let Some(pressure) = self.host.pressure(resource) else {
-                continue;
-            };
-            let labels = [("resource", resource.name())];
-            let metric = family.encode_family(&labels)?;
-            // Thousandths, as milliseconds are of a second.
-            let share = Duration::from_millis(u64::from(pressure)).as_secs_f64();
-            ConstGauge::new(share).encode(metric)?;
-        }
-        let help = "How often the use of a resource of the host could not be read";
-        let mut family =
-            encoder.encode_descriptor("host_use_errors", help, None, MetricType::Counter)?;
-        for resource in Resource::ALL {
-            let labels = [("resource", resource.name())];
-            let metric = family.encode_family(&labels)?;
-            ConstCounter::new(self.host.failed_samples(resource)).encode(metric)?;
-        }
-        Ok(())
+    write_headroom(&rules, encoder)?;
+    let help = "What an elastic limit allows now without priority: more while there is headroom";
+    let mut family = encoder.encode_descriptor("elastic_limit", help, None, MetricType::Gauge)?;
+    for view in &rules {
+        let labels = [("domain", &*view.rule.domain), ("rule", view.rule.shown())];
+        let metric = family.encode_family(&labels)?;
+        ConstGauge::new(i64::from(view.available().unwrap_or(0))).encode(metric)?;
     }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let rules = self.engine.elastic_rules();
-        // A metric without a series is legal, but confusing.
-        if rules.is_empty() {
-            return Ok(());
-        }
-        write_headroom(&rules, &mut encoder)?;
-        let help =
-            "What an elastic limit allows now without priority: more while there is headroom";
-        let mut family =
-            encoder.encode_descriptor("elastic_limit", help, None, MetricType::Gauge)?;
-        for view in &rules {
-            let labels = [("domain", &*view.rule.domain), ("rule", view.rule.shown())];
-            let metric = family.encode_family(&labels)?;
-            ConstGauge::new(i64::from(view.available().unwrap_or(0))).encode(metric)?;
-        }
-        let mut sources = rules.iter().flat_map(|view| &view.sources);
-        match sources.any(|(source, _)| *source == HeadroomSource::Host) {
-            true => self.write_host(&mut encoder),
-            false => Ok(()),
-        }
+    let mut sources = rules.iter().flat_map(|view| &view.sources);
+    match sources.any(|(source, _)| *source == HeadroomSource::Host) {
+        true => write_host(host, encoder),
+        false => Ok(()),
     }
 }
 
@@ -97,6 +53,31 @@ fn write_headroom(rules: &[RuleView], encoder: &mut DescriptorEncoder<'_>) -> Re
         let labels = [("source", source), ("domain", domain)];
         let metric = family.encode_family(&labels)?;
         ConstGauge::new(i64::from(has_headroom)).encode(metric)?;
+    }
+    Ok(())
+}
+
+/// The use of each resource that could be read, and how often one could not.
+fn write_host(host: &HostPressure, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    let help = "The use of a resource of the host, as a share of what there is";
+    let mut family = encoder.encode_descriptor("host_use", help, None, MetricType::Gauge)?;
+    for resource in Resource::ALL {
+        let Some(pressure) = host.pressure(resource) else {
+            continue;
+        };
+        let labels = [("resource", resource.name())];
+        let metric = family.encode_family(&labels)?;
+        // Thousandths, as milliseconds are of a second.
+        let share = Duration::from_millis(u64::from(pressure)).as_secs_f64();
+        ConstGauge::new(share).encode(metric)?;
+    }
+    let help = "How often the use of a resource of the host could not be read";
+    let mut family =
+        encoder.encode_descriptor("host_use_errors", help, None, MetricType::Counter)?;
+    for resource in Resource::ALL {
+        let labels = [("resource", resource.name())];
+        let metric = family.encode_family(&labels)?;
+        ConstCounter::new(host.failed_samples(resource)).encode(metric)?;
     }
     Ok(())
 }

@@ -6,7 +6,6 @@ use std::fmt::Error;
 use std::fs;
 use std::time::Duration;
 
-use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -14,10 +13,6 @@ use rustix::param::{clock_ticks_per_second, page_size};
 use tollgate_listen::open_files;
 
 use super::stores::whole;
-
-/// Reads the process's own state at each scrape.
-#[derive(Debug)]
-pub(super) struct Scrape;
 
 /// What `/proc/self/stat` says.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,54 +24,51 @@ struct Stat {
     resident_pages: u64,
 }
 
-// === impl Scrape ===
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let stat = read("/proc/self/stat").and_then(|text| Stat::parse(&text));
-        let boot = read("/proc/stat").and_then(|text| boot_seconds(&text));
-        if let Some(stat) = &stat {
-            let cpu = ConstCounter::new(span(stat.cpu_ticks).as_secs_f64());
-            let about = "Time on processors, in user and in system mode, in seconds";
-            let name = "process_cpu_seconds";
-            cpu.encode(encoder.encode_descriptor(name, about, None, cpu.metric_type())?)?;
-        }
-        let resident = stat.as_ref().map(|stat| {
-            let page = u64::try_from(page_size()).unwrap_or(u64::MAX);
-            whole(stat.resident_pages.saturating_mul(page))
-        });
-        let started = stat.zip(boot);
-        let started = started
-            .map(|(stat, boot)| Duration::from_secs(boot).saturating_add(span(stat.start_ticks)));
-        let gauges = [
-            (
-                "process_resident_memory_bytes",
-                "Resident memory of the process",
-                resident,
-            ),
-            (
-                "process_start_time_seconds",
-                "When the process started, in seconds since 1970",
-                started.map(|since| since.as_secs_f64()),
-            ),
-            (
-                "process_open_fds",
-                "Files and connections that the process has open",
-                open_fds().map(whole),
-            ),
-            (
-                "process_max_fds",
-                "The most files and connections that the process may have open",
-                open_files::limit().map(whole),
-            ),
-        ];
-        for (name, help, value) in gauges {
-            let Some(value) = value else { continue };
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
-        }
-        Ok(())
+/// Writes what the system says about the process.
+pub(super) fn write(encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    let stat = read("/proc/self/stat").and_then(|text| Stat::parse(&text));
+    let boot = read("/proc/stat").and_then(|text| boot_seconds(&text));
+    if let Some(stat) = &stat {
+        let cpu = ConstCounter::new(span(stat.cpu_ticks).as_secs_f64());
+        let about = "Time on processors, in user and in system mode, in seconds";
+        let name = "process_cpu_seconds";
+        cpu.encode(encoder.encode_descriptor(name, about, None, cpu.metric_type())?)?;
     }
+    let resident = stat.as_ref().map(|stat| {
+        let page = u64::try_from(page_size()).unwrap_or(u64::MAX);
+        whole(stat.resident_pages.saturating_mul(page))
+    });
+    let started = stat.zip(boot);
+    let started = started
+        .map(|(stat, boot)| Duration::from_secs(boot).saturating_add(span(stat.start_ticks)));
+    let gauges = [
+        (
+            "process_resident_memory_bytes",
+            "Resident memory of the process",
+            resident,
+        ),
+        (
+            "process_start_time_seconds",
+            "When the process started, in seconds since 1970",
+            started.map(|since| since.as_secs_f64()),
+        ),
+        (
+            "process_open_fds",
+            "Files and connections that the process has open",
+            open_fds().map(whole),
+        ),
+        (
+            "process_max_fds",
+            "The most files and connections that the process may have open",
+            open_files::limit().map(whole),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        let Some(value) = value else { continue };
+        let gauge = ConstGauge::new(value);
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+    }
+    Ok(())
 }
 
 // === impl Stat ===

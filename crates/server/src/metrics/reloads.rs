@@ -1,47 +1,32 @@
 //! Reloads, and the rules in effect, at each scrape.
 
 use std::fmt::Error;
-use std::sync::Arc;
 
-use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tollgate_engine::Engine;
 
-/// Reads the engine's counts at each scrape.
-pub(super) struct Scrape(pub(super) Arc<Engine>);
-
-// === impl Scrape ===
-
-impl std::fmt::Debug for Scrape {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scrape")
-    }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let (engine, encoder) = (&self.0, &mut encoder);
-        let help = "Loads of the rules: ok, or failed if some or all rules have errors";
-        let mut metric = encoder.encode_descriptor("reloads", help, None, MetricType::Counter)?;
-        let reloads = engine.reload_counts();
-        for (outcome, count) in [("ok", reloads.ok), ("failed", reloads.failed)] {
-            if count > 0 {
-                let labels = [("outcome", outcome)];
-                ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
-            }
+/// Writes how often rules were loaded, and how many are in effect.
+pub(super) fn write(engine: &Engine, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    let help = "Loads of the rules: ok, or failed if some or all rules have errors";
+    let mut metric = encoder.encode_descriptor("reloads", help, None, MetricType::Counter)?;
+    let reloads = engine.reload_counts();
+    for (outcome, count) in [("ok", reloads.ok), ("failed", reloads.failed)] {
+        if count > 0 {
+            let labels = [("outcome", outcome)];
+            ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
         }
-        let (rules, domains) = engine.rule_and_domain_counts();
-        for (name, help, count) in [
-            ("rules", "Rules in effect", rules),
-            ("domains", "Domains in effect", domains),
-        ] {
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            ConstGauge::new(count).encode(metric)?;
-        }
-        Ok(())
     }
+    let (rules, domains) = engine.rule_and_domain_counts();
+    for (name, help, count) in [
+        ("rules", "Rules in effect", rules),
+        ("domains", "Domains in effect", domains),
+    ] {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(count).encode(metric)?;
+    }
+    Ok(())
 }

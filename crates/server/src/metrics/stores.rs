@@ -1,10 +1,8 @@
 //! Metrics of stores: keys in memory, and the counts of each shared store.
 
 use std::fmt::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType::{self, Counter, Gauge};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -23,31 +21,18 @@ const FALLBACKS: [Fallback; 4] = [
     ("local", |counts| counts.local),
 ];
 
-/// Reads the stores at each scrape.
-pub(super) struct Scrape(pub(super) Arc<Engine>);
-
-// === impl Scrape ===
-
-impl std::fmt::Debug for Scrape {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Scrape")
+/// Writes the metrics of the store in memory and of all shared stores.
+pub(super) fn write(engine: &Engine, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    memory(engine.memory_stats(), encoder)?;
+    reservations(engine.reservation_counts(), encoder)?;
+    let stores = engine.shared_stores();
+    // A metric without a series is legal, but confusing.
+    if stores.is_empty() {
+        return Ok(());
     }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let encoder = &mut encoder;
-        memory(self.0.memory_stats(), encoder)?;
-        reservations(self.0.reservation_counts(), encoder)?;
-        let stores = self.0.shared_stores();
-        // A metric without a series is legal, but confusing.
-        if stores.is_empty() {
-            return Ok(());
-        }
-        health(encoder, &stores)?;
-        fallbacks(encoder, &stores)?;
-        families(encoder, &stores)
-    }
+    health(encoder, &stores)?;
+    fallbacks(encoder, &stores)?;
+    families(encoder, &stores)
 }
 
 /// How many keys the store in memory holds.
