@@ -82,8 +82,8 @@ impl Service {
             && is_alone
         {
             notes.push(format!(
-                "`mode`, `on_store_error` and `nodes` of the settings have no effect: no store is \
-                 in {}",
+                "`mode`, `on_store_error` and `instances` of the settings have no effect: no store \
+                 is in {}",
                 backend_names()
             ));
         }

@@ -14,7 +14,7 @@ pub struct Sharing {
     /// What happens when the shared store does not answer.
     pub on_store_error: OnStoreError,
     /// The number of instances; `None` to use the number that the store counts.
-    pub nodes: Option<NonZeroU32>,
+    pub instances: Option<NonZeroU32>,
 }
 
 /// How decisions are made with a shared store.
@@ -43,9 +43,9 @@ pub enum OnStoreError {
     /// what it means. Envoy does what its `failure_mode_deny` says.
     Error,
     /// The instance decides alone, on its share of the limit: the units divided by
-    /// [`Sharing::nodes`], rounded down, and at least one. During the outage the instances together
-    /// allow at most the sum of their shares per window, in addition to what was consumed before
-    /// it. The default: without its store, a service neither denies nor allows all requests.
+    /// [`Sharing::instances`], rounded down, and at least one. During the outage the instances
+    /// together allow at most the sum of their shares per window, in addition to what was consumed
+    /// before it. The default: without its store, a service neither denies nor allows all requests.
     #[default]
     Local,
 }
@@ -59,7 +59,7 @@ impl Sharing {
         Sharing {
             mode,
             on_store_error: OnStoreError::Local,
-            nodes: None,
+            instances: None,
         }
     }
 }

@@ -35,7 +35,7 @@ async fn unavailable() -> Fallback<Redis, Memory> {
 fn charge(key: Key, limit: &Limit, on_store_error: OnStoreError) -> Charge<'_> {
     let sharing = Sharing {
         on_store_error,
-        nodes: NonZeroU32::new(4),
+        instances: NonZeroU32::new(4),
         ..Sharing::default()
     };
     Charge::new(key, limit, Cost::ONE).shared(sharing)
@@ -155,7 +155,7 @@ async fn without_redis_an_instance_spends_its_share() {
 async fn counted(address: String, instances: u32) -> Fallback<Redis, Memory> {
     let memory = Memory::builder().max_keys(100).build();
     let store = Fallback::new(connect(address), memory);
-    while store.shared().nodes() < instances {
+    while store.shared().instances() < instances {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     store
@@ -171,7 +171,7 @@ async fn instances_that_were_counted_share_a_limit() {
     while third.shared().is_up() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(third.shared().nodes(), 3);
+    assert_eq!(third.shared().instances(), 3);
     let limit = Limit::fixed_window(9, Span::DAY).unwrap();
     let key = third.key([&b"a"[..]].into_iter());
     let sharing = Sharing {

@@ -20,10 +20,10 @@ pub const DENIED_FOR: Span = Span::SECOND;
 /// `local` is any store of this process. Its keys are made from the shared store's keys, which are
 /// hashes without a secret: anyone can find values that collide in a table. It decides on this
 /// instance's share of the limit: an N-th of its units, if there are N instances
-/// ([`Sharing::nodes`](tollgate_core::Sharing::nodes), or else [`SharedStore::instances`]). If N
-/// changes meanwhile, a window keeps the units that it has counted; a bucket keeps the time that it
-/// needs to be full again, so the same fraction of the new share is used. If the limit changes, its
-/// share migrates as every limit does.
+/// ([`Sharing::instances`](tollgate_core::Sharing::instances), or else
+/// [`SharedStore::instances`]). If N changes meanwhile, a window keeps the units that it has
+/// counted; a bucket keeps the time that it needs to be full again, so the same fraction of the
+/// new share is used. If the limit changes, its share migrates as every limit does.
 #[derive(Debug)]
 pub struct Fallback<S, L> {
     shared: S,
@@ -199,10 +199,13 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         self.local.key(std::iter::once(&bits[..]))
     }
 
-    /// How many instances share a limit: its `nodes`, or else as many as the store has counted.
+    /// How many instances share a limit: what its rule says, or else as many as the store counts.
     fn instances(&self, charge: &Charge<'_>) -> u32 {
         let counted = || self.shared.instances();
-        charge.sharing.nodes.map_or_else(counted, NonZeroU32::get)
+        charge
+            .sharing
+            .instances
+            .map_or_else(counted, NonZeroU32::get)
     }
 }
 

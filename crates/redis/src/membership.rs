@@ -30,7 +30,9 @@ pub const HEARTBEAT: Span = Span::SECOND;
 pub(crate) const EXPIRES_AFTER: Span = Span::from_secs(3);
 /// The interval after which a failed heartbeat is repeated.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// The key of the members, after the prefix. The hash tag in braces chooses the slot.
+/// The key of the members, after the prefix. The hash tag in braces chooses the slot. It says
+/// `nodes` and means instances: instances of different versions count each other by this key, so
+/// it must stay the same.
 const KEY: &str = "{nodes}";
 const TAG: &[u8] = b"nodes";
 /// Adds a name, or removes it if its lifetime is zero. Removes expired names, and those with a time
@@ -135,9 +137,9 @@ impl Member {
 }
 
 /// Sends heartbeats until the instance leaves.
-async fn send_heartbeats(nodes: Arc<Member>, router: Arc<Router>) {
-    while !nodes.has_left.load(Ordering::Relaxed) {
-        match nodes.beat(&router, EXPIRES_AFTER).await {
+async fn send_heartbeats(member: Arc<Member>, router: Arc<Router>) {
+    while !member.has_left.load(Ordering::Relaxed) {
+        match member.beat(&router, EXPIRES_AFTER).await {
             Ok(()) => sleep(HEARTBEAT.into()).await,
             Err(_) => sleep(RETRY_AFTER).await,
         }
@@ -174,7 +176,7 @@ mod tests {
 
     async fn beat(store: &Redis, lasts: Span) -> u32 {
         assert!(try_to_beat(store, lasts).await.is_ok());
-        store.nodes()
+        store.instances()
     }
 
     async fn counted(config: &Config) {
@@ -239,15 +241,15 @@ mod tests {
     async fn while_redis_is_away_the_last_count_stands() {
         let redis = testbed::Redis::start();
         let config = Config::single(redis.address());
-        let nodes = stores(3, &config);
+        let instances = stores(3, &config);
         let unconnected = Redis::connect(&Config::single("127.0.0.1:1")).unwrap();
-        assert_eq!(unconnected.nodes(), 1);
-        for store in &nodes {
+        assert_eq!(unconnected.instances(), 1);
+        for store in &instances {
             beat(store, EXPIRES_AFTER).await;
         }
-        assert_eq!(beat(&nodes[0], EXPIRES_AFTER).await, 3);
+        assert_eq!(beat(&instances[0], EXPIRES_AFTER).await, 3);
         redis.kill();
-        assert!(try_to_beat(&nodes[0], EXPIRES_AFTER).await.is_err());
-        assert_eq!(nodes[0].nodes(), 3);
+        assert!(try_to_beat(&instances[0], EXPIRES_AFTER).await.is_err());
+        assert_eq!(instances[0].instances(), 3);
     }
 }

@@ -64,7 +64,7 @@ impl SharedStore for Redis {
     }
 
     fn instances(&self) -> u32 {
-        self.nodes()
+        Redis::instances(self)
     }
 
     /// Before the first connection is open no circuit breaker is, as nothing has failed.

@@ -173,7 +173,12 @@ fn flags(descriptor: &DescriptorDraft, findings: &mut Findings) {
             useless(words.mode.map(|word| word.mark), "mode", why, remove);
             let mark = words.on_store_error.map(|word| word.mark);
             useless(mark, "on_store_error", why, remove);
-            useless(words.nodes.map(|word| word.mark), "nodes", why, remove);
+            useless(
+                words.instances.map(|word| word.mark),
+                "instances",
+                why,
+                remove,
+            );
         }
         Some(_) => {}
     }

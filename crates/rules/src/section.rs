@@ -1,6 +1,6 @@
 //! The keys of each map in a rules file. The parser and the JSON Schema both read this table.
 
-use crate::sharing::{MODES, NODES, ON_STORE_ERROR};
+use crate::sharing::{INSTANCES, MODES, ON_STORE_ERROR};
 
 /// A map in a rules file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,9 +130,9 @@ const ON_STORE_ERROR_FIELD: Field = field(
      is unavailable. error: gRPC UNAVAILABLE or HTTP 503. A rule's setting wins over its domain's. \
      Default: from the settings, else local.",
 );
-const NODES_FIELD: Field = field(
-    "nodes",
-    Form::Count(NODES.0, NODES.1),
+const INSTANCES_FIELD: Field = field(
+    "instances",
+    Form::Count(INSTANCES.0, INSTANCES.1),
     "How many instances share the limit, for an instance's share of it in `on_store_error: local`. \
      A rule's setting wins over its domain's. Default: from the settings, else the instances that \
      the store counts.",
@@ -163,7 +163,7 @@ const DOMAIN: [Field; 7] = [
     CHARGE_DENIED_FIELD,
     MODE_FIELD,
     ON_STORE_ERROR_FIELD,
-    NODES_FIELD,
+    INSTANCES_FIELD,
 ];
 
 const DESCRIPTOR: [Field; 11] = [
@@ -232,7 +232,7 @@ const RATE_LIMIT: [Field; 18] = [
     field(
         "window",
         Form::Window,
-        "The window, in section of `unit`: `15m`, `1h30m`; ns, us, ms, s, m, h, d, w.",
+        "The window, instead of `unit`: `15m`, `1h30m`; ns, us, ms, s, m, h, d, w.",
     ),
     field(
         "unlimited",
@@ -288,7 +288,7 @@ const RATE_LIMIT: [Field; 18] = [
     CHARGE_DENIED_FIELD,
     MODE_FIELD,
     ON_STORE_ERROR_FIELD,
-    NODES_FIELD,
+    INSTANCES_FIELD,
 ];
 
 const PRIORITY_SHARE: [Field; 2] = [

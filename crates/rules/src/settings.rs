@@ -212,18 +212,18 @@ impl<'n> Settings<'n> {
         value::read(key, node, self.findings)
     }
 
-    /// `mode`, `on_store_error` and `nodes`, as in rules. A missing one is as in `default`.
+    /// `mode`, `on_store_error` and `instances`, as in rules. A missing one is as in `default`.
     pub fn sharing(&self, default: Sharing) -> Sharing {
         let mode = self.choice("mode", &sharing::MODES);
         let on_store_error = self.choice("on_store_error", &sharing::ON_STORE_ERROR);
         // 0 is out of range, and so represents a number that is missing or wrong.
-        let nodes = self.count("nodes", 0, sharing::NODES);
+        let instances = self.count("instances", 0, sharing::INSTANCES);
         Sharing {
             mode: mode.and_then(sharing::mode).unwrap_or(default.mode),
             on_store_error: on_store_error
                 .and_then(sharing::on_store_error)
                 .unwrap_or(default.on_store_error),
-            nodes: NonZeroU32::new(nodes).or(default.nodes),
+            instances: NonZeroU32::new(instances).or(default.instances),
         }
     }
 
@@ -354,7 +354,9 @@ impl<'n> Settings<'n> {
             } else {
                 format!("unknown key {}", quote(text))
             };
-            let help = match nearest(text, &known) {
+            let now = sharing::current_name(text).filter(|key| known.contains(key));
+            let help = match now.or_else(|| nearest(text, &known)) {
+                Some(key) if now.is_some() => format!("it is called `{}{key}` now", self.path),
                 Some(key) => format!("did you mean `{}{key}`?", self.path),
                 None => format!("the keys are `{}`", known.join("`, `")),
             };

@@ -11,15 +11,18 @@ use crate::draft::Spanned;
 pub(crate) const MODES: [&str; 3] = ["strict", "leased", "write_back"];
 /// What `on_store_error` takes.
 pub(crate) const ON_STORE_ERROR: [&str; 4] = ["allow", "deny", "error", "local"];
-/// The range of `nodes`.
-pub(crate) const NODES: (u32, u32) = (1, u32::MAX);
+/// The range of `instances`.
+pub(crate) const INSTANCES: (u32, u32) = (1, u32::MAX);
+
+/// What `instances` was called: that word is for servers of Redis.
+const INSTANCES_BEFORE: &str = "nodes";
 
 /// The settings of a rule, or of a domain. A missing one is inherited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharingDraft {
     pub(crate) mode: Option<Spanned<Mode>>,
     pub(crate) on_store_error: Option<Spanned<OnStoreError>>,
-    pub(crate) nodes: Option<Spanned<NonZeroU32>>,
+    pub(crate) instances: Option<Spanned<NonZeroU32>>,
 }
 
 /// The mode of one of [`MODES`].
@@ -39,6 +42,11 @@ pub(crate) fn on_store_error(word: &str) -> Option<OnStoreError> {
     all.into_iter().find(|one| one.to_string() == word)
 }
 
+/// What the setting that was called `key` is called now.
+pub(crate) fn current_name(key: &str) -> Option<&'static str> {
+    (key == INSTANCES_BEFORE).then_some("instances")
+}
+
 // === impl SharingDraft ===
 
 impl SharingDraft {
@@ -49,7 +57,9 @@ impl SharingDraft {
             on_store_error: self
                 .on_store_error
                 .map_or(outer.on_store_error, |behaviour| behaviour.value),
-            nodes: self.nodes.map_or(outer.nodes, |nodes| Some(nodes.value)),
+            instances: self
+                .instances
+                .map_or(outer.instances, |instances| Some(instances.value)),
         }
     }
 }

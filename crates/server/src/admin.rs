@@ -198,8 +198,8 @@ fn rule_json(view: &RuleView) -> Value {
         }
         json["mode"] = json!(view.sharing.mode.to_string());
         json["onStoreError"] = json!(view.sharing.on_store_error.to_string());
-        if let Some(nodes) = view.sharing.nodes {
-            json["nodes"] = json!(nodes);
+        if let Some(instances) = view.sharing.instances {
+            json["instances"] = json!(instances);
         }
     }
     json

@@ -60,8 +60,8 @@ pub struct Config {
     pub memory: Memory,
     /// `store`: serves every domain that no other store serves. Default: in memory.
     pub store: Place,
-    /// `store.mode`, `store.on_store_error` and `store.nodes`, which apply to rules that do not set
-    /// them and whose domain does not either. Default: strict, local, counted.
+    /// `store.mode`, `store.on_store_error` and `store.instances`, which apply to rules that do not
+    /// set them and whose domain does not either. Default: strict, local, counted.
     pub sharing: Sharing,
     /// `stores`: stores for single domains. Default: none.
     pub stores: Vec<OtherStore>,

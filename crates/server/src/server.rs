@@ -197,7 +197,7 @@ fn open_engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<Engine>, S
         .map_err(|(name, source)| ServeError::Store { name, source })?;
     if config.sharing != Sharing::default() && !stores.has_shared() {
         let backends = backend_names();
-        warn!("`mode`, `on_store_error` and `nodes` have no effect: no store is in {backends}");
+        warn!("`mode`, `on_store_error` and `instances` have no effect: no store is in {backends}");
     }
     let engine = Engine::new(stores).with_reservations(config.reservations);
     let engine = engine.with_denied_requests(config.explain.denied_requests);

@@ -123,7 +123,7 @@ descriptors: [{key: k, rate_limit: 5/day}]
 
 #[test]
 fn check_takes_defaults_from_the_settings() {
-    let rules = "domain: d\nnodes: 3\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
+    let rules = "domain: d\ninstances: 3\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
     let denied = "rules: rules.yaml\nstore: {redis: {url: 'redis://127.0.0.1:1'}, \
         on_store_error: deny}\n";
     let files = directory(&[("tollgate.yaml", denied), ("rules.yaml", rules)]);
@@ -132,7 +132,7 @@ fn check_takes_defaults_from_the_settings() {
     assert!(text.contains("0 errors, 0 warnings"), "{text}");
     let together = run(files.path(), &["check", "--config", "tollgate.yaml"]);
     let text = String::from_utf8(together.stdout).unwrap();
-    assert!(text.contains("`nodes` has no effect"), "{text}");
+    assert!(text.contains("`instances` has no effect"), "{text}");
 }
 
 #[test]

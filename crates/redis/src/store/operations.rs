@@ -54,7 +54,7 @@ impl Redis {
     /// The number of instances in Redis's last reply: the stores that have joined and share
     /// this Redis and its prefix; 1 before the first reply. They send a heartbeat once a second
     /// ([`HEARTBEAT`](crate::HEARTBEAT)), and expire three seconds after the last one.
-    pub fn nodes(&self) -> u32 {
+    pub fn instances(&self) -> u32 {
         self.membership.count()
     }
 

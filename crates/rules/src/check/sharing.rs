@@ -1,4 +1,4 @@
-//! Warnings about modes that do not suit a limit, and about `nodes` without effect.
+//! Warnings about modes that do not suit a limit, and about `instances` without effect.
 
 use tollgate_core::{Algorithm, Limit, Mode, OnStoreError, Sharing};
 
@@ -21,22 +21,22 @@ pub(super) fn check(draft: &DomainDraft, outer: Sharing, findings: &mut Findings
     for shared in &limits {
         shared.check_mode(findings);
         let words = &shared.rate_limit.sharing;
-        if let Some(nodes) = words.nodes
-            && !uses_nodes(words.within(holds))
+        if let Some(instances) = words.instances
+            && !uses_instances(words.within(holds))
         {
-            useless_nodes(nodes.mark, findings);
+            useless_instances(instances.mark, findings);
         }
     }
     check_mode(draft, &limits, findings);
-    if let Some(nodes) = draft.sharing.nodes
+    if let Some(instances) = draft.sharing.instances
         && !limits.is_empty()
-        && !uses_nodes(holds)
+        && !uses_instances(holds)
         && !limits.iter().any(|shared| {
             let words = &shared.rate_limit.sharing;
-            words.nodes.is_none() && uses_nodes(words.within(holds))
+            words.instances.is_none() && uses_instances(words.within(holds))
         })
     {
-        useless_nodes(nodes.mark, findings);
+        useless_instances(instances.mark, findings);
     }
 }
 
@@ -84,12 +84,12 @@ fn check_mode(draft: &DomainDraft, limits: &[Shared<'_>], findings: &mut Finding
 }
 
 /// Whether the number of instances matters: only for a local share of the limit.
-fn uses_nodes(holds: Sharing) -> bool {
+fn uses_instances(holds: Sharing) -> bool {
     holds.on_store_error == OnStoreError::Local
 }
 
-fn useless_nodes(mark: Mark, findings: &mut Findings) {
-    let message = "`nodes` has no effect without `on_store_error: local`";
+fn useless_instances(mark: Mark, findings: &mut Findings) {
+    let message = "`instances` has no effect without `on_store_error: local`";
     let help = "write `on_store_error: local`, or remove it; if the settings have it, check with \
                 `--config`";
     findings.warning(mark, "no-effect", message.to_owned(), help);

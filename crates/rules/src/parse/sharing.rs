@@ -8,7 +8,7 @@ use crate::draft::{DomainDraft, Spanned};
 use crate::findings::Findings;
 use crate::scalar;
 use crate::section::CHARGE_DENIED;
-use crate::sharing::{MODES, NODES, ON_STORE_ERROR, SharingDraft, mode, on_store_error};
+use crate::sharing::{INSTANCES, MODES, ON_STORE_ERROR, SharingDraft, mode, on_store_error};
 
 use super::Reader;
 use super::table::Table;
@@ -27,9 +27,9 @@ impl Reader<'_> {
                 &ON_STORE_ERROR,
                 on_store_error,
             ),
-            nodes: table.get("nodes").and_then(|node| {
-                let nodes = scalar::count(node, "nodes", NODES, self.findings)?;
-                let (value, mark) = (NonZeroU32::new(nodes)?, node.mark);
+            instances: table.get("instances").and_then(|node| {
+                let instances = scalar::count(node, "instances", INSTANCES, self.findings)?;
+                let (value, mark) = (NonZeroU32::new(instances)?, node.mark);
                 Some(Spanned { value, mark })
             }),
         }
@@ -91,7 +91,7 @@ pub(super) fn join(into: &mut DomainDraft, other: &DomainDraft, findings: &mut F
         "on_store_error",
         findings,
     );
-    join_word(&mut all.nodes, more.nodes, "nodes", findings);
+    join_word(&mut all.instances, more.instances, "instances", findings);
 }
 
 fn join_word<T: PartialEq>(

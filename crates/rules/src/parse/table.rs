@@ -2,6 +2,7 @@
 
 use crate::findings::{Findings, Mark, quote};
 use crate::section::{Field, SECTIONS, Section};
+use crate::sharing::current_name;
 use crate::yaml::{Body, Looks, Node};
 
 /// How far apart two words may be for one to be taken for a misspelling of the other.
@@ -112,6 +113,11 @@ fn report_misplaced(key: &Node, section: Section, findings: &mut Findings) -> Op
         return None;
     }
     let message = format!("config error, unknown key {shown}");
+    if let Some(name) = current_name(text) {
+        let help = format!("it is called `{name}` now");
+        findings.error(key.mark, "unknown-key", message, help);
+        return None;
+    }
     let near = nearest(text, section);
     let help = match near {
         Some((field, Some(other))) => {

@@ -122,7 +122,7 @@ fn sharing_has_the_words_of_rules() {
     let default = Sharing {
         mode: Mode::Leased,
         on_store_error: OnStoreError::Allow,
-        nodes: NonZeroU32::new(7),
+        instances: NonZeroU32::new(7),
     };
     let read = |text: &str| {
         settings(&Source::new("s.yaml", text), &[], |top| {
@@ -130,14 +130,19 @@ fn sharing_has_the_words_of_rules() {
         })
     };
     assert_eq!(read("").unwrap(), default);
-    let sharing = read("mode: write_back\non_store_error: local\nnodes: 3\n").unwrap();
+    let sharing = read("mode: write_back\non_store_error: local\ninstances: 3\n").unwrap();
     let expected = Sharing {
         mode: Mode::WriteBack,
         on_store_error: OnStoreError::Local,
-        nodes: NonZeroU32::new(3),
+        instances: NonZeroU32::new(3),
     };
     assert_eq!(sharing, expected);
-    let wrong = read("mode: fast\nnodes: 0\n").unwrap_err();
+    let wrong = read("nodes: 3\n").unwrap_err();
+    assert_eq!(
+        wrong[0].help.as_deref(),
+        Some("it is called `instances` now")
+    );
+    let wrong = read("mode: fast\ninstances: 0\n").unwrap_err();
     let lines: Vec<u32> = wrong.iter().map(|found| found.line).collect();
     assert_eq!(lines, [1, 2]);
 }

@@ -410,12 +410,16 @@ fn words_of_a_shared_store() {
         "no-such-on-store-error",
         limit(&format!("{five}\non_store_error: fail")),
     );
-    rejected("no-nodes", limit(&format!("{five}\nnodes: 0")));
+    rejected("no-instances", limit(&format!("{five}\ninstances: 0")));
+    rejected(
+        "instances-by-their-former-name",
+        limit(&format!("{five}\nnodes: 2")),
+    );
     rejected(
         "mode-of-a-descriptor",
         "domain: shop\ndescriptors:\n  - {key: b, rate_limit: 1/s, mode: leased}\n",
     );
-    for word in ["mode: leased", "on_store_error: local", "nodes: 2"] {
+    for word in ["mode: leased", "on_store_error: local", "instances: 2"] {
         let (key, _) = word.split_once(':').unwrap();
         accepted_with_warning(
             &format!("unlimited-with-{key}"),
@@ -423,8 +427,8 @@ fn words_of_a_shared_store() {
         );
     }
     accepted_with_warning(
-        "nodes-that-nobody-asks-for",
-        limit(&format!("{five}\nnodes: 2\non_store_error: deny")),
+        "instances-that-nobody-asks-for",
+        limit(&format!("{five}\ninstances: 2\non_store_error: deny")),
     );
     for used in [
         "",
@@ -433,13 +437,13 @@ fn words_of_a_shared_store() {
     ] {
         let loaded = load(&[Source::new(
             "a",
-            limit(&format!("{five}\nnodes: 2\n{used}")),
+            limit(&format!("{five}\ninstances: 2\n{used}")),
         )]);
         assert_eq!(shown(&loaded.diagnostics), "", "{used}");
     }
     accepted_with_warning(
-        "nodes-that-nobody-asks-for-in-a-domain",
-        format!("nodes: 2\non_store_error: error\n{}", limit(five)),
+        "instances-that-nobody-asks-for-in-a-domain",
+        format!("instances: 2\non_store_error: error\n{}", limit(five)),
     );
 }
 
@@ -453,7 +457,7 @@ fn modes_that_do_not_suit() {
     accepted_with_warning(
         "write-back-leaky-bucket",
         limit(&format!(
-            "{five}\nalgorithm: leaky_bucket\nmode: write_back\nnodes: 3\non_store_error: local"
+            "{five}\nalgorithm: leaky_bucket\nmode: write_back\ninstances: 3\non_store_error: local"
         )),
     );
     accepted_with_warning(

@@ -10,7 +10,7 @@ const SEED: &str = r#"
 domain: d
 charge_denied: true
 mode: strict
-nodes: 3
+instances: 3
 descriptors:
   - key: user
     value: "a*"

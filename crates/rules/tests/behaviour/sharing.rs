@@ -10,7 +10,7 @@ use crate::fixture::{Fixture, Pairs, clean, domain, load, overriding, request};
 const OUTER: Sharing = Sharing {
     mode: Mode::WriteBack,
     on_store_error: OnStoreError::Allow,
-    nodes: NonZeroU32::new(9),
+    instances: NonZeroU32::new(9),
 };
 
 /// How the rule that `pairs` meets is shared.
@@ -39,7 +39,8 @@ fn without_a_word_it_is_the_default() {
 
 #[test]
 fn each_word_is_looked_for_by_itself_from_the_inside_out() {
-    let limits = "{key: own, rate_limit: {requests_per_unit: 5, unit: day, mode: leased, nodes: 2}}
+    let limits =
+        "{key: own, rate_limit: {requests_per_unit: 5, unit: day, mode: leased, instances: 2}}
                   {key: none, rate_limit: 5/day}
                   {key: a, descriptors: [{key: b, rate_limit: {requests_per_unit: 5, unit: day, \
                    on_store_error: deny}}]}";
@@ -48,12 +49,12 @@ fn each_word_is_looked_for_by_itself_from_the_inside_out() {
     let of_domain = Sharing {
         mode: Mode::Strict,
         on_store_error: OnStoreError::Local,
-        nodes: NonZeroU32::new(9),
+        instances: NonZeroU32::new(9),
     };
     assert_eq!(sharing_of(&rules, &[("none", "1")]), of_domain);
     let own = Sharing {
         mode: Mode::Leased,
-        nodes: NonZeroU32::new(2),
+        instances: NonZeroU32::new(2),
         ..of_domain
     };
     assert_eq!(sharing_of(&rules, &[("own", "1")]), own);
@@ -69,7 +70,7 @@ fn each_word_is_looked_for_by_itself_from_the_inside_out() {
 #[test]
 fn a_limit_of_the_request_takes_the_domain_s() {
     let text = format!(
-        "mode: leased\non_store_error: local\nnodes: 3\n{}",
+        "mode: leased\non_store_error: local\ninstances: 3\n{}",
         domain("{key: a, rate_limit: 5/day}")
     );
     let fixture = Fixture::new(load_within(&text, OUTER));
@@ -78,7 +79,7 @@ fn a_limit_of_the_request_takes_the_domain_s() {
     let expected = Sharing {
         mode: Mode::Leased,
         on_store_error: OnStoreError::Local,
-        nodes: NonZeroU32::new(3),
+        instances: NonZeroU32::new(3),
     };
     assert_eq!(resolved.charges()[0].sharing, expected);
 }
@@ -97,7 +98,7 @@ fn a_changed_word_alone_keeps_what_was_used() {
     }
     for words in [
         "mode: leased",
-        "on_store_error: local, nodes: 4",
+        "on_store_error: local, instances: 4",
         "on_store_error: allow",
     ] {
         let changes = fixture.reload(load(&limit(words)));

@@ -84,7 +84,7 @@ impl Place {
         }
     }
 
-    /// Reads `store`, and the defaults of `mode`, `on_store_error` and `nodes` for all rules.
+    /// Reads `store`, and the defaults of `mode`, `on_store_error` and `instances` for all rules.
     pub(super) fn take_default(top: &Settings<'_>, known: Known<'_>) -> (Place, Sharing) {
         let key = "store";
         if top.is_map(key) {

@@ -303,7 +303,7 @@ fn settings_that_the_example_comments_out_are_valid_and_have_the_defaults() {
     let default = tollgate_redis::Config::single("localhost:6379");
     assert_eq!(config.store, Place::Shared(SharedConfig::new(default)));
     let expected = Sharing {
-        nodes: std::num::NonZeroU32::new(3),
+        instances: std::num::NonZeroU32::new(3),
         ..Sharing::default()
     };
     assert_eq!(config.sharing, expected);

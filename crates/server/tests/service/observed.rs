@@ -11,7 +11,7 @@ const RULES: &str = "
 domain: d
 descriptors:
   - key: user
-    rate_limit: {unit: day, requests_per_unit: 2, soft: 50%, mode: leased, nodes: 3}
+    rate_limit: {unit: day, requests_per_unit: 2, soft: 50%, mode: leased, instances: 3}
   - key: dark
     rate_limit: 0/day
     shadow_mode: true
@@ -106,7 +106,7 @@ async fn the_rules_in_effect_are_shown() {
         "domain": "d", "rule": "user", "text": "2 per 1d fixed_window soft 50%",
         "enforcement": "enforce", "chargeDenied": null, "changes": 0,
         "limit": 2, "window": "1d", "algorithm": "fixed_window", "capacity": 3,
-        "mode": "leased", "onStoreError": "local", "nodes": 3,
+        "mode": "leased", "onStoreError": "local", "instances": 3,
     });
     assert_eq!(json["rules"][0], expected);
     assert_eq!(json["rules"][1]["enforcement"], "shadow");

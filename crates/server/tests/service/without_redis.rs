@@ -16,7 +16,7 @@ use crate::stopping::health;
 const TIMEOUT: Duration = Duration::from_secs(20);
 const UP: &str = r#"tollgate_store_up{store="default"}"#;
 
-const NODES: &str = r#"tollgate_store_instances{store="default"}"#;
+const INSTANCES: &str = r#"tollgate_store_instances{store="default"}"#;
 
 const RULES: &str = "
 domain: d
@@ -29,7 +29,7 @@ descriptors:
   - key: shut
     rate_limit: {window: 1d, requests_per_unit: 9, on_store_error: deny, algorithm: sliding_log}
   - key: near
-    rate_limit: {window: 1d, requests_per_unit: 4, on_store_error: local, nodes: 2,
+    rate_limit: {window: 1d, requests_per_unit: 4, on_store_error: local, instances: 2,
       algorithm: sliding_log}
 ";
 
@@ -198,8 +198,8 @@ async fn services_count_each_other_for_their_shares() {
         {window: 1d, requests_per_unit: 4, algorithm: sliding_log}\n";
     let one = House::with(rules, |config| config.store = at(&redis)).await;
     let other = House::with(rules, |config| config.store = at(&redis)).await;
-    until(&one, NODES, 2).await;
-    until(&other, NODES, 2).await;
+    until(&one, INSTANCES, 2).await;
+    until(&other, INSTANCES, 2).await;
     redis.kill();
     for house in [&one, &other] {
         until(house, UP, 0).await;
@@ -208,7 +208,7 @@ async fn services_count_each_other_for_their_shares() {
     redis.restart();
     until(&one, UP, 1).await;
     other.running.stop().await;
-    until(&one, NODES, 1).await;
+    until(&one, INSTANCES, 1).await;
 }
 
 #[tokio::test]

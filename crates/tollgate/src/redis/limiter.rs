@@ -100,7 +100,7 @@ impl Limiter {
     /// [`super::Builder::instances`] says.
     #[must_use]
     pub fn instances(mut self, instances: NonZeroU32) -> Limiter {
-        self.sharing.nodes = Some(instances);
+        self.sharing.instances = Some(instances);
         self
     }
 

@@ -173,7 +173,7 @@ impl LimitsBuilder {
     /// Sets the number of instances that share the limits; see [`Limiter::instances`].
     #[must_use]
     pub const fn instances(mut self, instances: NonZeroU32) -> LimitsBuilder {
-        self.sharing.nodes = Some(instances);
+        self.sharing.instances = Some(instances);
         self
     }
 

@@ -14,7 +14,7 @@ use crate::rule_limiter::{InvalidRules, LoadError, RuleError};
 /// replaced while they are in use.
 ///
 /// The methods are those of [`crate::RuleLimiter`], but for `.await`. `mode`, `on_store_error` and
-/// `nodes` in the file have effect; where it does not set them, [`super::Builder`] does. The
+/// `instances` in the file have effect; where it does not set them, [`super::Builder`] does. The
 /// counters are those of Tollgate's service: over the same Redis with the same prefix, both share
 /// the limits of equal rules.
 ///

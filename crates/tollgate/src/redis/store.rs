@@ -133,7 +133,7 @@ impl Redis {
     /// The number of instances that share this Redis and its prefix, this one included: the last
     /// one that Redis has reported, or one.
     pub fn instances(&self) -> u32 {
-        self.0.store.shared().nodes()
+        self.0.store.shared().instances()
     }
 
     /// How many requests were decided without Redis.
@@ -206,7 +206,7 @@ impl Builder {
     /// Redis has counted when it answered last.
     #[must_use]
     pub const fn instances(mut self, instances: NonZeroU32) -> Builder {
-        self.sharing.nodes = Some(instances);
+        self.sharing.instances = Some(instances);
         self
     }
 

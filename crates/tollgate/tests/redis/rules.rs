@@ -83,7 +83,7 @@ async fn without_redis_each_rule_does_what_it_says() {
     let rules = "
 domain: shop
 descriptors:
-  - {key: local, rate_limit: {nodes: 4, window: 1d, requests_per_unit: 8}}
+  - {key: local, rate_limit: {instances: 4, window: 1d, requests_per_unit: 8}}
   - {key: allow, rate_limit: {on_store_error: allow, window: 1d, requests_per_unit: 1}}
   - {key: deny, rate_limit: {on_store_error: deny, window: 1d, requests_per_unit: 8}}
   - {key: error, rate_limit: {on_store_error: error, window: 1d, requests_per_unit: 8}}
