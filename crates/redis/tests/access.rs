@@ -1,4 +1,4 @@
-//! Ways to a server: a socket of this machine, a client's certificate, sentinels with a password.
+//! Connecting to a server: a Unix socket, a client certificate, sentinels with a password.
 #![allow(clippy::unwrap_used)]
 
 use std::process::Command;
@@ -9,10 +9,10 @@ use tollgate_core::{Charge, Cost, KeyHasher, Limit, Span};
 use tollgate_redis::{Config, Identity, Redis, Secret, Servers, Tls, UNIX};
 use tollgate_testbed as testbed;
 
-/// Longer than anything takes here.
+/// Longer than any reply takes in these tests.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Whether the store decides in the end; otherwise why not.
+/// Decides until it succeeds; the reason if it does not.
 async fn decides(config: &Config) -> Result<(), String> {
     let store = Redis::connect(config).unwrap();
     let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();

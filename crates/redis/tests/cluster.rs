@@ -1,4 +1,4 @@
-//! A Cluster that changes: what is known of it follows, whether anybody asks or not.
+//! A changing Cluster: the topology is refreshed with and without requests.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
-/// Longer than anything takes here.
+/// Longer than any reply takes in these tests.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Keys, of which some lie in every third of the slots.
+/// Enough keys that some are in each third of the slots.
 const KEYS: u8 = 64;
 
 fn store(cluster: &testbed::Cluster, addresses: usize) -> Redis {
@@ -23,7 +23,7 @@ fn key(store: &Redis, number: u8) -> Key {
     store.key([&b"cluster"[..], b"", &[number]].into_iter())
 }
 
-/// Asks until there is an answer.
+/// Decides until it succeeds.
 async fn decides(store: &Redis, key: Key) {
     let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
     let charge = Charge::new(key, &limit, Cost::ONE);
@@ -48,7 +48,8 @@ async fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Nobody asks for anything: neither while a master is away, nor when its replica has taken over.
+/// The topology is refreshed without requests: while a primary is down, and when its replica has
+/// taken over.
 #[tokio::test]
 async fn an_idle_store_is_up_again_after_a_failover() {
     let cluster = testbed::Cluster::start();
@@ -68,7 +69,7 @@ async fn an_idle_store_is_up_again_after_a_failover() {
     all_decide(&store).await;
 }
 
-/// Nodes that do not know their own addresses redirect to a port of the host that was asked.
+/// Nodes that do not know their own address redirect to a port of the host that was asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redirection_without_a_host_leads_to_the_same_host() {
     let cluster = testbed::Cluster::start();
@@ -87,7 +88,7 @@ async fn a_redirection_without_a_host_leads_to_the_same_host() {
         let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]);
         slot.trim().parse::<u16>().unwrap()
     };
-    // The keys in the first slots of the first master: those are the ones that move.
+    // Keys in the first slots of the first primary, which are the slots that move.
     let from = cluster.master_of(0);
     let to = cluster.master_of(16_383);
     let moved = (0..KEYS).filter(|number| slot(*number) < 2_000);

@@ -1,5 +1,5 @@
-//! A Redis that answers, and does not do what it is asked: it is not there as far as decisions are
-//! concerned, all callers get the reason, and it is used again as soon as it decides.
+//! Redis answers, but does not decide: an instance treats it as unavailable, reports the reason to
+//! every caller, and uses it again as soon as it decides.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tollgate_core::{
 use tollgate_redis::{CONNECTIONS, Config, Redis, Secret};
 use tollgate_testbed as testbed;
 
-/// Longer than anything takes here.
+/// Longer than any reply takes in these tests.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Requests wait until Redis replies, however busy this machine is: what opens the breaker here is
-/// what Redis says, never that it was slow.
+/// With a timeout that no reply exceeds, however busy the machine: only error replies open the
+/// circuit breaker, never slow ones.
 fn config(redis: &testbed::Redis) -> Config {
     Config {
         timeout: REPLY_TIMEOUT.into(),
@@ -31,7 +31,7 @@ fn key(store: &Redis, number: usize) -> Key {
     store.key([&b"error"[..], b"", &number.to_le_bytes()].into_iter())
 }
 
-/// Asks until Redis is said to be away; the codes and texts of what belongs into the log.
+/// Decides until Redis is unavailable; returns the codes and texts of the error replies to log.
 async fn until_away(store: &Redis) -> Vec<(&'static str, String)> {
     let (limit, latest) = (limit(), Instant::now() + REPLY_TIMEOUT);
     let mut number = 0;
@@ -49,7 +49,7 @@ async fn until_away(store: &Redis) -> Vec<(&'static str, String)> {
     reply.collect()
 }
 
-/// Waits until Redis is said to be there, without asking anything.
+/// Waits until Redis is available again, without sending a decision.
 async fn until_up(store: &Redis) {
     let latest = Instant::now() + REPLY_TIMEOUT;
     while !store.is_up() {
@@ -68,7 +68,8 @@ async fn decides(store: &Redis) {
     }
 }
 
-/// What goes wrong, its code, and how it is mended: commands of `redis-cli`.
+/// Commands of `redis-cli` that cause a fault, the code of its error reply, and commands that end
+/// it.
 type Fault = (
     &'static [&'static str],
     &'static str,
@@ -105,7 +106,7 @@ async fn error_replies_open_the_breaker_and_are_reported() {
     }
 }
 
-/// A disk on which nothing can be saved.
+/// Redis cannot save to its disk.
 #[tokio::test]
 async fn a_server_that_cannot_save_is_reported() {
     let setup = testbed::Setup::with(&["--dir", "/proc", "--save", "3600 1"]);
@@ -114,7 +115,8 @@ async fn a_server_that_cannot_save_is_reported() {
     is_reported(&redis, (&["BGSAVE"], "MISCONF", remedy)).await;
 }
 
-/// Whatever it held may be outdated: it says so itself, before anybody asks for its role.
+/// A replica's data may be outdated. Its error reply says that it is one, before its role is
+/// queried.
 #[tokio::test]
 async fn a_replica_without_its_primary_is_reported() {
     let redis = testbed::Redis::start();
@@ -132,7 +134,7 @@ async fn a_replica_without_its_primary_is_reported() {
     decides(&store).await;
 }
 
-/// A fault is reported, opens the breaker, and closes it when it is over.
+/// A fault is reported and opens the circuit breaker, which closes when the fault ends.
 async fn is_reported(redis: &testbed::Redis, (fault, code, remedy): Fault) {
     let store = Redis::connect(&config(redis)).unwrap();
     decides(&store).await;
@@ -147,7 +149,7 @@ async fn is_reported(redis: &testbed::Redis, (fault, code, remedy): Fault) {
         (&*errors[0].node, errors[0].code),
         (&*redis.address(), code)
     );
-    // A key of which nothing is held is not said to be whole.
+    // Redis has nothing under this key, and the key must still not be reported as unused.
     let limit = limit();
     let unseen = Charge::new(key(&store, usize::MAX), &limit, Cost::ONE);
     let looked = store.inspect(&unseen).await;
@@ -181,7 +183,7 @@ async fn a_renamed_command_is_reported() {
 async fn a_replica_is_no_store_and_is_not_connected_to_without_end() {
     let primary = testbed::Redis::start();
     let store = Redis::connect(&config(&primary)).unwrap();
-    // A decision needs only one of them.
+    // A decision needs only one connection; the test waits until all are open.
     let all = u64::try_from(CONNECTIONS).unwrap();
     let latest = Instant::now() + REPLY_TIMEOUT;
     while store.counts().connections < all {
@@ -191,7 +193,7 @@ async fn a_replica_is_no_store_and_is_not_connected_to_without_end() {
     decides(&store).await;
     let before = store.counts().connections;
     primary.ask(&["REPLICAOF", "127.0.0.1", "1"]);
-    // Noticed without a request.
+    // This is noticed without a request.
     let latest = Instant::now() + REPLY_TIMEOUT;
     while store.is_up() {
         assert!(Instant::now() < latest, "a replica is still up");

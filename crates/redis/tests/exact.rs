@@ -1,4 +1,4 @@
-//! Several processes, one budget: exactly what the limit says, no more and no less.
+//! Several processes share one limit: together they are allowed exactly its units.
 //!
 //! This program starts itself once more for each process, which is why it has a `main` of its own.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -15,16 +15,16 @@ use tollgate_testbed as testbed;
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
 const LIMIT: u32 = 1000;
-/// How long a task asks without being allowed: where units are leased, a node remembers a denial
-/// for a second, and every process that still asks spends what it has.
+/// How long a task keeps trying without being allowed: in leased mode, an instance caches a denial
+/// for a second, and each process that keeps trying uses up its lease.
 const QUIET_STRICT: Duration = Duration::from_millis(300);
 const QUIET_LEASED: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long a process may take for all of it.
+/// How long a process may take in all.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Which keys the tasks of a process ask for, in turn: `one two,three` are tasks that ask for one
-/// key, and tasks that ask for two others, all or nothing.
+/// The keys that the tasks of a process request, in turn: `one two,three` are tasks that charge one
+/// key, and tasks that charge two others, all or nothing.
 type Asks = &'static str;
 
 fn main() {
@@ -72,9 +72,10 @@ fn in_a_cluster() {
         }
         let spent = |asks| spent("cluster", mode, &addresses, asks);
         is_exact("Cluster", mode, "one", &spent("one"));
-        // In slots of different masters.
+        // In slots of different primaries.
         is_exact("Cluster", mode, "two,three", &spent("two,three"));
-        // One of two is asked alone as well, so that units are leased while others are reserved.
+        // One of two keys is also charged alone, so that units are leased while others are
+        // reserved.
         let both = spent("four four,five");
         is_exact("Cluster", mode, "four, and four,five", &[both.iter().sum()]);
     }
@@ -85,7 +86,7 @@ fn is_exact(name: &str, mode: &str, asks: &str, spent: &[u32]) {
     assert_eq!(spent, [LIMIT]);
 }
 
-/// How much several processes get together, for each way of asking.
+/// How many units several processes are allowed together, for each kind of request.
 fn spent(kind: &str, mode: &str, addresses: &str, asks: Asks) -> Vec<u32> {
     let start = || {
         Command::new(std::env::current_exe().unwrap())
@@ -110,15 +111,15 @@ fn spent(kind: &str, mode: &str, addresses: &str, asks: Asks) -> Vec<u32> {
     all
 }
 
-/// Asks for one unit of every key, all or nothing, until nothing is left; says how often each way
-/// of asking was allowed.
+/// Charges one unit of every key, all or nothing, until nothing remains; returns how often each
+/// kind of request was allowed.
 async fn spend(kind: &str, mode: Mode, addresses: &str, asks: &[String]) -> Vec<u32> {
     let mut addresses = addresses.split(',').map(str::to_owned);
     let config = match kind {
         "cluster" => Config::cluster(addresses),
         _ => Config::single(addresses.next().unwrap()),
     };
-    // Nothing is measured here, and the machine is busy.
+    // A long timeout: the machine is busy, and no time is measured here.
     let config = Config {
         timeout: Span::from_secs(20),
         ..config
@@ -140,7 +141,7 @@ async fn spend(kind: &str, mode: Mode, addresses: &str, asks: &[String]) -> Vec<
     allowed
 }
 
-/// What one task is allowed.
+/// How often one task is allowed.
 async fn ask(store: &Redis, mode: Mode, keys: Vec<Key>) -> u32 {
     let limit = Limit::fixed_window(LIMIT, Span::DAY).unwrap();
     let sharing = Sharing::in_mode(mode);

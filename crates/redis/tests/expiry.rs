@@ -1,5 +1,5 @@
-//! Keys expire no sooner than they have recovered, and at most a second later. In virtual time
-//! `src/behaviour/expiry.rs` holds all modes to it; here it is Redis's own clock.
+//! Keys expire no sooner than their units are refilled, and at most a second later.
+//! `src/behaviour/expiry.rs` tests all modes in virtual time; here the clock is Redis's own.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use tollgate_core::{Algorithm, Charge, Cost, KeyHasher, Limit, Mode, Sharing, Sp
 use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
-/// Of every algorithm, with so many units.
+/// Every algorithm, with this many units.
 fn limits(units: u32) -> Vec<Limit> {
     let first = Algorithm::FixedWindow(tollgate_core::Anchor::FirstRequest);
     vec![
@@ -48,7 +48,7 @@ async fn a_key_lives_as_long_as_it_matters() {
         redis.ask(&["FLUSHALL"]);
         let parts = [&b"rule"[..], b"", &[u8::try_from(number).unwrap()]];
         let charge = Charge::new(store.key(parts.into_iter()), limit, Cost::ONE);
-        // Twice: what is there is changed as well as made.
+        // Twice: the first request creates the key, the second changes it.
         for _ in 0..=u32::from(limit.capacity() > 1) {
             let before = now_ms();
             let verdict = store.decide(&[charge]).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_key_lives_as_long_as_it_matters() {
             assert!(verdict.is_allowed());
             let key = redis.ask(&["RANDOMKEY"]);
             let expires: u64 = redis.ask(&["PEXPIRETIME", &key]).parse().unwrap();
-            // A fixed window expires at its end, every other usage once it has recovered.
+            // A fixed window expires at its end, every other state once all units are refilled.
             let reset = verdict.decisions[0].reset().as_nanos().div_ceil(1_000_000);
             assert!(
                 expires >= before + reset,
@@ -70,8 +70,7 @@ async fn a_key_lives_as_long_as_it_matters() {
     }
 }
 
-/// What an instance has leased is charged as of the lease's end if nobody reports it, and then
-/// recovers.
+/// Leased units that are not reported are charged as of the lease's end, and refilled from then on.
 #[tokio::test]
 async fn a_key_lives_until_its_leases_have_recovered() {
     let redis = testbed::Redis::start();
@@ -89,13 +88,14 @@ async fn a_key_lives_until_its_leases_have_recovered() {
         let after = now_ms();
         let expires = redis.ask(&["PEXPIRETIME", &instance.name_of(key)]);
         let expires: u64 = expires.parse().unwrap();
-        // As if the lease were charged already.
+        // As if the lease were already charged.
         let peek = Charge::new(key, &limit, Cost::Peek(1));
         let at = now_ms();
         let reply = watcher.decide(&[peek]).await.unwrap().decisions[0];
         let reset = reply.reset().as_nanos().div_ceil(1_000_000);
         assert!(expires >= at + reset, "{limit:?}: {expires} {at} {reset}");
-        // What is counted by when it was taken counts for as much longer as the lease lasts.
+        // Algorithms that count units by the time of their charge keep them for the length of the
+        // lease longer.
         let later = match limit.algorithm() {
             Algorithm::SlidingLog | Algorithm::TokenBucket => LEASE_LASTS.as_nanos(),
             Algorithm::SlidingWindow(segments) => {

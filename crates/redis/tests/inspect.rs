@@ -1,4 +1,4 @@
-//! What Redis holds for a key, inspected and reset.
+//! What Redis has stored for a key: inspected, and reset.
 #![allow(clippy::unwrap_used)]
 
 use tollgate_core::{
@@ -33,7 +33,7 @@ fn limits() -> Vec<Limit> {
     ]
 }
 
-/// What is held before anything is charged, after seven units, and after it was reset.
+/// The state before anything is charged, after seven units, and after a reset.
 async fn seen_charged_and_reset(store: &Redis) {
     for (index, limit) in limits().iter().enumerate() {
         let key = key(store, &index.to_string());
@@ -83,7 +83,7 @@ async fn one_server() {
     seen_charged_and_reset(&single(&redis)).await;
 }
 
-/// Every key is asked for at whichever node serves its slot.
+/// Every key is read from the node that serves its slot.
 #[tokio::test]
 async fn a_cluster() {
     let cluster = testbed::Cluster::start();
@@ -91,7 +91,7 @@ async fn a_cluster() {
     seen_charged_and_reset(&store).await;
 }
 
-/// The slot is on its way to another node, which has all keys that the first one lacks.
+/// The slot is migrating, and the node that imports it has all keys that the first one lacks.
 #[tokio::test]
 async fn a_key_whose_slot_moves_is_followed() {
     let cluster = testbed::Cluster::start();
@@ -126,7 +126,8 @@ async fn a_key_whose_slot_moves_is_followed() {
     assert!(store.reset(key).await.unwrap());
 }
 
-/// Looked at under any other limit, as with rules that are not in effect, a state stays what it is.
+/// Inspecting a key under another limit, as with rules that are not in effect, does not change its
+/// state.
 #[tokio::test]
 async fn looking_changes_nothing() {
     let redis = testbed::Redis::start();

@@ -1,4 +1,4 @@
-//! Leased units: fast, and never more than the limit.
+//! Leased units: few calls, and never more than the limit.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
@@ -24,12 +24,12 @@ fn key(store: &Redis) -> Key {
     store.key([&b"leased"[..], b"", b"hot"].into_iter())
 }
 
-/// Units of the hot key, on lease.
+/// Units of the busiest key, in leased mode.
 fn leased<'l>(store: &Redis, limit: &'l Limit, cost: Cost) -> Charge<'l> {
     Charge::new(key(store), limit, cost).shared(Sharing::in_mode(Mode::Leased))
 }
 
-/// How many units several instances are allowed in this time, all asking as fast as they can.
+/// How many units several instances are allowed in this time, with requests as fast as possible.
 async fn spent(instances: &[Arc<Redis>], limit: Limit, lasts: Duration) -> u64 {
     let end = Instant::now() + lasts;
     let mut tasks = JoinSet::new();
@@ -92,7 +92,7 @@ async fn a_bucket_never_allows_too_much() {
     let allowed = spent(&instances, limit, Duration::from_secs(3)).await;
     let most = 500 + u64::try_from(start.elapsed().as_millis()).unwrap() + 1;
     assert!(allowed <= most, "{allowed} of at most {most}");
-    // And most of what there was is used, although units lie leased at one instance or the other.
+    // Most units are used, although some are leased and unused at one of the instances.
     assert!(allowed >= most / 2, "{allowed} of at most {most}");
 }
 
@@ -139,7 +139,7 @@ async fn what_a_dead_instance_held_is_charged() {
         let held = counted(&watcher, &limit).await;
         assert!(held > 20, "{held}");
         drop(store);
-        // Its lease ends, and all of it is charged as of then.
+        // The lease expires, and all of it is charged as of that time.
         tokio::time::sleep(Duration::from(LEASE_LASTS) + Duration::from_millis(100)).await;
         assert_eq!(counted(&watcher, &limit).await, held, "{limit:?}");
     }
@@ -159,8 +159,8 @@ async fn a_check_is_a_decision_without_a_list() {
     assert!(store.counts().lease_decisions > 100);
 }
 
-/// A bucket that is asked for far more than its rate: each unit that comes back is asked for once
-/// by each instance, and nothing else is.
+/// A bucket with a demand far above its rate: each instance requests each refilled unit once, and
+/// nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_saturated_bucket_is_asked_for_what_comes_back() {
     const EACH: u64 = 10_000;
@@ -197,7 +197,7 @@ async fn a_saturated_bucket_is_asked_for_what_comes_back() {
         println!(
             "{count} instances: {asked} questions for {decisions} decisions, {allowed} allowed"
         );
-        // Beside those units, leases are tried twice a second, and some answers overtake others.
+        // Beside those units, a lease is tried twice a second, and some replies overtake others.
         let denied = decisions - allowed;
         assert!(
             asked <= count * allowed + denied / 4 + 100,

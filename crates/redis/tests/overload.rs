@@ -1,5 +1,5 @@
-//! More keys and more requests than `write_back` can report: it asks Redis for more of them, as
-//! `strict` does, and denies nobody for it.
+//! More keys and more requests than `write_back` can report: the rest is decided by Redis, as in
+//! `strict`, and nothing is denied for that reason.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
-/// Callers that each wait for an answer before they ask again.
+/// Callers that send one request after the other.
 struct Load {
     mode: Mode,
     keys: u64,
@@ -18,7 +18,7 @@ struct Load {
     decisions: u64,
 }
 
-/// What became of the decisions.
+/// The outcomes of the decisions.
 #[derive(Debug)]
 struct Outcome {
     decisions: u64,
@@ -41,7 +41,7 @@ fn instance(redis: &testbed::Redis) -> Arc<Redis> {
 // === impl Load ===
 
 impl Load {
-    /// Nobody comes near the limit.
+    /// A limit that is never reached.
     async fn ask(&self, store: &Arc<Redis>) -> Outcome {
         let limit = Limit::token_bucket(500, Span::HOUR).unwrap();
         let sharing = Sharing::in_mode(self.mode);
@@ -62,7 +62,7 @@ impl Load {
                         Ok(_) => denied += 1,
                         Err(_) => {}
                     }
-                    // A decision made here lets nobody else run.
+                    // A local decision does not yield to other tasks.
                     tokio::task::yield_now().await;
                 }
                 (allowed, denied)
@@ -88,7 +88,7 @@ async fn warm(store: &Redis) {
     }
 }
 
-/// How many decisions had no answer, in each mode.
+/// How many decisions failed, in each mode.
 async fn compare(redis: &testbed::Redis, keys: u64) -> [u64; 2] {
     let mut unanswered = [0; 2];
     for (mode, unanswered) in [Mode::Strict, Mode::WriteBack]
@@ -110,8 +110,8 @@ async fn compare(redis: &testbed::Redis, keys: u64) -> [u64; 2] {
             counts.requests, counts.keys_reported, counts.reports_lost
         );
         assert_eq!(outcome.denied, 0, "nobody is near a limit");
-        // A decision makes one line of a report at most, and no line is reported again but one
-        // that certainly was not sent.
+        // A decision is at most one line of a report, and a line is sent again only if it was
+        // certainly not sent before.
         let most = outcome.decisions + outcome.unanswered;
         assert!(counts.keys_reported <= most, "{counts:?}");
         *unanswered = outcome.unanswered;
@@ -123,7 +123,7 @@ async fn compare(redis: &testbed::Redis, keys: u64) -> [u64; 2] {
 async fn many_keys_are_served_as_strict_serves_them() {
     let redis = testbed::Redis::start();
     for keys in [100_000, 10_000] {
-        // The machine may be too busy for either mode, or for one of them for a while.
+        // The machine may be too busy for either mode, or for one of them for some time.
         let mut snapshot = Vec::new();
         let is_served = |[strict, write_back]: [u64; 2]| write_back <= strict + 1_600;
         while !snapshot.last().copied().is_some_and(is_served) {

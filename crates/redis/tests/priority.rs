@@ -1,4 +1,4 @@
-//! Requests with and without priority, at once and on several instances, in every mode.
+//! Requests with and without priority, concurrently and on several instances, in every mode.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tollgate_testbed as testbed;
 const COUNT: u32 = 200;
 const KEPT: u32 = 40;
 const MODES: [Mode; 3] = [Mode::Strict, Mode::Leased, Mode::WriteBack];
-/// Instances, each with requests of both priorities.
+/// Instances, each of which gets requests with and without priority.
 const INSTANCES: usize = 2;
 
 fn instance(config: Config) -> Arc<Redis> {
@@ -29,7 +29,7 @@ fn key(store: &Redis, name: &str) -> Key {
     store.key([&b"priority"[..], b"", name.as_bytes()].into_iter())
 }
 
-/// How many units of the keys are allowed, of more requests at once than all of them fit for.
+/// How many units are allowed of more concurrent requests than the keys have units for.
 async fn spend(stores: &[Arc<Redis>], names: &[String], limits: &[Limit], mode: Mode) -> Vec<u32> {
     let mut tasks = JoinSet::new();
     for (index, limit) in limits.iter().copied().enumerate() {
@@ -57,7 +57,7 @@ async fn spend(stores: &[Arc<Redis>], names: &[String], limits: &[Limit], mode: 
     sums
 }
 
-/// The share is left by requests without priority, and used by those with it.
+/// Requests without priority leave the share, and those with priority use it.
 async fn keeps_the_share(config: impl Fn() -> Config, names: &[&str], modes: &[Mode]) {
     let stores: Vec<_> = (0..INSTANCES).map(|_| instance(config())).collect();
     for mode in modes.iter().copied() {
@@ -72,7 +72,7 @@ async fn keeps_the_share(config: impl Fn() -> Config, names: &[&str], modes: &[M
             let alone = named("alone");
             let without = spend(&stores, &alone, &[limit], mode).await;
             assert_eq!(without, [COUNT - KEPT], "{mode}: {limit}");
-            // The instances have just denied the key, and remember it.
+            // The instances have just denied the key, and it is in their denial caches.
             let with = spend(&stores, &alone, &[limit.for_priority()], mode).await;
             assert_eq!(with, [KEPT], "{mode}: {limit}");
             let limits = [limit, limit.for_priority()];
@@ -96,7 +96,7 @@ async fn instances_keep_the_share_of_two_limits_over_several_slots() {
     keeps_the_share(config, &["one", "two", "three"], &[Mode::Strict]).await;
 }
 
-/// A reload adds the share while an instance holds leased units, which are returned.
+/// A reload adds the share while an instance has leased units, which are returned.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_share_that_a_reload_adds_ends_leases() {
     let redis = testbed::Redis::start();

@@ -1,4 +1,4 @@
-//! Decisions that Redis is not asked for: keys that it denied lately.
+//! Decisions without a call to Redis: the denial cache.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tollgate_core::{Charge, Cost, InspectStore, KeyHasher, Limit, Span, Verdict,
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
-/// Longer than anything takes here.
+/// Longer than any reply takes in these tests.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 fn patient(address: String) -> Redis {
@@ -59,7 +59,7 @@ async fn a_hot_denied_key_costs_redis_nothing() {
         }
         assert_eq!(store.counts().requests, asked, "{limit:?}");
         assert!(store.counts().local_denials >= 101);
-        // And its wait is kept.
+        // At the retry time, a request is allowed.
         let last = store.decide(&[charge]).await.unwrap();
         if !last.is_allowed() {
             tokio::time::sleep(wait(&last)).await;
@@ -71,7 +71,7 @@ async fn a_hot_denied_key_costs_redis_nothing() {
     }
 }
 
-/// What another instance gives back is not seen here at once, but long before the wait is over.
+/// What another instance returns is not seen at once, but long before the retry time.
 #[tokio::test]
 async fn a_refund_or_a_reset_elsewhere_ends_it() {
     let redis = testbed::Redis::start();
@@ -120,7 +120,7 @@ async fn a_refund_or_a_changed_limit_ends_it() {
     assert!(!ask(&limit, Cost::Take(2)).await.is_allowed());
     assert!(!ask(&limit, Cost::Take(2)).await.is_allowed());
     assert_eq!(store.counts().local_denials, 1);
-    // What might fit is asked for.
+    // A request that may fit is sent to Redis.
     assert!(ask(&limit, Cost::Take(1)).await.is_allowed());
     assert!(!ask(&limit, Cost::Take(1)).await.is_allowed());
     assert!(ask(&limit, Cost::Refund(1)).await.is_allowed());

@@ -1,5 +1,5 @@
-//! Instances that decide on their own count: how much too much they allow together, how few
-//! messages that takes, and how it ends.
+//! Instances with local counts (write-back): how far they exceed a limit together, how few messages
+//! they send, and what happens at their end.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tollgate_testbed as testbed;
 const INSTANCES: usize = 4;
 const SYNC_INTERVAL: Duration = Duration::from_millis(50);
 const TIMEOUT: Duration = Duration::from_millis(100);
-/// How long an instance can go on without an answer.
-const UNTOLD: Duration = Duration::from_millis(150);
+/// How long an instance may decide on its local count without a reply from Redis.
+const UNREPORTED_MAX: Duration = Duration::from_millis(150);
 
 fn instance(config: Config) -> Arc<Redis> {
     let config = Config {
@@ -25,8 +25,9 @@ fn instance(config: Config) -> Arc<Redis> {
     Arc::new(Redis::connect(&config).unwrap())
 }
 
-/// An instance that has all the time it needs, where the budget is not what is tested: on a busy
-/// machine an answer may take longer than [`TIMEOUT`], and then a report is lost, as it should be.
+/// An instance with a timeout that is never exceeded, for tests of something else: on a busy
+/// machine a reply may take longer than [`TIMEOUT`], and the outcome of a report is then unknown,
+/// as intended.
 fn patient(config: Config) -> Arc<Redis> {
     let config = Config {
         timeout: Span::from_secs(20),
@@ -44,31 +45,31 @@ fn charge(key: Key, limit: &Limit) -> Charge<'_> {
     Charge::new(key, limit, Cost::ONE).shared(Sharing::in_mode(Mode::WriteBack))
 }
 
-/// Decides until there is an answer, as a connection takes its time.
+/// Decides until it succeeds: the connection may not be open yet.
 async fn warm(store: &Redis, charge: Charge<'_>) {
     while store.decide(&[charge]).await.is_err() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// What Redis has counted.
+/// The units that Redis has counted.
 async fn counted(store: &Redis, key: Key, limit: &Limit) -> u32 {
     let peek = Charge::new(key, limit, Cost::Peek(1));
     let verdict = store.decide(&[peek]).await.unwrap();
     limit.capacity() - verdict.decisions[0].remaining()
 }
 
-/// What an instance was asked for, and when; how much of it was allowed.
+/// The requests to one instance by time, and how many of them were allowed.
 struct Spent {
     asked_at: Vec<Instant>,
     allowed: u64,
 }
 
 impl Spent {
-    /// The most units that were asked for within [`UNTOLD`].
+    /// The most requests within [`UNREPORTED_MAX`].
     fn within(&self) -> u64 {
         let from = |end: usize| {
-            let is_before = |at: &Instant| *at + UNTOLD < self.asked_at[end];
+            let is_before = |at: &Instant| *at + UNREPORTED_MAX < self.asked_at[end];
             self.asked_at.partition_point(is_before)
         };
         let most = (0..self.asked_at.len()).map(|end| end + 1 - from(end));
@@ -76,7 +77,7 @@ impl Spent {
     }
 }
 
-/// Every instance is asked for a few units each millisecond.
+/// Sends `a_time` requests to every instance each millisecond.
 async fn spend(instances: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Duration) -> Vec<Spent> {
     let end = Instant::now() + lasts;
     let mut tasks = JoinSet::new();
@@ -91,7 +92,7 @@ async fn spend(instances: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Durat
             while Instant::now() < end {
                 for _ in 0..a_time {
                     spent.asked_at.push(Instant::now());
-                    // Without an answer in time nothing is allowed here.
+                    // A decision that fails allows nothing.
                     let verdict = store.decide(&[charge]).await;
                     let is_allowed = verdict.is_ok_and(|verdict| verdict.is_allowed());
                     spent.allowed += u64::from(is_allowed);
@@ -104,7 +105,7 @@ async fn spend(instances: &[Arc<Redis>], limit: Limit, a_time: u32, lasts: Durat
     tasks.join_all().await
 }
 
-/// How much the instances allowed, and how much too much that may be.
+/// How many units all instances allowed, and the bound of their over-admission.
 fn summed(spent: &[Spent], limit: &Limit) -> (u64, u64) {
     let within = spent.iter().map(Spent::within).max().unwrap();
     let others = u64::try_from(spent.len()).unwrap() - 1;
@@ -130,7 +131,7 @@ async fn a_window_is_exceeded_by_less_than_the_bound() {
     assert!(allowed >= 5_000, "{allowed}");
     assert!(allowed <= 5_000 + bound, "{allowed} of 5000, and {bound}");
     assert!(bound < 5_000, "{bound} is no bound worth the name");
-    // All instances have heard that it is over.
+    // By now every instance knows that the limit is exhausted.
     let again = spend(&instances, limit, 3, Duration::from_millis(200)).await;
     assert_eq!(summed(&again, &limit).0, 0);
 }
@@ -151,7 +152,7 @@ async fn a_bucket_pays_back_and_keeps_its_rate() {
         let spent = spend(&instances, limit, 2, Duration::from_secs(1)).await;
         let (more, bound) = summed(&spent, &limit);
         (allowed, bounds) = (allowed + more, bounds.max(bound));
-        // The whole time: what was too much does not add up.
+        // Measured from the start: over-admission does not accumulate.
         let fair = 500 + u64::try_from(start.elapsed().as_millis()).unwrap() / 2 + 1;
         println!("{allowed} in {seconds} s, {fair} are fair, at most {bounds} too much");
         assert!(allowed <= fair + bounds, "{allowed} of {fair} and {bounds}");
@@ -159,7 +160,7 @@ async fn a_bucket_pays_back_and_keeps_its_rate() {
     assert!(allowed >= 1_800, "{allowed}");
 }
 
-/// One instance, asked at two rates.
+/// 200 times as many decisions of one instance send no more messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_do_not_follow_requests() {
     const KEYS: usize = 300;
@@ -197,7 +198,7 @@ async fn messages_do_not_follow_requests() {
         assert_eq!(after.reports_lost, 0);
         snapshot.push(after.write_back_decisions - before.write_back_decisions);
     }
-    // How much more it can decide is the machine's, if that is busy.
+    // A busy machine limits how many more it decides.
     assert!(snapshot[1] > 3 * snapshot[0], "{snapshot:?}");
 }
 
@@ -268,7 +269,7 @@ async fn what_is_left_is_reported_at_the_end() {
     }
 }
 
-/// A request that also meets a limit which Redis decides on.
+/// A request with a second limit, which is decided strictly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_other_limits_redis_decides_on_everything() {
     let redis = testbed::Redis::start();
@@ -287,7 +288,7 @@ async fn beside_other_limits_redis_decides_on_everything() {
         let verdict = store.decide(charges).await.unwrap();
         allowed += u32::from(verdict.is_allowed());
     }
-    // One instance alone is exact.
+    // A single instance is exact.
     assert_eq!(allowed, 10);
     let refund = Charge {
         cost: Cost::Refund(3),
@@ -301,7 +302,7 @@ async fn beside_other_limits_redis_decides_on_everything() {
     assert_eq!(allowed, 3);
 }
 
-/// Asks until there is no answer; how long that took, and why.
+/// Decides until that fails; returns how long it took, and the error.
 async fn ended(store: &Redis, charge: Charge<'_>) -> (Duration, StoreError) {
     let start = Instant::now();
     loop {
@@ -334,8 +335,8 @@ async fn without_redis_nobody_goes_on_for_long() {
         warm(&store, charge).await;
         proxy.set(faults);
         let (after, error) = ended(&store, charge).await;
-        // And the time that the last one waited for an answer; the machine is busy.
-        let most = UNTOLD + 2 * TIMEOUT + Duration::from_secs(1);
+        // Plus the time that the last decision waited for its reply, on a busy machine.
+        let most = UNREPORTED_MAX + 2 * TIMEOUT + Duration::from_secs(1);
         assert!(after < most, "{faults:?}: {after:?}");
         assert!(
             matches!(
@@ -346,7 +347,7 @@ async fn without_redis_nobody_goes_on_for_long() {
             ),
             "{error:?}"
         );
-        // It stays so.
+        // All further decisions fail as well.
         for _ in 0..20 {
             assert!(store.decide(&[charge]).await.is_err());
         }
@@ -355,12 +356,12 @@ async fn without_redis_nobody_goes_on_for_long() {
     }
 }
 
-/// What is owed is remembered until it is paid, and no longer than a second more.
+/// A key lives until its over-admission is paid back, and at most a second longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_live_until_everything_is_paid() {
     let redis = testbed::Redis::start();
     let first = tollgate_core::Algorithm::FixedWindow(tollgate_core::Anchor::FirstRequest);
-    // In which three times the limit is paid.
+    // With each limit, and the milliseconds in which three times its units are paid back.
     let limits = [
         (Limit::token_bucket(10, Span::MINUTE).unwrap(), 180_000),
         (Limit::new(first, 10, Span::MINUTE).unwrap(), 180_000),
@@ -383,7 +384,7 @@ async fn keys_live_until_everything_is_paid() {
         }
         let lives = redis.ask(&["PTTL", &instances[0].name_of(key(&instances[0], number))]);
         let lives: u128 = lives.trim().parse().unwrap();
-        // An instance that had heard of the others in between allowed less.
+        // An instance that had received a report of the others would have allowed fewer.
         let most = u128::from(allowed.div_ceil(10)) * 60_000;
         assert!(allowed >= 10 && most <= *paid, "{allowed}");
         assert!(lives <= most + 1_000, "{limit:?}: {lives} of {most}");

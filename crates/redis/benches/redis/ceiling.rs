@@ -1,4 +1,4 @@
-//! What Redis can do with the plain script at most: redis-benchmark, 64 calls at a time.
+//! The most calls of the plain script that Redis can serve: redis-benchmark, 64 calls at a time.
 
 use std::process::Command;
 
@@ -8,14 +8,14 @@ use crate::load::processor_seconds;
 
 pub(crate) struct Ceiling {
     pub(crate) per_second: f64,
-    /// Of Redis's processor, for one call.
+    /// Processor time of Redis for one call.
     pub(crate) redis_micros: f64,
 }
 
 /// Calls the script `calls` times, on a million keys.
 ///
-/// redis-benchmark cannot send bytes of zero, so the question stands in the script itself, and what
-/// is sent is as long: the same work as in the real one.
+/// redis-benchmark cannot send zero bytes, so the request is part of the script, and as many other
+/// bytes are sent: the same work as in a real call.
 pub(crate) fn measure(redis: &Redis, calls: u32) -> Ceiling {
     let clock = include_str!("../../src/script/clock.lua");
     let script = [clock, include_str!("../../src/script/plain.lua")].concat();

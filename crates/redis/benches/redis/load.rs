@@ -1,4 +1,4 @@
-//! Callers that ask one after the other, as fast as they are answered.
+//! Callers that send one request after the other, as fast as they are answered.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing};
 use tollgate_redis::{Config, Counts, Redis};
 use tollgate_testbed as testbed;
 
-/// Who asks for what, and for how long.
+/// A load: its callers, keys and duration.
 pub(crate) struct Load {
     pub(crate) mode: Mode,
     pub(crate) limit: Limit,
     pub(crate) keys: u32,
     pub(crate) popularity: Popularity,
     pub(crate) callers: u64,
-    /// How long they ask before anything is measured, and while it is.
+    /// How long the load runs before it is measured, and while it is.
     pub(crate) warms_up: Duration,
     pub(crate) lasts: Duration,
 }
 
-/// How often each key is asked.
+/// How often each key is requested.
 #[derive(Clone, Copy)]
 pub(crate) enum Popularity {
     Uniform,
@@ -30,7 +30,7 @@ pub(crate) enum Popularity {
     Zipf,
 }
 
-/// What came of it.
+/// The results of a load.
 pub(crate) struct Measured {
     pub(crate) per_second: f64,
     /// Processor time for a decision.
@@ -38,14 +38,14 @@ pub(crate) struct Measured {
     pub(crate) client_micros: f64,
     /// Decisions for each script call.
     pub(crate) per_call: f64,
-    /// Parts of the decisions: on leased units, and asked of Redis.
+    /// The shares of decisions on leased units, and of those by Redis.
     pub(crate) on_lease: f64,
     pub(crate) asked: f64,
     pub(crate) p50_micros: f64,
     pub(crate) p99_micros: f64,
 }
 
-/// Places by popularity, drawn by a table: a logarithm costs more than a decision.
+/// Draws keys by popularity with a table: a logarithm would cost more than a decision.
 struct Draw {
     keys: Arc<Vec<Key>>,
     popularity: Popularity,
@@ -153,7 +153,7 @@ impl Draw {
     }
 }
 
-/// How often it was answered while that was measured, and how long some of the answers took.
+/// How many decisions a caller got while the load was measured, and how long some of them took.
 async fn call(
     store: Arc<Redis>,
     draw: Arc<Draw>,
@@ -184,19 +184,19 @@ async fn call(
         }
         count += u64::from(phase == MEASURING);
         asked += 1;
-        // Decided here: let the others run.
+        // A local decision does not yield to other tasks.
         if asked % 64 == 0 {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Processor time that a process has used so far.
+/// The processor time that a process has used so far.
 pub(crate) fn processor_seconds(number: &str) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap();
     let (_, fields) = text.rsplit_once(')').unwrap();
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
-    // A hundred ticks a second, on every Linux there is.
+    // Linux counts a hundred ticks a second.
     (ticks(11) + ticks(12)) / 100.0
 }

@@ -1,8 +1,8 @@
 //! The shared store, measured: `cargo xtask bench redis [--quick] [--json PATH]`.
 //!
 //! Redis runs on processor 0, everything else on processor 1. All figures come from one run. Beside
-//! the rate stands the processor's time for a decision on both sides, which is the steadier figure
-//! on a machine that does other work as well.
+//! each rate is the processor time for a decision on both sides, which varies less on a machine
+//! with other load.
 #![allow(
     clippy::disallowed_methods,
     clippy::float_arithmetic,
@@ -31,8 +31,8 @@ use tollgate_testbed as testbed;
 
 use load::{Load, Measured, Popularity};
 
-/// How long a decision may take: so long that a machine that stands still for a while, because
-/// something else is measured on it, ends no run.
+/// How long a decision may take: long enough that a machine that stalls because of other load does
+/// not abort the run.
 const REPLY_TIMEOUT: Span = Span::HOUR;
 
 /// Named figures, in the order in which they were measured.
@@ -134,7 +134,7 @@ fn start_pinned_redis() -> testbed::Redis {
     })
 }
 
-/// One script a decision, and scripts that are shared, against the same script's ceiling.
+/// One script call for each decision, and shared calls, against the ceiling of the same script.
 fn measure_strict(figures: &mut Figures, lasts: Duration) {
     let redis = start_pinned_redis();
     let ceiling = ceiling::measure(
@@ -177,7 +177,7 @@ fn measure_strict(figures: &mut Figures, lasts: Duration) {
     }
 }
 
-/// Leases live for ten seconds, so until then keys are still taking their first ones.
+/// Leases last for ten seconds, so for as long keys still take their first ones.
 fn warm_up(mode: Mode) -> Duration {
     match mode {
         Mode::Leased => Duration::from(tollgate_redis::LEASE_LASTS) + Duration::from_secs(2),
@@ -185,8 +185,8 @@ fn warm_up(mode: Mode) -> Duration {
     }
 }
 
-/// Warm keys on leased units, against asking for each decision: with one script call each, which is
-/// what ratios are of, and with calls that are shared.
+/// Warm keys on leased units, against strict decisions: with one script call each, which is the
+/// base of the ratios, and with shared calls.
 fn measure_leased(
     figures: &mut Figures,
     lasts: Duration,
@@ -194,7 +194,8 @@ fn measure_leased(
     (keys, popularity): (u32, Popularity),
 ) {
     let redis = start_pinned_redis();
-    // Nobody empties it: a bucket refills by one in a microsecond at most, which is too slow here.
+    // Larger than the load can exhaust: a bucket refills at most one unit in a microsecond, which
+    // is too slow here.
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
     let mut base = None;
     for (kind, mode, batch) in [
@@ -234,7 +235,7 @@ fn measure_leased(
     }
 }
 
-/// Five milliseconds away, there and back.
+/// A network with a round trip of five milliseconds.
 fn far_away(figures: &mut Figures, lasts: Duration) {
     let redis = start_pinned_redis();
     let proxy = testbed::Proxy::to(&redis.address());

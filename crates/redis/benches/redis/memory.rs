@@ -1,6 +1,7 @@
-//! What a key costs Redis, of each algorithm.
+//! The memory of Redis for a key, for each algorithm.
 //!
-//! All of `used_memory` but the buffers of clients, tables included, for each key.
+//! It is the growth of `used_memory` without the buffers of clients, divided by the number of keys,
+//! so it includes Redis's own tables.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,24 +13,24 @@ use tollgate_testbed as testbed;
 
 use crate::Figures;
 
-/// Keys that are asked several times, and keys that are large.
+/// Keys that are charged several times, and keys with a large state.
 const BUSY: u32 = 10_000;
 const LARGE: u32 = 1_000;
-/// Decisions at a time.
+/// Concurrent decisions.
 const CALLERS: usize = 64;
 const SEGMENTS: u8 = 60;
-/// How long each of them lasts, and how many units it gets of 500.
+/// The length of each segment, and how many of the 500 units are charged in it.
 const SEGMENT: Span = Span::from_millis(500);
 const SEGMENT_UNITS: u64 = 8;
 
-/// What is asked of each key, and how often.
+/// The cost of each request to a key, and how many there are.
 #[derive(Clone, Copy)]
 struct Asks {
     limit: Limit,
     mode: Mode,
     cost: Cost,
     times: u32,
-    /// From one time to the next.
+    /// The time between two requests.
     every: Span,
 }
 
@@ -97,7 +98,7 @@ impl Asks {
         }
     }
 
-    /// So many units at as many moments.
+    /// As many units at as many different times.
     fn often(times: u32) -> Asks {
         let limit = Limit::sliding_log(500, Span::DAY).unwrap();
         Asks {
@@ -118,7 +119,7 @@ impl Asks {
         }
     }
 
-    /// As often as makes a key warm; it is measured while units of it are out.
+    /// As many requests as make a key warm; it is measured while some of its units are leased.
     fn of_warm_key(limit: Limit) -> Asks {
         Asks {
             mode: Mode::Leased,
@@ -142,7 +143,7 @@ async fn per_key(redis: &testbed::Redis, asks: Asks, keys: u32) -> f64 {
     };
     let store = Arc::new(Redis::connect(&config).unwrap());
     let peek = Charge::new(store.key([].into_iter()), &asks.limit, Cost::Peek(1));
-    // The scripts and the connection are there already.
+    // The scripts and the connection exist already.
     assert!(store.decide(&[peek]).await.unwrap().is_allowed());
     let before = used(redis);
     let key = |n: u32| store.key([&b"memory"[..], b"", &n.to_le_bytes()].into_iter());
@@ -165,7 +166,8 @@ async fn per_key(redis: &testbed::Redis, asks: Asks, keys: u32) -> f64 {
         callers.join_all().await;
     }
     if asks.mode == Mode::Leased {
-        // Two keys may meet where it is counted how warm they are, and one of them stays cold.
+        // Two keys may share a counter of the sketch that decides which keys are warm, and one of
+        // them stays cold.
         let leases = store.counts().leases;
         assert!(leases >= u64::from(keys) * 9 / 10, "{leases} leases");
     }
@@ -173,7 +175,7 @@ async fn per_key(redis: &testbed::Redis, asks: Asks, keys: u32) -> f64 {
     (used(redis) - before) / f64::from(keys)
 }
 
-/// A counter under a readable name, as many do it.
+/// A counter under a readable name, as it is commonly written by hand.
 const INCR_EXPIRE: &str = "\
     for i = 1, tonumber(ARGV[1]) do \
       local key = 'ratelimit:user:' .. i \
@@ -197,7 +199,7 @@ const SORTED_SET: &str = "\
       redis.call('EXPIRE', key, 86400) \
     end";
 
-/// What others do, which a script does for so many keys.
+/// What other limiters keep in Redis: a script writes it for so many keys.
 fn by_script(redis: &testbed::Redis, script: &str, keys: u32) -> f64 {
     redis.ask(&["FLUSHALL"]);
     let before = used(redis);

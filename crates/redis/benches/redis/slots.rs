@@ -1,9 +1,9 @@
-//! Requests over two slots of a Cluster, which every key has to itself, against the same requests
-//! with all keys in one slot: the same callers, limits and keys, with the default timeout and with
-//! one that lets a busy machine answer.
+//! Requests over two slots of a Cluster, with each key in a slot of its own, compared with the same
+//! requests with all keys in one slot: the same callers, limits and keys, with the default timeout
+//! and with one that is long enough for a busy machine.
 //!
-//! Both loads take turns, as short rounds of one run, so that whatever else the machine does meets
-//! both. The figure is the median of the rounds' ratios.
+//! Both loads alternate in short rounds of one run, so that other load on the machine affects both.
+//! The figure is the median of the rounds' ratios.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -18,18 +18,17 @@ use tollgate_testbed as testbed;
 use crate::Figures;
 use crate::load::processor_seconds;
 
-/// Callers that ask again as soon as they are answered: far more than are served in time one by
-/// one.
+/// Callers that send one request after the other: far more than could be served in time one by one.
 const CALLERS: u64 = 2_000;
-/// How often each load takes its turn.
+/// How many rounds each load has.
 const TURNS: usize = 5;
-/// How long a caller waits that had no answer, so that errors do not keep the processor busy.
+/// How long a caller pauses after an error, so that errors do not keep the processor busy.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Which keys a request asks for: pairs of a first and a second one.
+/// Which keys a request charges: a first and a second one.
 #[derive(Clone, Copy)]
 struct Pattern {
-    /// How many first keys there are, and how many second ones.
+    /// How many first keys and how many second keys there are to choose from.
     counts: [u64; 2],
     crosses_slots: bool,
 }
@@ -40,12 +39,12 @@ struct Keys {
     second: Vec<Key>,
 }
 
-/// What became of one turn.
+/// The results of one round.
 #[derive(Default)]
 struct Turn {
     allowed: u64,
     unanswered: u64,
-    /// Processor time of all servers, and of Tollgate and the load, in seconds.
+    /// Processor time of all servers, and of this process, in seconds.
     spent: [f64; 2],
 }
 
@@ -102,7 +101,7 @@ fn compare(
     }
 }
 
-/// Puts the medians of the turns: rates, processor times for each allowed request, and the ratio.
+/// Prints the medians of the rounds: rates, processor time for each allowed request, and the ratio.
 fn put(figures: &mut Figures, name: &str, turns: &[[Turn; 2]], lasts: Duration) {
     for (place, slots) in ["one_slot", "two_slots"].into_iter().enumerate() {
         let rate = |count: fn(&Turn) -> u64| {
@@ -135,7 +134,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Nobody comes near a limit.
+/// Runs one round, with a limit that is never reached.
 async fn run(config: &Config, cluster: &testbed::Cluster, keys: Pattern, lasts: Duration) -> Turn {
     let store = Arc::new(Redis::connect(config).unwrap());
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
@@ -164,7 +163,7 @@ async fn run(config: &Config, cluster: &testbed::Cluster, keys: Pattern, lasts: 
     all
 }
 
-/// Processor time that all servers, and this process, have used so far.
+/// The processor time that all servers, and this process, have used so far.
 fn processor_time(cluster: &testbed::Cluster) -> [f64; 2] {
     let numbers = cluster
         .nodes()
@@ -178,7 +177,7 @@ fn flag() -> Arc<AtomicBool> {
     Arc::new(AtomicBool::new(false))
 }
 
-/// One caller: asks until the turn is over, and counts what it gets.
+/// One caller: sends requests until the round is over, and counts their outcomes.
 async fn call(
     store: Arc<Redis>,
     keys: Arc<Keys>,
@@ -211,8 +210,8 @@ async fn call(
 }
 
 impl Pattern {
-    /// A key's slot follows from its parts behind the first two: from all that tells it apart, or
-    /// from nothing.
+    /// The slot of a key follows from its parts after the first two: either from all that
+    /// distinguishes it, or from nothing.
     fn keys(&self, store: &Redis) -> Keys {
         let named = |which: &[u8], count: u64| {
             let key = |number: u64| {

@@ -1,5 +1,5 @@
-//! Instances that decide on their own count: how many messages that takes, and how much too much
-//! they allow.
+//! Instances with local counts (write-back): how many messages they send, and by how much they
+//! exceed a limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use tollgate_testbed as testbed;
 use crate::load::processor_seconds;
 use crate::{Figures, start_pinned_redis};
 
-/// Keys that are asked for in turn.
+/// Keys that are charged in turn.
 const KEYS: u32 = 1_000;
-/// Decisions after which others come to their turn.
+/// Decisions after which a task yields to others.
 const TURN: usize = 64;
 
 pub(crate) fn measure(figures: &mut Figures, lasts: Duration) {
@@ -51,7 +51,7 @@ async fn warm(store: &Redis, charge: Charge<'_>) {
     }
 }
 
-/// One instance that is asked for so many units a millisecond, or as fast as it answers.
+/// One instance, with so many requests a millisecond, or as many as it answers.
 fn messages(
     figures: &mut Figures,
     runtime: &Runtime,
@@ -63,7 +63,7 @@ fn messages(
     let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
     runtime.block_on(async {
         let config = Config {
-            // Others keep the machine busy, and this is not about how late it is.
+            // Other load may delay this instance, and its lateness is not what is measured.
             timeout: Span::SECOND,
             ..Config::single(redis.address())
         };
@@ -117,8 +117,8 @@ fn messages(
     });
 }
 
-/// Several instances that spend one limit as fast as they can: how much too much that is, beside
-/// the bound.
+/// Several instances that exhaust one limit as fast as they can: their over-admission, beside its
+/// bound.
 fn overshoot(figures: &mut Figures, runtime: &Runtime, instances: u32, units: u32) {
     let redis = start_pinned_redis();
     let limit = Limit::fixed_window(units, Span::DAY).unwrap();
@@ -133,7 +133,7 @@ fn overshoot(figures: &mut Figures, runtime: &Runtime, instances: u32, units: u3
         }
         tasks.join_all().await
     });
-    // And the units with which each was warmed.
+    // Plus the unit with which each instance was warmed up.
     let allowed: u64 = spent.iter().map(|(allowed, _)| allowed + 1).sum();
     let within = spent.iter().map(|(_, within)| *within).max().unwrap_or(0);
     let bound = u64::from(instances - 1) * within.min(units.into());
@@ -151,16 +151,16 @@ fn overshoot(figures: &mut Figures, runtime: &Runtime, instances: u32, units: u3
     figures.put(format!("{name}/bound_percent"), percent(bound));
 }
 
-/// Spends until there is nothing left; says how much it got, and how much it asked for at most
-/// within an interval and a timeout.
+/// Requests units until the limit is exhausted; returns how many were allowed, and the most
+/// requests within an interval and a timeout.
 async fn spend(store: Arc<Redis>, limit: Limit) -> (u64, u64) {
-    let untold = Duration::from(SYNC_INTERVAL + TIMEOUT).as_millis() as usize + 1;
+    let unreported_max = Duration::from(SYNC_INTERVAL + TIMEOUT).as_millis() as usize + 1;
     let charge = charge(key(&store, 0), &limit);
     let start = Instant::now();
-    // For each millisecond how many were asked for.
+    // The number of requests in each millisecond.
     let mut asked: Vec<u64> = Vec::new();
     let (mut allowed, mut denied) = (0, 0);
-    // A denial that another instance's report has made final.
+    // By so many denials, the reports of all instances have arrived.
     while denied < 1_000 {
         let millisecond = start.elapsed().as_millis() as usize;
         asked.resize(asked.len().max(millisecond + 1), 0);
@@ -174,7 +174,7 @@ async fn spend(store: Arc<Redis>, limit: Limit) -> (u64, u64) {
         tokio::task::yield_now().await;
     }
     let within = asked
-        .windows(untold.min(asked.len()))
+        .windows(unreported_max.min(asked.len()))
         .map(|part| part.iter().sum());
     (allowed, within.max().unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! One instance: a process of its own, and what it does.
+//! One instance: a process of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use tollgate_redis::{Config, Redis};
 
 use crate::log::{Ask, Line, Log, Outcome, now};
 
-/// Of each kind.
+/// Callers of each kind.
 pub(crate) const KEYS: usize = 8;
 const TASKS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -34,14 +34,14 @@ impl Instance {
         Instance { child, log }
     }
 
-    /// Ends it at once, with all that it holds (SIGKILL).
+    /// Kills it with all that it has leased or reserved (SIGKILL).
     pub(crate) fn kill(mut self) -> Vec<Line> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         Log::read(&self.log)
     }
 
-    /// Has it give back what it holds, and end.
+    /// Lets it return its leases and end.
     pub(crate) fn stop(mut self) -> Vec<Line> {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
@@ -55,7 +55,8 @@ impl Drop for Instance {
     }
 }
 
-/// Within a day, so that nothing comes back by itself. Spent some time after the last death.
+/// A window of a day, so that no unit is refilled within the test. The limit is exhausted some time
+/// after the last kill.
 pub(crate) fn limit(mode: Mode) -> Limit {
     let units = match mode {
         Mode::Leased => 2_500,
@@ -81,7 +82,7 @@ pub(crate) fn charge<'l>(
     Charge::new(key, limit, cost).shared(Sharing::in_mode(mode))
 }
 
-/// Asks until nobody holds the other end of the input any more.
+/// Sends requests until its standard input is closed.
 pub(crate) async fn work(log: &Path, addresses: &[String]) {
     let store = Arc::new(Redis::connect(&Config::cluster(addresses.iter().cloned())).unwrap());
     let log = Arc::new(Log::open(log));

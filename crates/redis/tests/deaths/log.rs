@@ -1,4 +1,4 @@
-//! What an instance writes down, which outlives it.
+//! The log of an instance, which outlives it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,42 +10,42 @@ use tollgate_core::{Mode, StoreError, Verdict};
 
 use crate::instance::KEYS;
 
-/// What an instance asks for.
+/// What an instance requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// One unit of a leased key.
     Leased(usize),
-    /// One unit of this key and one of the next, which lie in two slots.
+    /// One unit of this key and one of the next, which are in two slots.
     Pair(usize),
-    /// One unit of a key that every instance counts for itself.
+    /// One unit of a key that every instance counts locally.
     WriteBack(usize),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is about to be decided.
+    /// The decision begins.
     Begun,
     Allowed,
     Denied,
     /// Nothing was charged.
     Unreachable,
-    /// Other requests were in the way for too long.
+    /// Other requests held the reservations for too long.
     Contended,
-    /// It may have been charged.
+    /// The outcome is unknown: it may have been charged.
     Lost,
 }
 
-/// One moment of a decision.
+/// An event of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     pub(crate) ask: Ask,
     pub(crate) outcome: Outcome,
     pub(crate) took: Duration,
-    /// Since 1970.
+    /// The time since 1970.
     pub(crate) at: Duration,
 }
 
-/// Where an instance writes, each line at once: what is written stays when the instance is killed.
+/// Where an instance writes, without a buffer: what it has written survives when it is killed.
 pub(crate) struct Log(Mutex<File>);
 
 const LETTERS: [(Outcome, &str); 6] = [
@@ -60,8 +60,7 @@ const LETTERS: [(Outcome, &str); 6] = [
 // === impl Ask ===
 
 impl Ask {
-    /// Whether it asks for a unit of the key of this number among those that are asked in this
-    /// mode.
+    /// Whether it requests a unit of this key among those that are decided in this mode.
     pub(crate) fn is_of(self, mode: Mode, number: usize) -> bool {
         match self {
             Ask::Leased(key) => mode == Mode::Leased && key == number,

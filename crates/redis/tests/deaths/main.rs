@@ -20,22 +20,22 @@ use instance::{Instance, KEYS, charge, limit};
 use log::{Line, Outcome, now};
 
 const INSTANCES: usize = 3;
-/// How often one of them is killed; another one takes its place at once.
+/// How many instances are killed; each is replaced at once.
 const DEATHS: usize = 8;
-/// How long an instance works before it is killed.
+/// How long an instance runs before it is killed.
 const WORKS: Duration = Duration::from_secs(1);
-/// How long nobody may be answered, beside what the machine takes.
+/// The longest period without any answer, beside the lateness of the machine.
 const GAP: Duration = Duration::from_millis(300);
-/// Decisions of a thousand that may fail while instances die, and how many more for each that is
-/// lost before and after. Those are the machine's, which has more to do while it starts other
+/// How many decisions of a thousand may fail while instances are killed, and how many more for each
+/// that times out at other times. Those are due to the machine, which is busier while it starts
 /// instances.
 const FAILED: usize = 50;
 const BUSIER: usize = 4;
-/// How long after a death nothing is left of it that could be in the way: reservations last 150 ms.
+/// After this time, nothing of a killed instance delays others: reservations expire after 150 ms.
 const AFTERMATH: Duration = Duration::from_secs(2);
-/// For how long an instance allows on its own count what Redis does not know: an interval and a
+/// How long an instance may decide on its local count without a reply from Redis: an interval and a
 /// timeout.
-const UNTOLD: Duration = Duration::from_millis(110);
+const UNREPORTED_MAX: Duration = Duration::from_millis(110);
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -67,7 +67,7 @@ fn instances_that_are_killed_take_nothing_along() {
         died.push(dead.kill());
         deaths.push(now());
     }
-    // What the last of them had leased ends, and the others go on until then.
+    // The leases of the killed instances expire while the others keep running.
     stood = stood.max(pass(Duration::from(LEASE_LASTS) + WORKS));
     let lived: Vec<Vec<Line>> = instances.into_iter().map(Instance::stop).collect();
     served_all_the_time(&lived.concat(), &deaths, stood);
@@ -78,19 +78,19 @@ fn instances_that_are_killed_take_nothing_along() {
     });
 }
 
-/// Waits; says for how long the machine stood still meanwhile.
+/// Waits; returns the longest time that a short timer took meanwhile.
 fn pass(lasts: Duration) -> Duration {
     let (start, mut longest) = (Instant::now(), Duration::ZERO);
     while start.elapsed() < lasts {
         let before = Instant::now();
-        // A timer like those of the instances: how late it rings is the control.
+        // As long as an instance's timeout: its lateness is the machine's.
         park_timeout(Duration::from_millis(9));
         longest = longest.max(before.elapsed());
     }
     longest
 }
 
-/// The others are answered as ever from the first death on.
+/// From the first kill on, the other instances answer as before.
 fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
     let from = deaths[0];
     let since = lived.iter().filter(|line| line.at >= from);
@@ -141,7 +141,7 @@ fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
     );
 }
 
-/// Of a thousand of these decisions, those with such an outcome.
+/// Of a thousand of these decisions, how many have such an outcome.
 fn per_mille(
     lines: &[Line],
     counts: impl Fn(&Line) -> bool,
@@ -153,12 +153,12 @@ fn per_mille(
     1_000 * those.count() / reply.len().max(1)
 }
 
-/// Units of one key, as the instances wrote them down.
+/// Units of one key, from the logs of the instances.
 struct Units {
     allowed: u32,
-    /// They may have been charged.
+    /// Of decisions with an unknown outcome, which may have been charged.
     unsure: u32,
-    /// Asked for when their instance died.
+    /// Of decisions in progress when their instance was killed.
     open: u32,
 }
 
@@ -182,7 +182,7 @@ impl Units {
     }
 }
 
-/// As patient as the test itself.
+/// A store with a long timeout, to read what Redis has counted.
 fn watcher(addresses: &[String]) -> Redis {
     let config = Config {
         timeout: Span::from_secs(10),
@@ -191,7 +191,7 @@ fn watcher(addresses: &[String]) -> Redis {
     Redis::connect(&config).unwrap()
 }
 
-/// What Redis has counted of a key.
+/// The units of a key that Redis has counted.
 async fn counted(store: &Redis, mode: Mode, number: usize) -> u32 {
     let limit = limit(mode);
     let peek = charge(store, &limit, mode, number, Cost::Peek(1)).shared(Sharing::default());
@@ -199,8 +199,8 @@ async fn counted(store: &Redis, mode: Mode, number: usize) -> u32 {
     limit.capacity() - verdict.decisions[0].remaining()
 }
 
-/// What instances allow on their own count: an instance that dies takes along what it allowed
-/// within its last interval, and too much is no more than that and the bound.
+/// Write-back: what an instance allowed within its last interval is lost with it, and
+/// over-admission is at most that and the bound.
 async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], died: &[Vec<Line>]) {
     let store = watcher(addresses);
     let (mode, capacity) = (Mode::WriteBack, limit(Mode::WriteBack).capacity());
@@ -224,8 +224,8 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
             counted + last >= allowed.min(capacity),
             "{counted} counted, {last} taken along, {allowed} allowed"
         );
-        // An instance that dies may have reported what it had not yet answered; and what Redis was
-        // asked to decide may be charged without an answer.
+        // A killed instance may have reported units of a decision that it had not logged, and Redis
+        // may have charged a decision whose outcome is unknown.
         let open: u32 = asked[lived.len()..]
             .iter()
             .map(|instance| instance.open)
@@ -246,21 +246,21 @@ async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], die
     }
     println!(
         "  of {KEYS} keys in write_back, {over} units too much, at most {bounds} are promised, and \
-         {last_units} that instances allowed within the last {UNTOLD:?} before they died; \
+         {last_units} that instances allowed within the last {UNREPORTED_MAX:?} before they died; \
          {unknown} units are allowed and not counted"
     );
     assert!(over > 0, "no limit was exceeded");
 }
 
-/// What one instance was asked for of one key that it counts itself.
+/// What was requested of one instance for one write-back key.
 struct Asked {
     allowed: u32,
-    /// At most within [`UNTOLD`], and what was allowed within the last of them.
+    /// The most requests within [`UNREPORTED_MAX`], and what was allowed in the last such period.
     within: u32,
     last: u32,
-    /// Without an answer at its end.
+    /// Decisions in progress at its end.
     open: u32,
-    /// They may have been charged.
+    /// Decisions with an unknown outcome, which may have been charged.
     unsure: u32,
 }
 
@@ -278,7 +278,7 @@ impl Asked {
         let (begun, allowed) = (at(Outcome::Begun), at(Outcome::Allowed));
         let end = lines.last().map_or(Duration::ZERO, |line| line.at);
         let since = |times: &[Duration], end: Duration| {
-            let from = times.partition_point(|at| *at + UNTOLD < end);
+            let from = times.partition_point(|at| *at + UNREPORTED_MAX < end);
             let until = times.partition_point(|at| *at <= end);
             u32::try_from(until - from).unwrap()
         };
@@ -297,7 +297,7 @@ impl Asked {
     }
 }
 
-/// Nothing is allowed beyond the limit, and nothing is counted that nobody took or held.
+/// No more is allowed than the limit, and Redis counts nothing that was neither allowed nor leased.
 async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
     let store = watcher(addresses);
     let (mut out, mut open, mut taken) = (0, 0, 0);
@@ -312,7 +312,7 @@ async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
             out += counted - allowed;
             continue;
         }
-        // An instance that dies has at most the one request charged that it was about to decide.
+        // A killed instance has charged at most the one request that was in progress.
         let most = allowed + units.unsure + units.open;
         assert!(counted <= most, "{counted} counted, {most} explained");
         open += units.open;
@@ -323,6 +323,6 @@ async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
          of {KEYS} keys that are asked two at a time, {open} units were asked for when their \
          instance died, and {taken} of those and of lost answers are charged"
     );
-    // It was about something: leases and reservations were out.
+    // Otherwise nothing was tested: there were leases and reservations.
     assert!(out > 0 && open > 0, "{out} {open}");
 }

@@ -1,4 +1,4 @@
-//! One Redis, and the network to it.
+//! Faults of a single Redis, and of the network to it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::record::Outcome;
 use crate::traffic::Traffic;
 use crate::{narrow, patient, wide};
 
-/// How long it may take until a Redis that is back answers the first decision again.
+/// How long the first successful decision may take after Redis is back.
 const FOUND_WITHIN: Duration = Duration::from_secs(3);
 
-/// A server, and whether it is talked to over TLS.
+/// A server, with or without TLS.
 struct Way {
     redis: testbed::Redis,
     certificates: Option<testbed::Certificates>,
@@ -39,7 +39,7 @@ impl Way {
         }
     }
 
-    /// The server, reached at `address`.
+    /// The configuration for this server at `address`, which may be that of a proxy.
     fn config(&self, address: String) -> Config {
         let Some(certificates) = &self.certificates else {
             return Config::single(address);
@@ -80,7 +80,8 @@ async fn lost_scripts_and_data_are_no_fault() {
         let what = "SCRIPT FLUSH and FLUSHALL, 3 times, within";
         record.tell(&format!("{what} {}", config.timeout), fault);
         assert!(record.store().counts().scripts_loaded >= 3);
-        // An answer may be late here, on a machine that is busy; none is lost for good.
+        // With the default timeout, a busy machine may delay replies beyond it; with the long one,
+        // no decision may fail.
         if config.timeout > tollgate_redis::TIMEOUT {
             assert_eq!(record.failed(), 0);
         }
@@ -147,7 +148,7 @@ async fn stand_still(way: &Way) {
         record.outage(back)
     );
     assert!(record.store().counts().breaker_openings >= 1);
-    // Only those who asked before the breaker opened waited for their whole budget.
+    // Only requests from before the circuit breaker opened may wait for their whole budget.
     let within = |snapshot: &&crate::record::Snapshot| snapshot.at > fault && snapshot.at < back;
     let stood = record.snapshot.iter().filter(within);
     let waited = stood.filter(|snapshot| snapshot.took > Duration::from_millis(5));

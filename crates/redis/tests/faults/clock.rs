@@ -1,8 +1,8 @@
 //! A failover to a machine whose clock is wrong.
 //!
-//! What a clock that goes back explains: nothing but waiting, and no key waits for longer than its
-//! limit remembers, from when the new master is there. What a clock that goes ahead explains:
-//! every budget is there once more.
+//! A clock that is behind may only cause waiting: from the moment when the new primary serves, no
+//! key waits for longer than its limit's memory. A clock that is ahead may only give each limit its
+//! units once more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,20 +18,20 @@ use crate::patient;
 use crate::record::Outcome;
 use crate::traffic::{CONTROL, charge, ring};
 
-/// How wrong the clock is, in seconds; much longer than any limit here remembers.
+/// The error of the clock in seconds; much longer than the memory of any limit here.
 const WRONG: i32 = 90;
 const UNITS: u32 = 50;
 const WINDOW: Duration = Duration::from_secs(5);
-/// Of each key.
+/// Callers for each key.
 const TASKS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long traffic runs before the failover, and after it.
 const BEFORE: Duration = Duration::from_secs(6);
 const AFTER: Duration = Duration::from_secs(10);
-/// How long it may take to connect to the new master, and what the test is late by.
+/// How long connecting to the new primary may take, plus the lateness of the test itself.
 const SLACK: Duration = Duration::from_millis(1_500);
 
-/// One limit, on a key of its own.
+/// A limit and a mode, with a key of its own.
 #[derive(Clone, Copy)]
 struct Asked {
     name: &'static str,
@@ -39,7 +39,7 @@ struct Asked {
     mode: Mode,
 }
 
-/// A decision: when it was asked for, and when its answer was there.
+/// A decision: its start, its end and its outcome.
 type Snapshot = (Instant, Instant, Outcome);
 
 fn all() -> Vec<Asked> {
@@ -76,7 +76,7 @@ async fn a_clock_that_goes_ahead_gives_every_budget_once_more() {
     failover("a failover to a clock 90 s early", WRONG).await;
 }
 
-/// Asks for more than there is, has the master replaced, and goes on.
+/// Requests more than the limits allow, before, during and after a failover.
 async fn failover(what: &str, seconds: i32) {
     let wrong = testbed::Setup::default().with_clock(seconds);
     let sentinels = testbed::Sentinels::start_with(wrong);
@@ -134,12 +134,13 @@ async fn ask(store: &Redis, asked: Asked, end: Instant) -> Vec<Snapshot> {
     snapshot
 }
 
-/// A bucket that a node holds units of when it dies.
+/// The bucket of which an instance has leased units when it is closed without returning them.
 fn bucket() -> Limit {
     Limit::token_bucket(UNITS, Span::from(WINDOW)).unwrap()
 }
 
-/// Another node leases units, and is gone; says how many, as Redis sees it.
+/// Leases units with an instance that is dropped without returning them; returns how many are
+/// leased, as Redis has it.
 async fn dies_with_a_lease(config: &Config) -> u32 {
     let store = Redis::connect(&patient(config.clone())).unwrap();
     let (limit, key) = (bucket(), store.key([&b"held"[..]].into_iter()));
@@ -152,8 +153,8 @@ async fn dies_with_a_lease(config: &Config) -> u32 {
     held
 }
 
-/// How long it takes until the bucket is full, and nobody has it locked. The new master may need
-/// some of it before it answers.
+/// How long it takes until the bucket is full and not locked. The new primary may need some of this
+/// time to reply at all.
 async fn comes_back(config: &Config, from: Instant) -> Duration {
     let store = Redis::connect(&patient(config.clone())).unwrap();
     loop {
@@ -178,12 +179,13 @@ async fn remaining(store: &Redis) -> Result<u32, StoreError> {
 // === impl Asked ===
 
 impl Asked {
-    /// Units that may be allowed in any window's time if clocks are right.
+    /// The most units that may be allowed within any window's length if clocks are right.
     fn most(&self) -> usize {
         let units = usize::try_from(UNITS).unwrap();
         match self.limit.algorithm() {
             Algorithm::SlidingLog => units,
-            // Windows meet, buckets refill, and an estimate takes a burst for evenly spread.
+            // Two adjacent windows, a full bucket and its refill, or a burst that a sliding window
+            // estimates as evenly spread.
             _ => 2 * units,
         }
     }
@@ -236,7 +238,7 @@ impl Asked {
     }
 }
 
-/// The most that were for sure allowed within any such time.
+/// The most decisions that were certainly allowed within any period of this length.
 fn most_within(allowed: &[&Snapshot], time: Duration) -> usize {
     let within = |from: Instant| {
         let all = allowed.iter();

@@ -1,4 +1,4 @@
-//! A Cluster, and a pair under Sentinel.
+//! Faults of a Cluster, and of a primary with a replica under Sentinel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::record::{Outcome, WAY_BACK};
 use crate::traffic::{CONTROL, Traffic, charge, ring};
 use crate::{narrow, patient, wide};
 
-/// Where the sentinels say.
+/// A configuration that finds the primary through the sentinels.
 pub(crate) fn watched(sentinels: &testbed::Sentinels) -> Config {
     Config::new(Servers::Sentinel {
         addresses: sentinels.addresses(),
@@ -37,7 +37,7 @@ async fn a_replica_takes_over_from_a_dead_master() {
                 .is_some_and(|node| node.port() != former)
         });
     });
-    // Every key's slot, not only those that `settle` asks for.
+    // The slots of all keys must be served again, not only those that `settle` uses.
     tokio::time::sleep(Duration::from_secs(2)).await;
     traffic.settle().await;
     let record = traffic.end().await;
@@ -90,17 +90,17 @@ async fn the_sentinels_new_master_is_followed() {
         .tell("Sentinel changes the master", fault);
 }
 
-/// Callers of the crowd, and how long each rests between two requests.
+/// The number of callers, and how long each pauses between two requests.
 const CROWD: u64 = 4_000;
 const REST: Duration = Duration::from_secs(1);
-/// How long the crowd asks.
+/// How long the callers send requests.
 const CROWD_ASKS: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_stalls_nobody_who_asks_the_other_masters() {
     let cluster = testbed::Cluster::start();
     for node in cluster.nodes() {
-        // Otherwise Redis itself stops all of them until the failover.
+        // By default, Redis stops serving all slots until the failover.
         node.ask(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }
     let config = Config::cluster(cluster.addresses());
@@ -118,7 +118,7 @@ async fn a_failover_stalls_nobody_who_asks_the_other_masters() {
     let snapshot = crowd.join_all().await.concat();
     stop.store(true, Ordering::Relaxed);
     let stood = control.await.unwrap().into_iter().max().unwrap();
-    // Sorted by the third of the slots that they are in; the dead master's is the first.
+    // By thirds of the slots; the first third is that of the killed primary.
     for third in 0..3 {
         let of_third = || snapshot.iter().filter(move |asked| asked.third == third);
         let [before, after] = [true, false].map(|is_before| {
@@ -135,12 +135,12 @@ async fn a_failover_stalls_nobody_who_asks_the_other_masters() {
         );
         let most = Duration::from(config.timeout) + 2 * (stood - CONTROL) + WAY_BACK;
         assert!(longest <= most, "{longest:?} of {most:?}");
-        // A busy machine makes answers late before the fault as well.
+        // On a busy machine, decisions time out before the fault as well.
         assert!(third == 0 || after <= before + 10, "{before} %, {after} %");
     }
 }
 
-/// One decision of the crowd.
+/// One decision of a caller.
 #[derive(Clone, Copy)]
 struct Asked {
     at: Instant,
@@ -154,7 +154,7 @@ async fn ask_until(store: Arc<Redis>, caller: u64, end: Instant) -> Vec<Asked> {
     let key = store.key([&b"crowd"[..], b"", &caller.to_le_bytes()].into_iter());
     let third = slot(&store.name_of(key)) / 5_462;
     let mut snapshot = Vec::new();
-    // Not all at the same moment.
+    // Callers start spread over a second.
     tokio::time::sleep(REST / 4_000 * u32::try_from(caller).unwrap()).await;
     while Instant::now() < end {
         let at = Instant::now();
@@ -172,7 +172,7 @@ async fn ask_until(store: Arc<Redis>, caller: u64, end: Instant) -> Vec<Asked> {
     snapshot
 }
 
-/// The slot of a key's name: CRC-16 (XMODEM) of what is in braces.
+/// The slot of a key's name: CRC-16 (XMODEM) of its hash tag.
 fn slot(name: &str) -> u16 {
     let (_, tag) = name.split_once('{').unwrap();
     let (tag, _) = tag.split_once('}').unwrap();
@@ -189,11 +189,12 @@ fn slot(name: &str) -> u16 {
     crc % 16_384
 }
 
-/// Units of the limit that is asked for in a planned failover, and how many are asked for in a
-/// second; the old primary takes writes for ten seconds after the new one does.
+/// The limit's units in a planned failover, and the requests per second. The former primary accepts
+/// writes for ten seconds after the new one does.
 const PLANNED_UNITS: u32 = 1_000;
 const PLANNED_RATE: u32 = 100;
-/// How long we may be late: a sentinel looks at the new primary once a second, and we at it.
+/// The seconds by which the change may be noticed late: a sentinel checks the new primary once a
+/// second, and an instance asks the sentinels once a second.
 const PLANNED_LATE: u32 = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -206,7 +207,7 @@ async fn a_planned_failover_leaves_the_old_primary_at_once() {
     let former = sentinels.master().address();
     let mut allowed = 0;
     let start = Instant::now();
-    // Until everything is gone, and the old primary is long demoted.
+    // Until the limit is exhausted and the former primary has long been demoted.
     for asked in 0..25 * PLANNED_RATE {
         if asked == 2 * PLANNED_RATE {
             sentinels.fail_over();

@@ -1,4 +1,4 @@
-//! What callers see while Redis, its network, its Cluster or its clock fail under load.
+//! What callers observe while Redis, its network, its Cluster or its clock fails under load.
 //!
 //! Every decision is recorded. `cargo test -p tollgate-redis --test faults -- --nocapture
 //! --test-threads 1` prints the rows of `docs/fault-tests.md`.
@@ -17,17 +17,17 @@ mod traffic;
 use tollgate_core::{Limit, Span};
 use tollgate_redis::Config;
 
-/// A budget that no test empties.
+/// A limit that no test exhausts.
 fn wide() -> Limit {
     Limit::token_bucket(1_000_000, Span::MINUTE).unwrap()
 }
 
-/// A budget that never comes back within a test.
+/// A limit whose units are not refilled within a test.
 fn narrow() -> Limit {
     Limit::fixed_window(300, Span::DAY).unwrap()
 }
 
-/// For what is counted, not for how long it takes.
+/// A long timeout, for tests of counts, not of times.
 fn patient(config: Config) -> Config {
     Config {
         timeout: Span::from_secs(10),

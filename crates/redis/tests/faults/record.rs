@@ -1,4 +1,4 @@
-//! What the callers saw.
+//! What callers observed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use tollgate_core::{Cost, Limit, Mode, StoreError, Verdict};
 use tollgate_redis::Redis;
 
-use crate::traffic::{CONTROL, KEYS, Kind, NODES, WRITE_BACK_KEYS, charge, key};
+use crate::traffic::{CONTROL, INSTANCES, KEYS, Kind, WRITE_BACK_KEYS, charge, key};
 
-/// What a decision may take beyond its budget and what the machine adds to a timer: the way back
-/// to the caller.
+/// What a decision may take beyond its budget and the lateness of timers: the way back to the
+/// caller.
 pub(crate) const WAY_BACK: Duration = Duration::from_millis(2);
 
-/// One decision, as its caller saw it.
+/// One decision, as its caller observed it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) at: Instant,
     pub(crate) took: Duration,
-    pub(crate) node: usize,
+    pub(crate) instance: usize,
     pub(crate) kind: Kind,
     pub(crate) keys: [Option<usize>; 2],
     pub(crate) outcome: Outcome,
@@ -30,20 +30,20 @@ pub(crate) enum Outcome {
     Denied,
     /// Nothing was charged.
     Unreachable,
-    /// Other requests were in the way for too long.
+    /// Other requests held the reservations for too long.
     Contended,
-    /// It may have been charged.
+    /// The outcome is unknown: it may have been charged.
     Lost,
 }
 
 pub(crate) struct Record {
     pub(crate) snapshot: Vec<Snapshot>,
-    /// What timers took beside it, the shortest first.
+    /// How long the timers beside the traffic took, the shortest first.
     pub(crate) control: Vec<Duration>,
-    pub(crate) nodes: [Arc<Redis>; NODES],
+    pub(crate) instances: [Arc<Redis>; INSTANCES],
     pub(crate) timeout: Duration,
-    /// For how long a node may allow on its own count what Redis does not know.
-    pub(crate) untold: Duration,
+    /// How long an instance may decide on its local count without a reply from Redis.
+    pub(crate) unreported_max: Duration,
     pub(crate) limit: Limit,
 }
 
@@ -69,9 +69,9 @@ impl Outcome {
 // === impl Record ===
 
 impl Record {
-    /// The node that is asked in every mode.
+    /// The instance that decides in every mode.
     pub(crate) fn store(&self) -> &Redis {
-        &self.nodes[0]
+        &self.instances[0]
     }
 
     pub(crate) fn count(&self, outcome: Outcome) -> usize {
@@ -82,7 +82,7 @@ impl Record {
         same.count()
     }
 
-    /// Decisions without an answer.
+    /// Decisions that failed.
     pub(crate) fn failed(&self) -> usize {
         let failed = self
             .snapshot
@@ -91,8 +91,8 @@ impl Record {
         failed.count()
     }
 
-    /// How long after `from` there was service again: the end of the last tenth of a second in
-    /// which a tenth of the decisions had no answer.
+    /// How long after `from` the outage ended: the end of the last tenth of a second in which at
+    /// least a tenth of the decisions failed.
     pub(crate) fn outage(&self, from: Instant) -> Duration {
         let mut parts: BTreeMap<u128, (usize, usize)> = BTreeMap::new();
         for snapshot in self.snapshot.iter().filter(|snapshot| snapshot.at >= from) {
@@ -106,8 +106,8 @@ impl Record {
         Duration::from_millis(ends.try_into().unwrap())
     }
 
-    /// Prints the row, and holds the decisions since `fault` to the budget: what beside them an
-    /// ordinary timer was late, is the machine's.
+    /// Prints the row of the table, and checks the time of decisions since `fault` against the
+    /// budget plus the lateness of an ordinary timer beside them, which is the machine's.
     pub(crate) fn tell(&self, what: &str, fault: Instant) {
         let since = self.snapshot.iter().filter(|snapshot| snapshot.at >= fault);
         let mut took: Vec<Duration> = since.map(|snapshot| snapshot.took).collect();
@@ -131,18 +131,19 @@ impl Record {
             part(&self.control, 1_000),
             self.outage(fault),
         );
-        // Two tasks are woken one after the other: the timer, and the caller.
+        // A decision that times out wakes two tasks one after the other: the timer's and the
+        // caller's.
         let machine = 2 * (part(&self.control, 999) - CONTROL);
         let most = self.timeout + machine + WAY_BACK;
         let late = part(&took, 999);
         assert!(late <= most, "{what}: {late:?} of {most:?}");
     }
 
-    /// Never more than the limit was allowed, and what Redis counted beyond that was lost
-    /// answers, or was on leases when an answer about them was lost.
+    /// No more was allowed than the limit. What Redis counted beyond that are decisions with an
+    /// unknown outcome, or units that were leased when a reply about the lease was lost.
     pub(crate) async fn is_exact(&self) {
-        for node in &self.nodes {
-            node.close().await;
+        for instance in &self.instances {
+            instance.close().await;
         }
         self.exceeds_by_the_bound().await;
         let lost = self.count(Outcome::Lost);
@@ -168,21 +169,21 @@ impl Record {
         println!("  units that were out on leases whose answers were lost: {abandoned}");
     }
 
-    /// What nodes allowed on their own count is charged once, but for what was in lost reports;
-    /// and too much was allowed by no more than the bound, and as much again.
+    /// What instances allowed on their local counts is charged exactly once, except for reports
+    /// with an unknown outcome, and over-admission stays within the bound plus those reports.
     async fn exceeds_by_the_bound(&self) {
         let capacity = self.limit.capacity();
         let (mut over, mut unknown, mut bounds, mut reports) = (0, 0, 0, 0);
         for number in 0..WRITE_BACK_KEYS {
             let [allowed, lost_here] = self.of_key(number, Mode::WriteBack);
             let counted = self.counted(number, Mode::WriteBack).await;
-            let asked = [0, 1].map(|node| self.asked_within(number, node));
-            // Any node may be the one that was asked last.
+            let asked = [0, 1].map(|instance| self.asked_within(number, instance));
+            // Either instance may be the last one that decided.
             let bound = asked[0].max(asked[1]).min(capacity);
-            let lost = [0, 1].map(|node| self.nodes[node].counts().reports_lost);
+            let lost = [0, 1].map(|instance| self.instances[instance].counts().reports_lost);
             let lost = lost.map(|reports| u32::try_from(reports).unwrap());
             let may_be_lost = asked[0] * lost[0] + asked[1] * lost[1];
-            // A decision that Redis made may have lost its answer.
+            // Some of these decisions were made by Redis, and their replies may be lost.
             assert!(
                 counted <= allowed + lost_here,
                 "{counted} counted, {allowed} + {lost_here}"
@@ -206,23 +207,23 @@ impl Record {
         );
     }
 
-    /// The most units of a write_back key that a node was asked for while Redis need not know.
-    fn asked_within(&self, number: usize, node: usize) -> u32 {
+    /// The most units of a write-back key that were requested of an instance between two reports.
+    fn asked_within(&self, number: usize, instance: usize) -> u32 {
         let asked = self.snapshot.iter().filter(|snapshot| {
             snapshot.kind == Kind::WriteBack
-                && snapshot.node == node
+                && snapshot.instance == instance
                 && snapshot.keys.contains(&Some(number))
         });
         let asked: Vec<Instant> = asked.map(|snapshot| snapshot.at).collect();
         let within = |end: usize| {
-            let is_before = |at: &Instant| *at + self.untold < asked[end];
+            let is_before = |at: &Instant| *at + self.unreported_max < asked[end];
             end + 1 - asked.partition_point(is_before)
         };
         let most = (0..asked.len()).map(within).max();
         most.map_or(0, |most| u32::try_from(most).unwrap())
     }
 
-    /// Units of a key that were allowed, and that may have been charged without an answer.
+    /// Units of a key that were allowed, and those of decisions with an unknown outcome.
     fn of_key(&self, number: usize, mode: Mode) -> [u32; 2] {
         let of_key = self.snapshot.iter().filter(|snapshot| {
             snapshot.kind.mode() == mode && snapshot.keys.contains(&Some(number))
@@ -236,13 +237,13 @@ impl Record {
         [count(&[Outcome::Allowed]), count(&may_be)]
     }
 
-    /// What Redis has counted of a key.
+    /// The units of a key that Redis has counted.
     async fn counted(&self, number: usize, mode: Mode) -> u32 {
         let key = key(self.store(), mode, number);
-        // As Redis has it: a node would tell its own count.
+        // In strict mode: in write-back mode, the instance would return its local count.
         let peek = charge(key, &self.limit, Mode::Strict, Cost::Peek(1));
         for _ in 0..1_000 {
-            // A peek may be lost as often as the machine is too busy for the timeout.
+            // A peek may time out while the machine is busy.
             if let Ok(verdict) = self.store().decide(&[peek]).await {
                 return self.limit.capacity() - verdict.decisions[0].remaining();
             }
@@ -252,7 +253,7 @@ impl Record {
     }
 }
 
-/// Below which so many of a thousand are.
+/// The quantile at `per_mille` thousandths.
 fn part(sorted: &[Duration], per_mille: usize) -> Duration {
     match sorted.len() {
         0 => Duration::ZERO,

@@ -1,4 +1,4 @@
-//! Callers that ask without end, and a clock beside them.
+//! Callers that send requests continuously, and timers that measure how late the machine is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,29 +12,30 @@ use crate::record::{Outcome, Record, Snapshot};
 use crate::wide;
 
 const TASKS: usize = 20;
-/// Of each kind, but for write_back: there they are few, so that a narrow limit is exceeded.
+/// Keys of each kind but write-back, which has few, so that a narrow limit is exceeded.
 pub(crate) const KEYS: usize = 128;
 pub(crate) const WRITE_BACK_KEYS: usize = 2;
-/// Nodes that are asked in write_back, the first of them in other modes as well.
-pub(crate) const NODES: usize = 2;
-/// Timers that ring beside the traffic, as far ahead as a decision's timeout.
+/// Instances that decide in write-back mode; the first of them also decides in the other modes.
+pub(crate) const INSTANCES: usize = 2;
+/// Timers beside the traffic, as long as a decision's timeout.
 const CONTROLS: usize = 8;
 pub(crate) const CONTROL: Duration = Duration::from_millis(9);
 
-/// What one caller asks for.
+/// What one caller requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// One unit of one key.
     Strict,
-    /// One unit of a key that nobody asks strictly.
+    /// One unit of a key of which no unit is requested in strict mode.
     Leased,
-    /// One unit of two keys that are asked strictly as well; in a Cluster they are in two slots.
+    /// One unit of each of two keys that strict requests charge too; in a Cluster they are in two
+    /// slots.
     Pair,
-    /// One unit of a key that both nodes count for themselves.
+    /// One unit of a key that both instances count locally.
     WriteBack,
 }
 
-/// Callers that ask until they are stopped.
+/// Callers that send requests until they are stopped.
 pub(crate) struct Traffic {
     pub(crate) store: Arc<Redis>,
     other: Arc<Redis>,
@@ -73,7 +74,7 @@ impl Kind {
     }
 }
 
-/// The key of this number among those that are asked in this mode.
+/// The key of this number among those that are decided in this mode.
 pub(crate) fn key(store: &Redis, mode: Mode, number: usize) -> Key {
     let mode: &[u8] = match mode {
         Mode::Leased => b"leased",
@@ -90,18 +91,18 @@ pub(crate) fn charge(key: Key, limit: &Limit, mode: Mode, cost: Cost) -> Charge<
 // === impl Traffic ===
 
 impl Traffic {
-    /// Begins, with the limit for every key.
+    /// Starts the traffic, with this limit for every key.
     pub(crate) fn start(config: &Config, limit: Limit) -> Traffic {
-        let [store, other] = [(); NODES].map(|()| Arc::new(Redis::connect(config).unwrap()));
+        let [store, other] = [(); INSTANCES].map(|()| Arc::new(Redis::connect(config).unwrap()));
         let stop = Arc::new(AtomicBool::new(false));
         let mut callers = JoinSet::new();
         for task in 0..TASKS {
-            let node = match Kind::of(task) {
-                Kind::WriteBack => task / 5 % NODES,
+            let instance = match Kind::of(task) {
+                Kind::WriteBack => task / 5 % INSTANCES,
                 Kind::Strict | Kind::Leased | Kind::Pair => 0,
             };
-            let store = Arc::clone([&store, &other][node]);
-            callers.spawn(ask(store, node, limit, task, Arc::clone(&stop)));
+            let store = Arc::clone([&store, &other][instance]);
+            callers.spawn(ask(store, instance, limit, task, Arc::clone(&stop)));
         }
         let mut controls = JoinSet::new();
         for _ in 0..CONTROLS {
@@ -118,8 +119,8 @@ impl Traffic {
         }
     }
 
-    /// Lets it run until so many decisions in a row were answered, in as many slots; says after how
-    /// long the first one was. How long a whole row of them takes is up to the machine.
+    /// Waits until 50 decisions in a row have succeeded, each in another slot; returns how long the
+    /// first one took. How long all of them take depends on the machine.
     pub(crate) async fn settle(&self) -> Duration {
         let start = Instant::now();
         let limit = wide();
@@ -151,9 +152,9 @@ impl Traffic {
         Record {
             snapshot,
             control,
-            nodes: [self.store, self.other],
+            instances: [self.store, self.other],
             timeout: self.config.timeout.into(),
-            untold: (self.config.sync_interval + self.config.timeout).into(),
+            unreported_max: (self.config.sync_interval + self.config.timeout).into(),
             limit: self.limit,
         }
     }
@@ -161,7 +162,7 @@ impl Traffic {
 
 async fn ask(
     store: Arc<Redis>,
-    node: usize,
+    instance: usize,
     limit: Limit,
     task: usize,
     stop: Arc<AtomicBool>,
@@ -188,19 +189,20 @@ async fn ask(
         snapshot.push(Snapshot {
             at,
             took,
-            node,
+            instance,
             kind,
             keys: [Some(first), second],
             outcome,
         });
-        // Not all at once: their requests are to be of different age when something fails.
+        // Callers pause differently, so that requests of different age are in flight when a fault
+        // begins.
         let pause = 1 + u64::try_from(task % 4).unwrap();
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
     snapshot
 }
 
-/// How long a timer takes that is set as a decision's is.
+/// Measures how late timers of the length of a decision's timeout are.
 pub(crate) async fn ring(stop: Arc<AtomicBool>) -> Vec<Duration> {
     let mut took = Vec::new();
     while !stop.load(Ordering::Relaxed) {
