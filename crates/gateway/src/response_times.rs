@@ -1,7 +1,8 @@
 //! Response times in a fixed number of buckets, for quantiles in bounded memory.
 //!
 //! The buckets are log-linear, as in `HdrHistogram`: each power of two is divided into
-//! [`PARTS`] equal parts, so a quantile is known to within a sixteenth of its value.
+//! [`PARTS`] equal parts, so a quantile is known to within a sixteenth of its value. Not that
+//! crate, because requests count in atomics, and the first 4 ms share a bucket.
 
 use tollgate_core::Span;
 

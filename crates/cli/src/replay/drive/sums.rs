@@ -20,8 +20,8 @@ const VERSION: u32 = 1;
 const REASONS_MAX: usize = 20;
 /// The other reasons.
 const OTHERS: &str = "other reasons";
-/// The percentiles of a report, in parts of 1000, and their names.
-const PERCENTILES: [(u64, &str); 4] = [(500, "p50"), (900, "p90"), (990, "p99"), (999, "p99.9")];
+/// The percentiles of a report, as shares, and their names.
+const PERCENTILES: [(f64, &str); 4] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9")];
 
 /// What came of the requests so far.
 #[derive(Clone, Debug, Default)]
@@ -122,8 +122,8 @@ impl DriveReport<'_> {
         let sums = self.sums;
         let times = |histogram: &Histogram| {
             let mut times = json!({"max": micros(histogram.most())});
-            for (per_mille, name) in PERCENTILES {
-                times[name] = micros(histogram.percentile(per_mille));
+            for (share, name) in PERCENTILES {
+                times[name] = micros(histogram.percentile(share));
             }
             match histogram.is_empty() {
                 true => Value::Null,
@@ -155,11 +155,11 @@ impl DriveReport<'_> {
     /// Writes a row of percentiles.
     fn times(name: &str, histogram: &Histogram, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{name:>12}")?;
-        for (per_mille, _) in PERCENTILES {
+        for (share, _) in PERCENTILES {
             write!(
                 f,
                 " {:>10}",
-                Millis(histogram.percentile(per_mille)).to_string()
+                Millis(histogram.percentile(share)).to_string()
             )?;
         }
         writeln!(f, " {:>10}", Millis(histogram.most()).to_string())
