@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_nodes_are_forgotten_but_for_seeds() {
+    fn idle_nodes_are_removed_but_for_seeds() {
         let mut topology = halves();
         let all = Range {
             slots: 0..=SLOTS - 1,
