@@ -64,6 +64,7 @@ impl Strict {
         Ok(ControlFlow::Break(verdict))
     }
 
+    /// Decides on several charges in one script call, unless they are in several slots.
     async fn decide_all(
         &self,
         charges: &[Charge<'_>],
