@@ -1,4 +1,4 @@
-//! The attacks of malicious clients. Each goes on until it is dropped.
+//! The attacks of malicious clients, and load. Each goes on until it is dropped.
 
 mod crowd;
 
@@ -9,6 +9,12 @@ mod floods;
 mod gateway;
 
 mod hoards;
+
+mod idle;
+
+mod load;
+
+mod loads;
 
 mod pipelines;
 
@@ -22,19 +28,27 @@ mod tls;
 
 mod values;
 
+use crate::service::Kind;
 use crate::target::Target;
 use crowd::Attacking;
+pub(crate) use load::{Answered, Loading};
 
-/// A named attack.
+/// A named attack or load.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
-    pub(crate) begin: fn(Target) -> Attacking,
-    /// Whether the listeners `http` and `gateway` have TLS.
-    pub(crate) has_tls: bool,
+    pub(crate) begin: Begin,
+    /// The service that it needs.
+    pub(crate) kind: Kind,
+}
+
+/// How it begins.
+pub(crate) enum Begin {
+    Attack(fn(Target) -> Attacking),
+    Load(fn(Target, Answered) -> Loading),
 }
 
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 33] = [
+pub(crate) const ATTACKS: [Attack; 43] = [
     attack("rapid reset", floods::rapid_reset),
     attack("continuation flood", floods::continuations),
     attack("ping flood", floods::pings),
@@ -71,19 +85,48 @@ pub(crate) const ATTACKS: [Attack; 33] = [
     over_tls("tls, handshake flood", tls::handshake_flood),
     over_tls("tls, open handshakes", tls::unfinished_handshakes),
     over_tls("tls, slow records", tls::slow_records),
+    load("load, http", loads::http),
+    load("load, grpc", loads::grpc),
+    load("load, redis", loads::redis),
+    load("load, gateway", loads::gateway),
+    load("load, upstream restarts", loads::gateway_restarts),
+    load("load, new connections", loads::visits),
+    idle("idle, http", "http", idle::http),
+    idle("idle, grpc", "grpc", idle::grpc),
+    idle("idle, redis", "redis", idle::redis),
+    idle("idle, gateway and delayed", "gateway", idle::gateway),
 ];
 
 const fn attack(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
     Attack {
         name,
-        begin,
-        has_tls: false,
+        begin: Begin::Attack(begin),
+        kind: Kind::Plain,
     }
 }
 
 const fn over_tls(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
     Attack {
-        has_tls: true,
+        kind: Kind::Tls,
         ..attack(name, begin)
+    }
+}
+
+const fn load(name: &'static str, begin: fn(Target, Answered) -> Loading) -> Attack {
+    Attack {
+        name,
+        begin: Begin::Load(begin),
+        kind: Kind::Plain,
+    }
+}
+
+const fn idle(
+    name: &'static str,
+    listener: &'static str,
+    begin: fn(Target, Answered) -> Loading,
+) -> Attack {
+    Attack {
+        kind: Kind::Idle(listener),
+        ..load(name, begin)
     }
 }

@@ -5,14 +5,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::frames::{call, flag, frame, kind, message};
-use crate::peer::{acknowledge, connect, connect_h2, read_frame, read_response, request, within};
-use crate::target::Target;
-use crate::tls::{Wire, connect_any};
+use crate::exchange::{self, COMMANDS, QUESTION};
+use crate::peer::{connect, connect_h2, request, within};
+use crate::target::{Target, listening};
+use crate::tls::connect_any;
 
 /// Its address, which no attack uses.
 const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -22,16 +20,6 @@ const PAUSE: Duration = Duration::from_millis(5);
 const VISIT_PAUSE: Duration = Duration::from_millis(50);
 /// HTTP/2's initial window of a stream.
 const WINDOW: u32 = 65_535;
-const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"good"}]}]}"#;
-
-/// Commands that are allowed, the lines of their replies, and how these begin.
-const COMMANDS: [(&str, usize, &str); 2] = [
-    ("CL.THROTTLE good 1000000 1000000 1\r\n", 6, "*5\r\n:0\r\n"),
-    ("TG.CHECK d 1 k good\r\n", 9, "*7\r\n:0\r\n"),
-];
-/// The longest reply to them.
-const REPLY_BYTES_MAX: usize = 200;
-
 /// How long each request took, and why others failed.
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<(Vec<Duration>, Vec<String>)>>);
@@ -46,26 +34,25 @@ pub(crate) async fn run(target: Target) {
         authority: None,
         ..target
     };
-    let asks = [
-        tokio::spawn(ask_grpc(target.grpc, seen.clone())),
-        tokio::spawn(ask_grpc(target.grpc, seen.clone())),
-        tokio::spawn(ask_http("http", target.http, check, target, seen.clone())),
-        tokio::spawn(ask_http(
-            "gateway",
-            target.gateway,
-            get,
-            target,
-            seen.clone(),
-        )),
-        tokio::spawn(ask_redis(target.redis, seen.clone())),
-        tokio::spawn(visit(target.http, target, seen.clone())),
-        tokio::spawn(visit(target.admin, plain, seen.clone())),
-    ];
+    let mut asks = tokio::task::JoinSet::new();
+    if let Some(to) = listening(target.grpc) {
+        asks.spawn(ask_grpc(to, seen.clone()));
+        asks.spawn(ask_grpc(to, seen.clone()));
+    }
+    if let Some(to) = listening(target.http) {
+        asks.spawn(ask_http("http", to, check, target, seen.clone()));
+        asks.spawn(visit(to, target, seen.clone()));
+    }
+    if let Some(to) = listening(target.gateway) {
+        asks.spawn(ask_http("gateway", to, get, target, seen.clone()));
+    }
+    if let Some(to) = listening(target.redis) {
+        asks.spawn(ask_redis(to, seen.clone()));
+    }
+    asks.spawn(visit(target.admin, plain, seen.clone()));
     let _ended =
         tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
-    for ask in asks {
-        ask.abort();
-    }
+    asks.shutdown().await;
     let mut seen = seen.0.lock().unwrap_or_else(PoisonError::into_inner);
     let (times, errors) = &mut *seen;
     times.sort_unstable();
@@ -109,46 +96,13 @@ async fn ask_grpc(to: SocketAddr, seen: Seen) {
         // Responses have some tens of bytes each, so these fit the connection's window.
         for id in (1..1001).step_by(2) {
             let began = Instant::now();
-            let answered = within(ask_once(&mut stream, id)).await;
+            let answered = within(exchange::ask_grpc(&mut stream, id)).await;
             seen.note("grpc", began, &answered);
             if answered.is_err() {
                 break;
             }
             sleep(PAUSE).await;
         }
-    }
-}
-
-/// Sends one gRPC call and reads its answer.
-async fn ask_once(stream: &mut TcpStream, id: u32) -> Result<()> {
-    let mut out = Vec::new();
-    frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));
-    frame(
-        &mut out,
-        kind::DATA,
-        flag::END_STREAM,
-        id,
-        &message(b"good", 1),
-    );
-    stream.write_all(&out).await?;
-    let mut has_message = false;
-    loop {
-        let (head, payload) = read_frame(stream).await?;
-        acknowledge(stream, head, &payload).await?;
-        let wrong = match head.kind {
-            kind::RST_STREAM => "stream reset",
-            kind::GOAWAY => "connection going away",
-            kind::DATA => {
-                has_message = true;
-                continue;
-            }
-            kind::HEADERS if head.flags & flag::END_STREAM == 0 => continue,
-            // Trailers without a message are an error.
-            kind::HEADERS if has_message => return Ok(()),
-            kind::HEADERS => "an error in place of an answer",
-            _ => continue,
-        };
-        return Err(std::io::Error::other(wrong));
     }
 }
 
@@ -165,7 +119,7 @@ async fn ask_http(listener: &str, to: SocketAddr, question: Vec<u8>, target: Tar
         };
         loop {
             let began = Instant::now();
-            let answered = within(exchange(&mut stream, &question)).await;
+            let answered = within(exchange::ask_http(&mut stream, &question)).await;
             seen.note(listener, began, &answered);
             if answered.is_err() {
                 break;
@@ -188,34 +142,13 @@ async fn ask_redis(to: SocketAddr, seen: Seen) {
         };
         for (command, lines, begin) in COMMANDS.iter().cycle() {
             let began = Instant::now();
-            let answered = within(ask_command(&mut stream, command, *lines, begin)).await;
+            let answered = within(exchange::ask_command(&mut stream, command, *lines, begin)).await;
             seen.note("redis", began, &answered);
             if answered.is_err() {
                 break;
             }
             sleep(PAUSE).await;
         }
-    }
-}
-
-/// Sends one command, and reads its reply of so many lines, which must begin as given.
-async fn ask_command(
-    stream: &mut TcpStream,
-    command: &str,
-    lines: usize,
-    begin: &str,
-) -> Result<()> {
-    stream.write_all(command.as_bytes()).await?;
-    let mut reply = Vec::new();
-    let count = |reply: &[u8]| reply.iter().filter(|byte| **byte == b'\n').count();
-    while count(&reply) < lines && (reply.is_empty() || reply[0] == b'*') {
-        if reply.len() >= REPLY_BYTES_MAX || stream.read_buf(&mut reply).await? == 0 {
-            break;
-        }
-    }
-    match count(&reply) == lines && reply.starts_with(begin.as_bytes()) {
-        true => Ok(()),
-        false => Err(std::io::Error::other(reply.escape_ascii().to_string())),
     }
 }
 
@@ -226,17 +159,9 @@ async fn visit(to: SocketAddr, target: Target, seen: Seen) {
         let began = Instant::now();
         let visited = within(async {
             let mut stream = connect_any(FROM, to, &target).await?;
-            exchange(&mut stream, &question).await
+            exchange::ask_http(&mut stream, &question).await
         });
         seen.note("healthz", began, &visited.await);
         sleep(VISIT_PAUSE).await;
-    }
-}
-
-async fn exchange(stream: &mut Box<dyn Wire>, question: &[u8]) -> Result<()> {
-    stream.write_all(question).await?;
-    match read_response(stream).await? {
-        200 => Ok(()),
-        status => Err(std::io::Error::other(format!("status {status}"))),
     }
 }

@@ -10,6 +10,8 @@ mod attacks;
 
 mod client;
 
+mod exchange;
+
 mod frames;
 
 mod peer;
@@ -67,10 +69,12 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         return Ok(());
     }
     raise_open_files();
-    let upstream = upstream::start().map_err(|error| format!("no upstream: {error}"))?;
+    let started =
+        |address: std::io::Result<_>| address.map_err(|error| format!("no upstream: {error}"));
     let certificates = Certificates::new();
     let surroundings = Surroundings {
-        upstream,
+        upstream: started(upstream::start())?,
+        restarting: started(upstream::start_restarting())?,
         certificates: &certificates,
     };
     let chosen: Vec<&Attack> = ATTACKS

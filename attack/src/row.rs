@@ -8,14 +8,20 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 use crate::arguments::{Arguments, CLIENT};
-use crate::attacks::Attack;
-use crate::service::{Service, Surroundings};
+use crate::attacks::{Answered, Attack, Begin};
+use crate::service::{Kind, Service, Surroundings};
 
 /// How much more memory the service may use than without an attack, in KiB; `docs/operating.md` has
 /// the calculation.
 const BUDGET_KIB: u64 = 192 << 10;
 /// The same of a service whose listeners have TLS, in KiB; `docs/tls.md` has the calculation.
 const TLS_BUDGET_KIB: u64 = BUDGET_KIB + (104 << 10);
+/// The same of a service with idle connections, in KiB: less than 20 kB for each, and with what the
+/// service uses itself less than 200 MB.
+const IDLE_BUDGET_KIB: u64 = 160 << 10;
+/// How many more open files than before may stay: connections to the upstream, and those of the
+/// client that come and go.
+const FILES_KEPT: usize = 16;
 /// How much more memory than before may stay in use afterwards, in percent.
 const KEPT_PERCENT: u64 = 10;
 /// How much a small service may keep in any case, in KiB: pages that its threads have touched.
@@ -44,6 +50,11 @@ pub(crate) struct Row {
     before: u64,
     peak: u64,
     after: u64,
+    /// Open files before and after.
+    files: [usize; 2],
+    /// Requests of a load that were answered as they must be, and why one was not.
+    answered: u64,
+    failed: Option<String>,
     lines: usize,
     last_lines: Vec<String>,
     ended: Option<String>,
@@ -70,51 +81,78 @@ pub(crate) fn measure(
     space: Option<u64>,
     surroundings: &Surroundings<'_>,
 ) -> Result<Row> {
-    let has_tls = attack.has_tls;
-    let mut service = Service::start(&arguments.tollgate, space, has_tls, surroundings)?;
+    let mut service = Service::start(&arguments.tollgate, space, attack.kind, surroundings)?;
     let mut client = start_client(&service)?;
     std::thread::sleep(ALONE);
     let (before, lines) = (service.resident(), service.lines());
+    let files = service.open_files();
     service.forget_peak()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()?;
-    go_on(&runtime, attack, &service, arguments.lasts);
+    let (answered, failed) = go_on(&runtime, attack, &service, arguments.lasts);
     let peak = service.peak();
     // Ends every task of the attack, and with them their connections.
     runtime.shutdown_timeout(END_WITHIN);
-    let after = wait_for_memory(&service, before, arguments.settle);
+    let after = wait_until_released(&service, before, files, arguments.settle);
+    let files = [files, service.open_files()];
     let client = end_client(&mut client)?;
     Ok(Row {
         name: attack.name,
         address_space: space,
-        budget: if has_tls { TLS_BUDGET_KIB } else { BUDGET_KIB },
+        budget: match attack.kind {
+            Kind::Plain => BUDGET_KIB,
+            Kind::Tls => TLS_BUDGET_KIB,
+            Kind::Idle(_) => IDLE_BUDGET_KIB,
+        },
         client,
         before,
         peak,
         after,
+        files,
+        answered,
+        failed,
         lines: service.lines() - lines,
         last_lines: service.last_lines(),
         ended: service.exit_status(),
     })
 }
 
-fn go_on(runtime: &Runtime, attack: &Attack, service: &Service, lasts: Duration) {
-    let attacking = (attack.begin)(service.target);
-    let _over = runtime.block_on(async { tokio::time::timeout(lasts, attacking).await });
+/// Runs an attack or a load for so long. Returns how many requests of a load were answered, and its
+/// first error.
+fn go_on(
+    runtime: &Runtime,
+    attack: &Attack,
+    service: &Service,
+    lasts: Duration,
+) -> (u64, Option<String>) {
+    match attack.begin {
+        Begin::Attack(begin) => {
+            let attacking = begin(service.target);
+            let _over = runtime.block_on(async { tokio::time::timeout(lasts, attacking).await });
+            (0, None)
+        }
+        Begin::Load(begin) => {
+            let answered = Answered::default();
+            let loading = begin(service.target, answered.clone());
+            let ended = runtime.block_on(async { tokio::time::timeout(lasts, loading).await });
+            (answered.count(), ended.ok().map(|error| error.to_string()))
+        }
+    }
 }
 
-/// The resident memory once it is as low as before, or at the timeout.
+/// The resident memory once it is as low as before, and files are closed, or at the timeout.
 #[expect(
     clippy::disallowed_methods,
     reason = "measures a real service, in real time"
 )]
-fn wait_for_memory(service: &Service, before: u64, settle: Duration) -> u64 {
+fn wait_until_released(service: &Service, before: u64, files: usize, settle: Duration) -> u64 {
     let latest = Instant::now() + settle;
     loop {
         let now = service.resident();
-        if now <= kept_max(before) || Instant::now() > latest {
+        let is_released = now <= kept_max(before) && service.open_files() <= files + FILES_KEPT;
+        if is_released || Instant::now() > latest {
             return now;
         }
         std::thread::sleep(LOOK_EVERY);
@@ -165,8 +203,8 @@ impl Client {
 
 impl Row {
     pub(crate) const HEADINGS: &str = "\
-attack                       space requests errors p50 ms p99 ms <50  before    peak   after  log
-                               MiB                                       MiB     MiB     MiB lines";
+attack                       space requests errors p50 ms p99 ms <50  before    peak   after  log     load
+                               MiB                                       MiB     MiB     MiB lines answered";
 
     /// The requirements that are not met.
     pub(crate) fn faults(&self) -> Vec<String> {
@@ -200,6 +238,15 @@ attack                       space requests errors p50 ms p99 ms <50  before    
                 self.before, self.after
             ));
         }
+        let [files_before, files_after] = self.files;
+        if files_after > files_before + FILES_KEPT {
+            fault(format!(
+                "{files_before} open files before, {files_after} after"
+            ));
+        }
+        if let Some(failed) = &self.failed {
+            fault(format!("a request of the load failed: {failed}"));
+        }
         if self.lines >= LINES_MAX {
             fault(format!(
                 "{} lines, such as {:?}",
@@ -229,7 +276,7 @@ impl fmt::Display for Row {
         write!(
             f,
             "{:<28} {space:>5} {asked:>8} {errors:>6} {:>6} {:>6} {verdict:>3} {:>7} {:>7} {:>7} \
-             {:>5}",
+             {:>5} {:>8}",
             self.name,
             millis(*p50),
             millis(*p99),
@@ -237,6 +284,7 @@ impl fmt::Display for Row {
             mib(self.peak),
             mib(self.after),
             self.lines,
+            self.answered,
         )
     }
 }
@@ -254,6 +302,9 @@ mod tests {
             before: 20 << 10,
             peak: 40 << 10,
             after: 21 << 10,
+            files: [30, 31],
+            answered: 0,
+            failed: None,
             lines: 3,
             last_lines: Vec::new(),
             ended: None,
@@ -263,13 +314,15 @@ mod tests {
     #[test]
     fn every_requirement_can_be_missed() {
         assert_eq!(row().faults(), [""; 0]);
-        let missed: [fn(&mut Row); 6] = [
+        let missed: [fn(&mut Row); 8] = [
             |row| row.ended = Some("aborted".to_owned()),
             |row| row.client.errors = 1,
             |row| row.client.asked = 0,
             |row| row.peak = row.before + BUDGET_KIB + 1,
             |row| row.after = row.before + KEPT_KIB + 1,
             |row| row.lines = LINES_MAX,
+            |row| row.files[1] = row.files[0] + FILES_KEPT + 1,
+            |row| row.failed = Some("status 500".to_owned()),
         ];
         for miss in missed {
             let mut row = row();

@@ -12,23 +12,38 @@ use std::time::Duration;
 
 use tollgate_testbed::{Certificates, Folder};
 
-use crate::target::{LISTENERS, Target};
+use crate::target::{ABSENT, LISTENERS, Target};
 
 /// How long the service may take to listen.
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 /// The most lines of the log that are kept, to be shown if there are too many.
-const LINES_KEPT: usize = 5;
+const LINES_KEPT: usize = 8;
 /// How many requests of one address may be in flight to the upstream.
 const IN_FLIGHT: u32 = 20;
-const RULES: &str = "domain: d\ndescriptors:\n\
-    - {key: k, rate_limit: 4000000000/day}\n\
-    - {key: remote_address, rate_limit: 4000000000/day}\n";
+/// Requests for `/delayed` are held; so many wait for their turn, a second apart.
+pub(crate) const DELAYED: u32 = 1_000;
+/// Connections of the client beside the idle ones.
+const VISITORS: u32 = 100;
 /// What a running service needs beside itself.
 pub(crate) struct Surroundings<'a> {
     /// The server behind its gateway.
     pub(crate) upstream: SocketAddr,
+    /// A server that restarts again and again, behind `/restarting`.
+    pub(crate) restarting: SocketAddr,
     /// Those of its listeners with TLS.
     pub(crate) certificates: &'a Certificates,
+}
+
+/// Which service is attacked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// With the default bounds.
+    Plain,
+    /// The same, and with TLS on the listeners `http` and `gateway`.
+    Tls,
+    /// With this listener alone, beside that for administrators, and with room for
+    /// thousands of connections that are idle for as long as they like.
+    Idle(&'static str),
 }
 
 /// A running service; killed when dropped.
@@ -41,11 +56,30 @@ pub(crate) struct Service {
     _folder: Folder,
 }
 
+/// How many connections to this listener are idle: 10 000, and at the gateway, which may open as
+/// many to its upstreams, as many as 20 000 open files allow.
+pub(crate) fn idle_connections(listener: &str) -> u32 {
+    match listener {
+        "gateway" => 9_500,
+        _ => 10_000,
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn has(self, listener: &str) -> bool {
+        match self {
+            Kind::Plain | Kind::Tls => true,
+            Kind::Idle(only) => only == listener || listener == "admin",
+        }
+    }
+}
+
 // === impl Service ===
 
 impl Service {
-    /// Starts `program`, with an address space limited to so many MiB, if given, and TLS on the
-    /// listeners `http` and `gateway`, if they are to have it.
+    /// Starts `program`, with an address space limited to so many MiB, if given.
     #[expect(
         clippy::disallowed_methods,
         reason = "carries only the few lines that name a listener"
@@ -53,15 +87,12 @@ impl Service {
     pub(crate) fn start(
         program: &Path,
         address_space: Option<u64>,
-        has_tls: bool,
+        kind: Kind,
         surroundings: &Surroundings<'_>,
     ) -> Result<Service> {
         let folder = Folder::new();
-        fs::write(folder.file("rules.yaml"), RULES)?;
-        fs::write(
-            folder.file("tollgate.yaml"),
-            settings(has_tls, surroundings),
-        )?;
+        fs::write(folder.file("rules.yaml"), rules())?;
+        fs::write(folder.file("tollgate.yaml"), settings(kind, surroundings))?;
         let space = address_space.map_or("unlimited".to_owned(), |mib| (mib << 10).to_string());
         let limited = format!("ulimit -v {space} && exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
@@ -69,16 +100,22 @@ impl Service {
         command.arg(folder.file("tollgate.yaml"));
         let mut process = command.stderr(Stdio::piped()).spawn()?;
         let stderr = process.stderr.take().expect("asked for above");
-        let (lines, last) = (Arc::default(), Arc::default());
+        let (lines, last) = (Arc::default(), Arc::<Mutex<Vec<String>>>::default());
         let (send, listening) = mpsc::channel();
         let (counted, kept) = (Arc::clone(&lines), Arc::clone(&last));
         std::thread::spawn(move || follow(BufReader::new(stderr), &counted, &kept, &send));
+        let has_tls = matches!(kind, Kind::Tls);
         let authority = has_tls.then(|| surroundings.certificates.authority());
-        let target = target(&listening, authority);
+        let target = target(&listening, kind, authority);
         let Some(target) = target else {
             let _ended_already = process.kill();
             let _code = process.wait();
-            return Err(std::io::Error::other("the service does not listen"));
+            let last = last
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .join("\n");
+            let problem = format!("the service does not listen:\n{last}");
+            return Err(std::io::Error::other(problem));
         };
         Ok(Service {
             process,
@@ -122,6 +159,12 @@ impl Service {
         fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5")
     }
 
+    /// Its open files now.
+    pub(crate) fn open_files(&self) -> usize {
+        let files = fs::read_dir(format!("/proc/{}/fd", self.process.id()));
+        files.map_or(0, Iterator::count)
+    }
+
     fn status(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
         let status = status.unwrap_or_default();
@@ -138,29 +181,81 @@ impl Drop for Service {
     }
 }
 
+fn rules() -> String {
+    let queue = 2 * DELAYED;
+    format!(
+        "domain: d\ndescriptors:\n\
+         - {{key: k, rate_limit: 4000000000/day}}\n\
+         - {{key: remote_address, rate_limit: 4000000000/day}}\n\
+         - {{key: route, value: delayed, rate_limit: {{unit: second, requests_per_unit: 1, \
+         algorithm: leaky_bucket, queue: {queue}}}}}\n"
+    )
+}
+
 /// The settings: defaults, but for the ports, the sizes of the stores, and the requests of one
 /// client that may be in flight to the upstream.
-fn settings(has_tls: bool, surroundings: &Surroundings<'_>) -> String {
+fn settings(kind: Kind, surroundings: &Surroundings<'_>) -> String {
     let (cert, key) = surroundings.certificates.identity();
-    let tls = match has_tls {
-        true => format!(", tls: {{cert: '{cert}', key: '{key}'}}"),
+    let tls = match kind {
+        Kind::Tls => format!(", tls: {{cert: '{cert}', key: '{key}'}}"),
+        Kind::Plain | Kind::Idle(_) => String::new(),
+    };
+    let mut listen = String::new();
+    for name in LISTENERS {
+        let address = match name {
+            absent if !kind.has(absent) => "null".to_owned(),
+            "http" | "gateway" => format!("{{address: '127.0.0.1:0'{tls}}}"),
+            _ => "'127.0.0.1:0'".to_owned(),
+        };
+        listen += &format!("  {name}: {address}\n");
+    }
+    let limits = match kind {
+        Kind::Idle(only) => {
+            let connections = idle_connections(only) + VISITORS;
+            format!("limits: {{connections: {connections}, header_timeout: 1h}}\n")
+        }
+        Kind::Plain | Kind::Tls => String::new(),
+    };
+    let gateway = match kind.has("gateway") {
+        true => gateway(surroundings),
         false => String::new(),
     };
-    let upstream = surroundings.upstream;
+    let redis = match kind.has("redis") {
+        true => "redis_protocol: {throttle_keys: 100000}\n",
+        false => "",
+    };
     format!(
         "rules: [rules.yaml]\n\
-         listen:\n\
-         \x20 grpc: '127.0.0.1:0'\n\
-         \x20 http: {{address: '127.0.0.1:0'{tls}}}\n\
-         \x20 admin: '127.0.0.1:0'\n\
-         \x20 redis: '127.0.0.1:0'\n\
-         \x20 gateway: {{address: '127.0.0.1:0'{tls}}}\n\
-         gateway:\n\
+         listen:\n{listen}{limits}{gateway}{redis}\
+         memory: {{max_keys: 100000}}\n"
+    )
+}
+
+/// Requests are sent again, because the upstream closes connections that have been idle for seconds,
+/// whether or not the next request is on its way.
+fn gateway(surroundings: &Surroundings<'_>) -> String {
+    let Surroundings {
+        upstream,
+        restarting,
+        ..
+    } = surroundings;
+    format!(
+        "gateway:\n\
          \x20 domain: d\n\
-         \x20 upstreams: {{api: {{addresses: ['{upstream}']}}}}\n\
+         \x20 upstreams:\n\
+         \x20   api: {{addresses: ['{upstream}'], retries: {{attempts: 2}}}}\n\
+         \x20   restarting: {{addresses: ['{restarting}']}}\n\
          \x20 in_flight: [{{per: [remote_address], requests: {IN_FLIGHT}}}]\n\
-         memory: {{max_keys: 100000}}\n\
-         redis_protocol: {{throttle_keys: 100000}}\n"
+         \x20 routes:\n\
+         \x20   - {{name: restarting, match: {{paths: [/restarting]}}, upstream: restarting}}\n\
+         \x20   - name: delayed\n\
+         \x20     match: {{paths: [/delayed]}}\n\
+         \x20     upstream: api\n\
+         \x20     identity:\n\
+         \x20       descriptors:\n\
+         \x20         - entries: [{{key: remote_address, from: client_address}}]\n\
+         \x20         - entries: [{{key: route, from: {{constant: delayed}}}}]\n\
+         \x20   - {{name: other, upstream: api}}\n"
     )
 }
 
@@ -185,8 +280,11 @@ fn follow(
 }
 
 /// The addresses in the log's lines `listening`, which come in any order.
-fn target(listening: &Receiver<String>, authority: Option<String>) -> Option<Target> {
-    let mut words = [const { String::new() }; LISTENERS.len()];
+fn target(listening: &Receiver<String>, kind: Kind, authority: Option<String>) -> Option<Target> {
+    let mut words = LISTENERS.map(|name| match kind.has(name) {
+        true => String::new(),
+        false => ABSENT.to_owned(),
+    });
     while words.iter().any(String::is_empty) {
         let line = listening.recv_timeout(LISTENS_WITHIN).ok()?;
         let address = line.split("address=").nth(1)?.split_whitespace().next()?;

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 /// The names of the listeners, in the order of their addresses.
 pub(crate) const LISTENERS: [&str; 5] = ["grpc", "http", "admin", "redis", "gateway"];
+/// In place of the address of a listener that the service does not have.
+pub(crate) const ABSENT: &str = "0.0.0.0:0";
 /// In place of the authority of a service without TLS.
 const PLAIN: &str = "-";
 
@@ -17,6 +19,11 @@ pub(crate) struct Target {
     pub(crate) gateway: SocketAddr,
     /// If `http` and `gateway` have TLS: the file with the authority of their certificate.
     pub(crate) authority: Option<&'static str>,
+}
+
+/// The address of a listener, if the service has it.
+pub(crate) fn listening(address: SocketAddr) -> Option<SocketAddr> {
+    (address.port() != 0).then_some(address)
 }
 
 // === impl Target ===

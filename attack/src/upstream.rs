@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 /// The path of the large response.
 pub(crate) const LARGE: &str = "/large";
@@ -18,6 +19,9 @@ const PART_BYTES: usize = 64 * 1024;
 /// How long a connection may be idle. The gateway keeps idle connections for longer, and their
 /// memory with them, which is not what the attacks are about.
 const IDLE_MAX: Duration = Duration::from_secs(5);
+/// How long the restarting server is there, and how long it is not.
+const UP_FOR: Duration = Duration::from_secs(3);
+const DOWN_FOR: Duration = Duration::from_millis(500);
 /// The longest head of a request: as much as the gateway passes on, and what it adds.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 
@@ -41,6 +45,40 @@ pub(crate) fn start() -> Result<SocketAddr> {
         });
     });
     Ok(address)
+}
+
+/// The same of a server that ends with all its connections every [`UP_FOR`], and is back after
+/// [`DOWN_FOR`].
+pub(crate) fn start_restarting() -> Result<SocketAddr> {
+    let first = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = first.local_addr()?;
+    drop(first);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    thread::spawn(move || {
+        runtime.block_on(async move {
+            loop {
+                let _over = timeout(UP_FOR, serve_all(address)).await;
+                sleep(DOWN_FOR).await;
+            }
+        });
+    });
+    Ok(address)
+}
+
+/// Serves until it is dropped, and its connections with it.
+async fn serve_all(address: SocketAddr) {
+    let Ok(listener) = TcpListener::bind(address).await else {
+        return;
+    };
+    let mut connections = JoinSet::new();
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(serve(stream));
+        }
+        while connections.try_join_next().is_some() {}
+    }
 }
 
 /// Answers the requests of one connection until either side ends it.

@@ -1,0 +1,49 @@
+//! Load: many well-behaved clients, of whose requests none may fail.
+
+use std::io::{Error, Result};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::task::JoinSet;
+
+/// Goes on for as long as it is polled; ends with the first error.
+pub(crate) type Loading = Pin<Box<dyn Future<Output = Error> + Send>>;
+
+/// How many requests of a load were answered as they must be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answered(Arc<AtomicU64>);
+
+/// Runs `one` as `count` tasks, numbered from 0, until one of them fails.
+pub(super) fn load<F>(count: u32, one: impl Fn(u32) -> F + Clone + Send + Sync + 'static) -> Loading
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    Box::pin(async move {
+        let mut tasks = JoinSet::new();
+        for number in 0..count {
+            tasks.spawn(one(number));
+        }
+        loop {
+            match tasks.join_next().await {
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => return error,
+                Some(Err(panicked)) => return Error::other(panicked),
+                None => return Error::other("all clients have ended"),
+            }
+        }
+    })
+}
+
+// === impl Answered ===
+
+impl Answered {
+    /// Counts so many.
+    pub(crate) fn add(&self, requests: u64) {
+        self.0.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
