@@ -25,7 +25,7 @@ impl Active {
     ///
     /// # Errors
     ///
-    /// Each setting that cannot be used: one of each upstream and of each route.
+    /// Every setting that cannot be used.
     pub(crate) fn new(
         settings: &GatewaySettings,
         metrics: &Metrics,

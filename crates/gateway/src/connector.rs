@@ -10,11 +10,13 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
+use tollgate_http::InvalidSetting;
 use tollgate_listen::Stream;
 
+use crate::invalid_settings::InvalidSettings;
 use crate::name_lookup::NameLookup;
-use crate::settings::UpstreamProtocol;
-use crate::upstream_tls::AddressTls;
+use crate::settings::{ADDRESSES_MAX, UpstreamProtocol, UpstreamSettings, parse_address};
+use crate::upstream_tls::{AddressTls, UpstreamTls};
 
 /// The most bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -64,6 +66,31 @@ pub(crate) trait Sent:
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl<B: Body<Data: Send, Error: Into<Cause>> + Unpin + Send + 'static> Sent for B {}
+
+/// Prepares connections to each address.
+pub(crate) fn open_connectors(
+    settings: &UpstreamSettings,
+    connect_timeout: Duration,
+    errors: &mut InvalidSettings,
+) -> Vec<Connector> {
+    let (addresses, protocol) = (&settings.addresses, settings.protocol);
+    if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
+        let problem = format!("{} addresses", addresses.len());
+        let instead = format!("write 1 to {ADDRESSES_MAX}, each as host:port");
+        errors.take::<()>(Err(InvalidSetting::new("addresses", problem, instead)));
+        return Vec::new();
+    }
+    let tls = errors.take(UpstreamTls::open(settings.tls.as_ref(), protocol));
+    let tls = tls.flatten();
+    let connectors = addresses.iter().enumerate().filter_map(|(index, address)| {
+        let parsed = errors.take(parse_address(index, address))?;
+        let tls = tls.as_ref().map(|tls| tls.build_for(&parsed)).transpose();
+        let tls = errors.take(tls)?;
+        let connector = Connector::new(address.clone(), protocol, tls, connect_timeout);
+        Some(connector)
+    });
+    connectors.collect()
+}
 
 // === impl Connector ===
 

@@ -77,7 +77,8 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// The settings that cannot be used: one of each section, of each upstream and of each route.
+    /// Every setting of upstreams and routes that cannot be used, and the first one of each other
+    /// section.
     pub fn check(settings: &GatewaySettings) -> Result<(), Vec<InvalidSetting>> {
         let active = Active::new(settings, &Metrics::new(), None);
         let mut errors = active.err().unwrap_or_default();

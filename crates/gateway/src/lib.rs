@@ -9,6 +9,8 @@
 
 mod settings;
 
+mod invalid_settings;
+
 mod matcher;
 
 mod metrics;

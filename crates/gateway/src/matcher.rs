@@ -5,6 +5,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tollgate_http::{InvalidSetting, NormalPath, PathSettings, Routes};
 
+use crate::invalid_settings::InvalidSettings;
 use crate::settings::{MATCHES_MAX, MatchSettings};
 
 /// Stands for any value of a header.
@@ -60,11 +61,12 @@ pub(crate) fn host(head: &Parts) -> Option<&str> {
 impl Matcher {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first condition that cannot be used.
+    /// Every condition that cannot be used.
     pub(crate) fn new(
         settings: &MatchSettings,
         normal_form: PathSettings,
-    ) -> Result<Matcher, InvalidSetting> {
+    ) -> Result<Matcher, Vec<InvalidSetting>> {
+        let mut errors = InvalidSettings::default();
         let MatchSettings {
             hosts,
             paths,
@@ -77,22 +79,33 @@ impl Matcher {
             ("methods", methods.len()),
             ("headers", headers.len()),
         ] {
-            InvalidSetting::check_at_most(at, count, "of them", MATCHES_MAX)?;
+            let checked = InvalidSetting::check_at_most(at, count, "of them", MATCHES_MAX);
+            // So many errors would help nobody.
+            checked.map_err(|invalid| vec![invalid])?;
         }
         let hosts = hosts.iter().enumerate();
-        let hosts = hosts.map(|(index, host)| HostPattern::parse(index, host));
+        let hosts = hosts.filter_map(|(index, host)| errors.take(HostPattern::parse(index, host)));
+        let hosts = hosts.collect();
+        let read = errors.take(Routes::new(paths, &normal_form).map_err(at_paths));
         let methods = methods.iter().enumerate();
-        let methods = methods.map(|(index, method)| parse_method(index, method));
+        let methods =
+            methods.filter_map(|(index, method)| errors.take(parse_method(index, method)));
+        let methods = methods.collect();
         let headers = headers.iter();
-        let headers = headers.map(|(name, value)| parse_header(name, value));
-        Ok(Matcher {
-            hosts: hosts.collect::<Result<_, _>>()?,
-            templates: paths.clone(),
-            paths: Routes::new(paths, &normal_form).map_err(at_paths)?,
-            normal_form,
-            methods: methods.collect::<Result<_, _>>()?,
-            headers: headers.collect::<Result<_, _>>()?,
-        })
+        let headers = headers.filter_map(|(name, value)| errors.take(parse_header(name, value)));
+        let headers = headers.collect();
+        let errors = errors.into_errors();
+        match read {
+            Some(read) if errors.is_empty() => Ok(Matcher {
+                hosts,
+                templates: paths.clone(),
+                paths: read,
+                normal_form,
+                methods,
+                headers,
+            }),
+            _ => Err(errors),
+        }
     }
 
     /// Whether paths must be normalised to compare them.

@@ -4,33 +4,30 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use http::request::Parts;
-use tollgate_core::{DOMAIN_BYTES_MAX, Moment};
+use tollgate_core::Moment;
 use tollgate_engine::Pace;
-use tollgate_http::{AddressSource, Classifier, InvalidSetting, PathSettings, Responder};
+use tollgate_http::{Classifier, InvalidSetting, PathSettings, Responder};
 
 use crate::concurrency_limit::{ConcurrencyLimitReader, ConcurrencyLimits};
 use crate::failure::Failure;
+use crate::invalid_settings::InvalidSettings;
 use crate::load_trend::LoadSettings;
 use crate::matcher::{Matcher, Target, host};
 use crate::metrics::{Metrics, RouteMetrics};
 use crate::permit_table::{KEYS_MAX, PermitTable};
 use crate::pricing::Pricing;
-use crate::settings::{
-    GatewaySettings, ROUTES_MAX, RouteSettings, UPSTREAMS_MAX, UpstreamProtocol,
-};
+use crate::settings::{GatewaySettings, ROUTES_MAX, RouteSettings, UPSTREAMS_MAX};
 use crate::upgrade::Protocols;
 use crate::upstream::Upstream;
 use crate::upstream_load::UpstreamLoad;
 
 mod bounds;
 
+mod parts;
+
 pub(crate) use bounds::Bounds;
 use bounds::check_timeouts;
-
-/// The longest name of a route or an upstream.
-const NAME_BYTES_MAX: usize = 64;
-/// The name of a route without a name or a condition.
-const DEFAULT_NAME: &str = "default";
+use parts::{NAMES, classify, find_domain, find_protocols, find_upstream, is_name, name_of};
 
 /// All routes.
 #[derive(Debug)]
@@ -69,7 +66,7 @@ impl RouteTable {
     ///
     /// # Errors
     ///
-    /// The settings that cannot be used: one of each upstream and of each route.
+    /// Every setting that cannot be used.
     pub(crate) fn new(
         settings: &GatewaySettings,
         metrics: &Metrics,
@@ -114,29 +111,44 @@ impl RouteTable {
         for (index, route) in routes.iter().enumerate() {
             let made = Route::new(route, settings, &self.upstreams, &mut in_flight, metrics);
             // Without routes in the settings, what is wrong is at the gateway itself.
-            let made = made.map_err(|invalid| match settings.routes.is_empty() {
+            let locate = |invalid: InvalidSetting| match settings.routes.is_empty() {
                 true => invalid,
                 false => route.locate(invalid, index),
+            };
+            let made = made.map_err(|all| all.into_iter().map(locate).collect::<Vec<_>>());
+            let made = made.and_then(|made| {
+                let reached = self.check_reachable(index, &made).map(|()| made);
+                reached.map_err(|invalid| vec![invalid])
             });
-            let made = made.and_then(|made| self.check_reachable(index, &made).map(|()| made));
             match made {
                 Ok(made) => {
                     self.needs_path |= made.matcher.needs_path();
                     self.routes.push(made);
                 }
-                // An upstream that cannot be used is reported already, and so is what routes share.
-                Err(invalid) => {
-                    let named = route.upstream.as_ref();
-                    let follows = self.upstreams.len() < settings.upstreams.len()
-                        && invalid.at.ends_with("upstream")
-                        && named.is_none_or(|name| settings.upstreams.contains_key(name));
-                    if !follows && !errors.contains(&invalid) {
-                        errors.push(invalid);
+                Err(all) => {
+                    for invalid in all {
+                        if !errors.contains(&invalid) && !self.follows(&invalid, route, settings) {
+                            errors.push(invalid);
+                        }
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether the error of a route follows from an upstream that cannot be used, which is reported
+    /// already.
+    fn follows(
+        &self,
+        invalid: &InvalidSetting,
+        route: &RouteSettings,
+        settings: &GatewaySettings,
+    ) -> bool {
+        let named = route.upstream.as_ref();
+        self.upstreams.len() < settings.upstreams.len()
+            && invalid.at.ends_with("upstream")
+            && named.is_none_or(|name| settings.upstreams.contains_key(name))
     }
 
     /// Reports a route that no request reaches.
@@ -236,7 +248,7 @@ fn open_upstreams(
         let at = format!("upstreams.{name}");
         if !is_name(name) {
             let problem = format!("{name:?} is no name of an upstream");
-            return Err(InvalidSetting::new("upstreams", problem, NAMES));
+            return Err(vec![InvalidSetting::new("upstreams", problem, NAMES)]);
         }
         let connect = settings.timeouts.connect.into();
         let same = former.and_then(|former| former.get(name));
@@ -247,19 +259,12 @@ fn open_upstreams(
         let load = same.map(|same| Arc::clone(&same.load));
         let load = load.unwrap_or_else(|| Arc::new(UpstreamLoad::new(name, metrics.load(name))));
         let opened = Upstream::new(name, upstream, connect, metrics.upstream(name), load);
-        let opened = opened.map_err(|invalid| invalid.below(&at))?;
-        Ok((name.clone(), Arc::new(opened)))
+        let below = |one: InvalidSetting| one.below(&at);
+        let opened = opened.map_err(|all| all.into_iter().map(below).collect::<Vec<_>>());
+        Ok((name.clone(), Arc::new(opened?)))
     });
-    let opened = opened.filter_map(|opened| opened.map_err(|invalid| errors.push(invalid)).ok());
+    let opened = opened.filter_map(|opened| opened.map_err(|all: Vec<_>| errors.extend(all)).ok());
     opened.collect()
-}
-
-/// What names may be.
-const NAMES: &str = "write up to 64 letters, digits, - and _";
-
-fn is_name(name: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
 // === impl Route ===
@@ -272,113 +277,53 @@ impl Route {
         upstreams: &Upstreams,
         in_flight: &mut ConcurrencyLimitReader<'_>,
         metrics: &Metrics,
-    ) -> Result<Route, InvalidSetting> {
+    ) -> Result<Route, Vec<InvalidSetting>> {
+        let mut errors = InvalidSettings::default();
         let matcher = Matcher::new(&settings.matches, gateway.identity.path);
-        let matcher = matcher.map_err(|invalid| invalid.below("match"))?;
+        let matcher = errors.take_all(matcher, "match");
         let identity = settings.identity.as_ref().unwrap_or(&gateway.identity);
         let responses = settings.responses.as_ref().unwrap_or(&gateway.responses);
-        if identity.client_address.source == AddressSource::ProxyProtocol {
-            return Err(InvalidSetting::new(
-                "identity.client_address.source",
-                "the gateway reads no PROXY protocol",
-                "write `peer`, or the header in which your proxy names the client",
-            ));
-        }
-        let classifier = Classifier::with_responses(identity);
-        let classifier = classifier.map_err(|invalid| invalid.below("identity"))?;
-        let pricing = Pricing::new(identity, &classifier);
-        let responder = Responder::new(responses);
-        let name = match &settings.name {
-            Some(name) if !is_name(name) => {
-                let problem = format!("{name:?} is no name of a route");
-                return Err(InvalidSetting::new("name", problem, NAMES));
-            }
-            Some(name) => name.as_str(),
-            None => matcher.first_condition().unwrap_or(DEFAULT_NAME),
-        };
-        let upstream = find_upstream(settings, gateway, upstreams)?;
+        let classified = errors.take(classify(identity));
+        let responder =
+            errors.take(Responder::new(responses).map_err(|invalid| invalid.below("responses")));
+        let name = errors.take(name_of(settings, matcher.as_ref()));
+        let domain = errors.take(find_domain(settings, gateway));
+        let upstream = errors.take(find_upstream(settings, gateway, upstreams));
+        let protocols = upstream.as_ref();
+        let protocols = protocols.map(|upstream| find_protocols(settings, gateway, upstream));
+        let protocols = protocols.and_then(|protocols| errors.take(protocols));
         let own_limits = settings.in_flight.as_deref();
+        let in_flight = name
+            .as_deref()
+            .and_then(|name| errors.take(in_flight.of_route(name, own_limits, identity)));
+        let (
+            Some(matcher),
+            Some((classifier, pricing)),
+            Some(responder),
+            Some(name),
+            Some(domain),
+            Some(upstream),
+            Some(protocols),
+            Some(in_flight),
+        ) = (
+            matcher, classified, responder, name, domain, upstream, protocols, in_flight,
+        )
+        else {
+            return Err(errors.into_errors());
+        };
         Ok(Route {
-            protocols: find_protocols(settings, gateway, &upstream)?,
+            protocols,
             bounds: Bounds::of(gateway, settings, upstream.protocol()),
             upstream,
-            domain: find_domain(settings, gateway)?,
-            in_flight: in_flight.of_route(name, own_limits, identity)?,
+            domain,
+            in_flight,
             classifier,
-            pricing: pricing
-                .map_err(|invalid| invalid.below("identity"))?
-                .map(Arc::new),
-            responder: responder.map_err(|invalid| invalid.below("responses"))?,
-            metrics: metrics.route(name),
+            pricing,
+            responder,
+            metrics: metrics.route(&name),
             matcher,
         })
     }
-}
-
-/// The upstream of a route, which needs no name if it is the only one.
-fn find_upstream(
-    settings: &RouteSettings,
-    gateway: &GatewaySettings,
-    upstreams: &Upstreams,
-) -> Result<Arc<Upstream>, InvalidSetting> {
-    let names = gateway.upstreams.keys().map(String::as_str);
-    let names = names.collect::<Vec<_>>();
-    let names = names.join("`, `");
-    match &settings.upstream {
-        Some(name) => upstreams.get(name).map(Arc::clone).ok_or_else(|| {
-            let problem = format!("there is no upstream {name:?}");
-            InvalidSetting::new("upstream", problem, format!("write one of `{names}`"))
-        }),
-        None if upstreams.len() == 1 => {
-            let only = upstreams.values().next().map(Arc::clone);
-            Ok(only.expect("there is one"))
-        }
-        None => Err(InvalidSetting::new(
-            "upstream",
-            "nothing says which upstream requests go to",
-            format!("write routes, each with `upstream:` and one of `{names}`"),
-        )),
-    }
-}
-
-/// What the requests of a route may switch to. Upstreams of HTTP/2 have no upgrades, so those that
-/// a gateway with several routes allows do not concern them.
-fn find_protocols(
-    settings: &RouteSettings,
-    gateway: &GatewaySettings,
-    upstream: &Upstream,
-) -> Result<Protocols, InvalidSetting> {
-    let names = settings.upgrades.as_ref().unwrap_or(&gateway.upgrades);
-    let protocols = Protocols::new(names)?;
-    if upstream.protocol() == UpstreamProtocol::Http1 || names.is_empty() {
-        return Ok(protocols);
-    }
-    if settings.upgrades.is_none() && !gateway.routes.is_empty() {
-        return Ok(Protocols::default());
-    }
-    Err(InvalidSetting::new(
-        "upgrades",
-        "its upstream speaks HTTP/2, which has no upgrades",
-        "remove it, or write `protocol: http1` for the upstream",
-    ))
-}
-
-fn find_domain(
-    settings: &RouteSettings,
-    gateway: &GatewaySettings,
-) -> Result<String, InvalidSetting> {
-    let instead = "write `domain: NAME`, with the domain of a rules file";
-    let domain = gateway
-        .domain_of(settings)
-        .ok_or_else(|| InvalidSetting::new("domain", "nothing says whose rules apply", instead))?;
-    if !(1..=DOMAIN_BYTES_MAX).contains(&domain.len()) {
-        let problem = format!(
-            "{} bytes, and 1 to {DOMAIN_BYTES_MAX} are possible",
-            domain.len()
-        );
-        return Err(InvalidSetting::new("domain", problem, instead));
-    }
-    Ok(domain.to_owned())
 }
 
 #[cfg(test)]

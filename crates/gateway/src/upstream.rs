@@ -18,18 +18,17 @@ use tollgate_listen::Throttle;
 use tracing::{info, warn};
 
 use crate::connection_pool::{ConnectionPool, Lease};
-use crate::connector::Connector;
+use crate::connector::open_connectors;
 use crate::failure::Failure;
 use crate::forwarding::can_pass;
 use crate::health_check::{CheckError, HealthCheck, Observer};
+use crate::invalid_settings::InvalidSettings;
 use crate::metrics::{CheckMetrics, UpstreamMetrics};
 use crate::request_body::RequestBody;
 use crate::retry::{Retries, RetryBudget};
-use crate::settings::{
-    ADDRESSES_MAX, REQUESTS_MAX, UpstreamProtocol, UpstreamSettings, parse_address,
-};
+use crate::settings::{REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
 use crate::upstream_load::UpstreamLoad;
-use crate::upstream_tls::{TlsError, UpstreamTls};
+use crate::upstream_tls::TlsError;
 
 /// How often a request is sent whose connection was closed before any of it was sent.
 const SENDS_MAX: usize = 3;
@@ -71,57 +70,50 @@ struct Checked {
 impl Upstream {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// Every setting that cannot be used.
     pub(crate) fn new(
         name: &str,
         settings: &UpstreamSettings,
         connect_timeout: Duration,
         metrics: UpstreamMetrics,
         load: Arc<UpstreamLoad>,
-    ) -> Result<Upstream, InvalidSetting> {
+    ) -> Result<Upstream, Vec<InvalidSetting>> {
         // Before they are used: what changes in between is found by the next comparison.
         let files = settings.hash_files();
         let UpstreamSettings {
-            addresses,
-            protocol,
-            tls,
+            addresses: _,
+            protocol: _,
+            tls: _,
             requests,
             health_check,
             retries,
         } = settings;
-        if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
-            let problem = format!("{} addresses", addresses.len());
-            let instead = format!("write 1 to {ADDRESSES_MAX}, each as host:port");
-            return Err(InvalidSetting::new("addresses", problem, instead));
-        }
-        let tls = UpstreamTls::open(tls.as_ref(), *protocol)?;
-        let mut connectors = Vec::with_capacity(addresses.len());
-        for (index, address) in addresses.iter().enumerate() {
-            let parsed = parse_address(index, address)?;
-            let tls = tls.as_ref().map(|tls| tls.build_for(&parsed)).transpose()?;
-            let address = address.clone();
-            connectors.push(Connector::new(address, *protocol, tls, connect_timeout));
-        }
+        let mut errors = InvalidSettings::default();
+        let connectors = open_connectors(settings, connect_timeout, &mut errors);
         if !(1..=REQUESTS_MAX).contains(requests) {
             let problem = format!("{requests} requests at once");
             let instead = format!("write a number from 1 to {REQUESTS_MAX}");
-            return Err(InvalidSetting::new("requests", problem, instead));
+            errors.take::<()>(Err(InvalidSetting::new("requests", problem, instead)));
         }
-        let health_check = health_check.as_ref().map(|settings| {
+        let health_check = health_check.as_ref().and_then(|settings| {
             let made = HealthCheck::new(settings);
-            made.map_err(|invalid| invalid.below("health_check"))
+            errors.take(made.map_err(|invalid| invalid.below("health_check")))
         });
-        let retries = retries.as_ref().map(|settings| {
+        let retries = retries.as_ref().and_then(|settings| {
             let made = RetryBudget::new(settings);
-            made.map_err(|invalid| invalid.below("retries"))
+            errors.take(made.map_err(|invalid| invalid.below("retries")))
         });
+        let errors = errors.into_errors();
+        if !errors.is_empty() {
+            return Err(errors);
+        }
         let pool = |connector| Arc::new(ConnectionPool::new(connector, *requests));
         Ok(Upstream {
             name: name.to_owned(),
             pools: connectors.into_iter().map(pool).collect(),
             next: AtomicUsize::new(0),
-            health_check: health_check.transpose()?,
-            retries: retries.transpose()?,
+            health_check,
+            retries,
             checks: OnceLock::new(),
             settings: settings.clone(),
             files,

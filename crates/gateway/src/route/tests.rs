@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use tollgate_core::Span;
+use tollgate_http::AddressSource;
 
 use super::*;
 use crate::settings::{ByteSize, MatchSettings, UpstreamProtocol, UpstreamSettings};
@@ -133,6 +134,36 @@ fn every_error_says_where_it_is_and_what_to_write() {
         assert!(found.starts_with(expected), "{found}");
     }
     assert_eq!(base.body_bytes, ByteSize(10 << 20));
+}
+
+#[test]
+fn every_error_of_an_upstream_and_of_a_route_is_reported() {
+    let mut settings = settings(&["api"], vec![to("b", "apo")]);
+    let broken = UpstreamSettings {
+        addresses: vec!["10.0.0.1".to_owned(), "10.0.0.2".to_owned()],
+        requests: 0,
+        ..upstream("")
+    };
+    settings.upstreams.insert("broken".to_owned(), broken);
+    settings.routes[0].matches.methods = vec!["get".to_owned()];
+    settings.routes[0].name = Some("a b".to_owned());
+    settings.domain = None;
+    let found = wrong(&settings);
+    let places: Vec<&str> = found
+        .lines()
+        .map(|line| line.split_once(": ").unwrap().0)
+        .collect();
+    let expected = [
+        "upstreams.broken.addresses[0]",
+        "upstreams.broken.addresses[1]",
+        "upstreams.broken.requests",
+        "routes[0].match.paths[0]",
+        "routes[0].match.methods[0]",
+        "routes[0].name",
+        "routes[0].domain",
+        "routes[0].upstream",
+    ];
+    assert_eq!(places, expected, "{found}");
 }
 
 #[test]

@@ -1,0 +1,127 @@
+//! The parts of a route, read from its settings and those of the gateway.
+
+use std::sync::Arc;
+
+use tollgate_core::DOMAIN_BYTES_MAX;
+use tollgate_http::{AddressSource, Classifier, IdentitySettings, InvalidSetting};
+
+use super::Upstreams;
+use crate::matcher::Matcher;
+use crate::pricing::Pricing;
+use crate::settings::{GatewaySettings, RouteSettings, UpstreamProtocol};
+use crate::upgrade::Protocols;
+use crate::upstream::Upstream;
+
+/// The longest name of a route or an upstream.
+const NAME_BYTES_MAX: usize = 64;
+/// The name of a route without a name or a condition.
+const DEFAULT_NAME: &str = "default";
+
+/// What names may be.
+pub(super) const NAMES: &str = "write up to 64 letters, digits, - and _";
+
+pub(super) fn is_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)
+}
+
+/// What describes the requests of a route, and what they cost.
+pub(super) fn classify(
+    identity: &IdentitySettings,
+) -> Result<(Classifier, Option<Arc<Pricing>>), InvalidSetting> {
+    if identity.client_address.source == AddressSource::ProxyProtocol {
+        return Err(InvalidSetting::new(
+            "identity.client_address.source",
+            "the gateway reads no PROXY protocol",
+            "write `peer`, or the header in which your proxy names the client",
+        ));
+    }
+    let below = |invalid: InvalidSetting| invalid.below("identity");
+    let classifier = Classifier::with_responses(identity).map_err(below)?;
+    let pricing = Pricing::new(identity, &classifier).map_err(below)?;
+    Ok((classifier, pricing.map(Arc::new)))
+}
+
+/// The name of a route: its own, or its first condition.
+pub(super) fn name_of(
+    settings: &RouteSettings,
+    matcher: Option<&Matcher>,
+) -> Result<String, InvalidSetting> {
+    match &settings.name {
+        Some(name) if !is_name(name) => {
+            let problem = format!("{name:?} is no name of a route");
+            Err(InvalidSetting::new("name", problem, NAMES))
+        }
+        Some(name) => Ok(name.clone()),
+        None => {
+            let condition = matcher.and_then(Matcher::first_condition);
+            Ok(condition.unwrap_or(DEFAULT_NAME).to_owned())
+        }
+    }
+}
+
+/// The upstream of a route, which needs no name if it is the only one.
+pub(super) fn find_upstream(
+    settings: &RouteSettings,
+    gateway: &GatewaySettings,
+    upstreams: &Upstreams,
+) -> Result<Arc<Upstream>, InvalidSetting> {
+    let names = gateway.upstreams.keys().map(String::as_str);
+    let names = names.collect::<Vec<_>>();
+    let names = names.join("`, `");
+    match &settings.upstream {
+        Some(name) => upstreams.get(name).map(Arc::clone).ok_or_else(|| {
+            let problem = format!("there is no upstream {name:?}");
+            InvalidSetting::new("upstream", problem, format!("write one of `{names}`"))
+        }),
+        None if upstreams.len() == 1 => {
+            let only = upstreams.values().next().map(Arc::clone);
+            Ok(only.expect("there is one"))
+        }
+        None => Err(InvalidSetting::new(
+            "upstream",
+            "nothing says which upstream requests go to",
+            format!("write routes, each with `upstream:` and one of `{names}`"),
+        )),
+    }
+}
+
+/// What the requests of a route may switch to. Upstreams of HTTP/2 have no upgrades, so those that
+/// a gateway with several routes allows do not concern them.
+pub(super) fn find_protocols(
+    settings: &RouteSettings,
+    gateway: &GatewaySettings,
+    upstream: &Upstream,
+) -> Result<Protocols, InvalidSetting> {
+    let names = settings.upgrades.as_ref().unwrap_or(&gateway.upgrades);
+    let protocols = Protocols::new(names)?;
+    if upstream.protocol() == UpstreamProtocol::Http1 || names.is_empty() {
+        return Ok(protocols);
+    }
+    if settings.upgrades.is_none() && !gateway.routes.is_empty() {
+        return Ok(Protocols::default());
+    }
+    Err(InvalidSetting::new(
+        "upgrades",
+        "its upstream speaks HTTP/2, which has no upgrades",
+        "remove it, or write `protocol: http1` for the upstream",
+    ))
+}
+
+pub(super) fn find_domain(
+    settings: &RouteSettings,
+    gateway: &GatewaySettings,
+) -> Result<String, InvalidSetting> {
+    let instead = "write `domain: NAME`, with the domain of a rules file";
+    let domain = gateway
+        .domain_of(settings)
+        .ok_or_else(|| InvalidSetting::new("domain", "nothing says whose rules apply", instead))?;
+    if !(1..=DOMAIN_BYTES_MAX).contains(&domain.len()) {
+        let problem = format!(
+            "{} bytes, and 1 to {DOMAIN_BYTES_MAX} are possible",
+            domain.len()
+        );
+        return Err(InvalidSetting::new("domain", problem, instead));
+    }
+    Ok(domain.to_owned())
+}
