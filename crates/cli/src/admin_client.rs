@@ -42,7 +42,7 @@ const BODY_BYTES_MAX: usize = 8 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "Access to the admin listener")]
 pub(crate) struct Access {
-    /// A file with a bearer token in its first line that is neither empty nor a comment (`#`).
+    /// A file with a bearer token: its first line that is neither empty nor a comment (`#`).
     #[arg(long, value_name = "PATH", conflicts_with = "token_env")]
     token_file: Option<PathBuf>,
     /// An environment variable with a bearer token. Without either option, TOLLGATE_ADMIN_TOKEN is

@@ -28,9 +28,9 @@ mod remote;
 /// that was compared, the limit, what remains of it, and when the request would be allowed. Charges
 /// nothing.
 ///
-/// With --url, a running service explains, by the rules and the states of keys that it decides by.
-/// With --config, keys in Redis are read there; keys in memory are in the process that serves. With
-/// --rules, keys are as if they were never used.
+/// With --url, a running service explains, with the rules and counters by which it decides. With
+/// --config, counters in Redis are read; those in memory can only be read from the running service.
+/// With --rules, all counters are treated as unused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {

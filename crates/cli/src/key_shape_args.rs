@@ -9,24 +9,26 @@ const IPV6_PREFIX: u8 = 128;
 /// How the values of keys are made of a log's lines.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeyShapeArgs {
-    /// The proxies whose X-Forwarded-For is believed: networks, or how many hops there are.
+    /// The proxies whose X-Forwarded-For is trusted: their networks, or the number of hops.
     ///
     /// `{client}` is then the client that the gateway would find behind them, with the setting
     /// `trusted_proxies` or, for a number, `trusted_hops`. The format must have `forwarded_for`.
     #[arg(long, value_name = "CIDR,...|HOPS", value_delimiter = ',')]
     trusted_proxies: Vec<String>,
-    /// How many bits of an IPv4 `{client}` make a key: 24 counts 192.0.2.7 as 192.0.2.0/24. By
-    /// default all.
+    /// How many leading bits of an IPv4 `{client}` make up the key: with 24, 192.0.2.7 is counted
+    /// as 192.0.2.0/24. Default: all.
     #[arg(long, value_name = "BITS")]
     ipv4_prefix: Option<u8>,
-    /// How many bits of an IPv6 `{client}` make a key. By default all; the gateway's default is 64.
+    /// How many leading bits of an IPv6 `{client}` make up the key. Default: all, whereas the
+    /// gateway's default is 64.
     #[arg(long, value_name = "BITS")]
     ipv6_prefix: Option<u8>,
     /// A template such as `/users/{id}`, which becomes the `{path}` of all paths that match it; may
     /// be repeated.
     ///
-    /// As the gateway's `routes`: `{id}` stands for one segment, `{*rest}` at the end for one or
-    /// more, and the template with more fixed segments wins. Other paths stay as they are.
+    /// Templates work as in the gateway's `routes`: `{id}` stands for one segment, `{*rest}` at the
+    /// end for one or more, and the template with more fixed segments wins. Other paths do not
+    /// change.
     #[arg(long, value_name = "TEMPLATE")]
     path_template: Vec<String>,
 }

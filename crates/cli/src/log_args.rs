@@ -11,15 +11,15 @@ pub(crate) struct LogArgs {
     /// Format of the input.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
     pub(crate) format: LogFormat,
-    /// Which names in the log stand for which fields, of JSON and of columns.
+    /// The names that fields have in the log, for JSON and columns.
     ///
-    /// A list such as `time=ts,client=request.client_ip|request.remote_ip`: on the left `time`,
-    /// `request` (`GET / HTTP/1.1`) or a field; on the right names, of which the first that a line
-    /// has counts. `date+time` joins two. In JSON, `a.b` is the member b of the object a. What is
-    /// not named has the names of the format.
+    /// A list such as `time=ts,client=request.client_ip|request.remote_ip`: on the left is `time`,
+    /// `request` (`GET / HTTP/1.1`) or a field; on the right are names, and the first of them that
+    /// a line has is used. `date+time` joins two values. In JSON, `a.b` is the member b of the
+    /// object a. Fields that are not listed have the names of the format.
     #[arg(long, value_name = "FIELD=NAME,...")]
     pub(crate) fields: Option<FieldNames>,
-    /// Of --format csv: the names of the columns, if the first line does not have them.
+    /// For --format csv: the names of the columns, if the first line does not have them.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) columns: Option<Vec<String>>,
     /// Lines as nginx's `log_format` or Apache's `LogFormat` describes them, such as
@@ -51,7 +51,7 @@ pub(crate) enum LogFormat {
     /// Traefik's access log with `format: json`.
     #[value(alias = "traefik")]
     TraefikJson,
-    /// Comma-separated values, also with semicolons, tabs or bars; the first line has their names.
+    /// Values separated by commas, semicolons, tabs or bars; the first line has their names.
     Csv,
     /// The W3C's extended log format: IIS, and CloudFront's standard logs.
     #[value(aliases = ["iis", "cloudfront"])]

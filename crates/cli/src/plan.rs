@@ -28,11 +28,11 @@ use machines::{ListenerChoice, Machines, ModeChoice, StoreChoice};
 use quantity::{Count, RequestRate};
 use report::Report;
 
-/// Plan machines: how much memory, how many instances, how much Redis.
+/// Plan capacity: how much memory, how many instances, how much Redis.
 ///
-/// Computes them from constants that `cargo xtask bench constants` has measured, and says which
-/// figure comes from which. The memory of tables is exact; processor time is that of the machine on
-/// which it was measured.
+/// The figures are computed from constants that `cargo xtask bench constants` has measured, and
+/// each figure names its constants. The memory of tables is exact; processor time is that of the
+/// machine on which the constants were measured.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -50,13 +50,13 @@ pub(crate) struct Args {
     /// algorithm, a token bucket. By default `100/minute`.
     #[arg(long = "limit", value_name = "LIMIT", conflicts_with = "rules")]
     limits: Vec<Limit>,
-    /// In place of limits: a rules file, or a directory of them; may be repeated.
+    /// Instead of --limit: a rules file, or a directory of rules files; may be repeated.
     #[arg(long, value_name = "PATH", requires = "descriptors")]
     rules: Vec<PathBuf>,
     /// Allow several documents to add descriptors to one domain.
     #[arg(long, requires = "rules")]
     merge_domains: bool,
-    /// The domain whose rules apply. By default, the only one of the rules.
+    /// The domain whose rules apply. Not needed if the rules have only one.
     #[arg(long, value_name = "NAME", requires = "rules")]
     domain: Option<String>,
     /// A descriptor of each request, which decides which rules it meets; may be repeated.
@@ -72,18 +72,17 @@ pub(crate) struct Args {
     /// Where counters are kept.
     #[arg(long, value_enum, default_value_t)]
     store: StoreChoice,
-    /// How instances share limits over Redis; rules may say otherwise for their own. By default
-    /// strict.
+    /// How instances share limits over Redis, unless a rule sets its own mode. Default: strict.
     #[arg(long, value_enum)]
     mode: Option<ModeChoice>,
-    /// What asks for decisions.
+    /// How decisions are requested.
     #[arg(long, value_enum, default_value_t)]
     listener: ListenerChoice,
     /// Processors of each machine.
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u64).range(1..=4096))]
     cores: u64,
-    /// How much of the processors' time may be used, in per cent: of instances and of Redis.
+    /// The highest processor utilisation of instances and of Redis, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 60,
         value_parser = clap::value_parser!(u64).range(1..=100))]
     utilization: u64,
@@ -100,7 +99,8 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Connections, what clients send, and the gateway's bodies take memory beside that of the plan.
+The plan does not include the memory of connections, of requests in progress, and of bodies in the \
+gateway.
 
 Exit status: 0 if there is a plan; 1 if the rules have errors; 2 if the command line is wrong or a \
 file cannot be read.";

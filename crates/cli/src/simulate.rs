@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Allow several documents to add descriptors to one domain.
     #[arg(long)]
     merge_domains: bool,
-    /// The domain whose rules apply. By default, the only one of the rules.
+    /// The domain whose rules apply. Not needed if the rules have only one.
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
     /// A descriptor of each request; may be repeated.
@@ -52,19 +52,19 @@ pub(crate) struct Args {
         default_value = "remote_address={client}"
     )]
     descriptors: Vec<Pattern>,
-    /// Traffic, in the words below; may be repeated, then all of it comes together.
+    /// Traffic, in the words below; if repeated, all of it is combined.
     #[arg(long, value_name = "WORDS", required_unless_present = "table")]
     traffic: Vec<Workload>,
-    /// The seed of all that is random: the same seed makes the same requests.
+    /// The random seed: the same seed generates the same requests.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// When it begins. By default 1970.
+    /// When the traffic begins. Default: 1970.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     start: Option<Moment>,
     #[command(flatten)]
     written: ReportArgs,
-    /// Instead of rules and traffic: what each algorithm does to a minute of constant traffic below
-    /// and above one limit.
+    /// Instead of using rules and traffic, show what each algorithm does with a minute of constant
+    /// traffic below and above one limit.
     #[arg(long, conflicts_with_all = ["rules", "traffic", "domain", "seed", "start", "report",
         "decisions", "fail_if", "max_keys", "top", "merge_domains", "descriptors"])]
     table: bool,
@@ -80,10 +80,10 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Traffic:
-  constant RATE              at equal distances
+  constant RATE              evenly spaced
   poisson RATE               at random, independent of each other
-  bursts N every TIME        N at the same moment, again and again
-  new-keys RATE              at equal distances, each with a key that never came before
+  bursts N every TIME        N at the same moment, repeatedly
+  new-keys RATE              evenly spaced, each with a new key
   botnet N clients RATE      N clients, each of them at this rate, out of step
 followed by, in any order:
   for TIME                   how long (default 1m)

@@ -61,7 +61,7 @@ pub(crate) struct Args {
         requires = "tried"
     )]
     algorithms: Vec<AlgorithmChoice>,
-    /// How many of the keys that a trial denies are named, those with the most denials first.
+    /// How many of the keys that a trial denies are listed, those with the most denials first.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = top)]
     top: usize,
     /// Report format.

@@ -11,14 +11,14 @@ use crate::service_url::ServiceUrl;
 /// Which authority signed the service's certificate, and our own certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub(crate) struct TlsArgs {
-    /// The certificates (PEM) of the authorities that may have signed the service's, for https.
-    /// Default: the public ones of Mozilla's list.
+    /// For https: the certificates (PEM) of the authorities that are trusted to sign the service's
+    /// certificate. Default: the public authorities of Mozilla's list.
     #[arg(long, value_name = "PATH")]
     ca: Option<PathBuf>,
-    /// Our certificate (PEM), if the service demands one.
+    /// The client certificate (PEM), if the service requires one.
     #[arg(long, value_name = "PATH", requires = "key")]
     cert: Option<PathBuf>,
-    /// The private key (PEM) of our certificate.
+    /// The private key (PEM) of the client certificate.
     #[arg(long, value_name = "PATH", requires = "cert")]
     key: Option<PathBuf>,
 }

@@ -39,7 +39,7 @@ const UPDATES_MAX: usize = 4;
 ///
 /// Decisions per second, times, the most denied and the hottest keys, the use of each rule's
 /// budget, stores and reloads, from the same snapshots as the page `/` of the admin listener. If
-/// standard output is no terminal, prints them once.
+/// standard output is not a terminal, prints them once.
 ///
 /// Keys: q quits, Tab and 1 to 5 change the view, the arrows, PgUp, PgDn, Home and End scroll.
 #[derive(Debug, clap::Args)]
@@ -48,10 +48,11 @@ pub(crate) struct Args {
     /// The admin listener of the service.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:6070")]
     url: ServiceUrl,
-    /// Print what there is as text, and end. The default if standard output is no terminal.
+    /// Print the current state as text, and exit. This is the default if standard output is not a
+    /// terminal.
     #[arg(long)]
     once: bool,
-    /// How long to count keys and decisions before they are printed once.
+    /// How long to count keys and decisions before printing them, with --once.
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -63,9 +64,10 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Without colours if the variable NO_COLOR is set. Exit status: 0 if it was ended by a key or \
-SIGTERM, or has printed; 1 if the service does not answer or is no Tollgate; 2 if the command line \
-is wrong, or a file cannot be read.";
+No colours are used if the environment variable NO_COLOR is set.
+
+Exit status: 0 if it was ended by a key or SIGTERM, or has printed; 1 if the service does not \
+answer or is not Tollgate; 2 if the command line is wrong, or a file cannot be read.";
 
 /// The exit status, and why.
 struct Failure(u8, String);

@@ -25,7 +25,7 @@ pub(crate) enum ModeChoice {
     WriteBack,
 }
 
-/// What asks for decisions.
+/// How decisions are requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ListenerChoice {
     /// A Rust program: the library, without the service.

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     pub(super) compare: Vec<PathBuf>,
     #[command(flatten)]
     pub(super) log: LogArgs,
-    /// The domain whose rules apply to an access log. By default, the only one of the rules.
+    /// The domain whose rules apply to an access log. Not needed if the rules have only one.
     #[arg(long, value_name = "NAME")]
     pub(super) domain: Option<String>,
     /// A descriptor for each line of an access log; may be repeated.
@@ -47,12 +47,12 @@ pub(crate) struct Args {
     /// host and forwarded_for. A field that the line does not have is empty.
     #[arg(long = "descriptor", value_name = "KEY={FIELD},...")]
     pub(super) descriptors: Vec<Pattern>,
-    /// Of --format counts: how many keys the generated events have, each one with equal chances.
+    /// For --format counts: the number of keys of the generated events, all equally likely.
     ///
-    /// The field `{client}` is the key: key-0, key-1 and so on. By default 10000.
+    /// The field `{client}` is the key: key-0, key-1 and so on. Default: 10000.
     #[arg(long, value_name = "N", value_parser = keys())]
     pub(super) keys: Option<u32>,
-    /// Of --format counts: when the first second begins. By default 1970.
+    /// For --format counts: when the first second begins. Default: 1970.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub(super) start: Option<Moment>,
     /// Decide only events from this time on.
@@ -64,11 +64,11 @@ pub(crate) struct Args {
     /// Decide only events before this time.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub(super) to: Option<Moment>,
-    /// Decide only events whose field compares so; may be repeated, then all must hold.
+    /// Decide only events for which this comparison holds; if repeated, all of them must hold.
     ///
-    /// `field=value`, or `!=` (not equal), `^=` (begins with), `$=` (ends with), `*=` (contains),
-    /// such as `method=POST` or `path^=/api`. Fields are those of --descriptor; in a trace, the
-    /// keys of entries.
+    /// A field, an operator and a value, such as `method=POST` or `path^=/api`. The operators are
+    /// `=`, `!=` (not equal), `^=` (begins with), `$=` (ends with) and `*=` (contains). Fields are
+    /// those of --descriptor; in a trace, the keys of entries.
     #[arg(long = "where", value_name = "FIELD=VALUE")]
     pub(super) filters: Vec<Filter>,
     #[command(flatten)]

@@ -44,8 +44,8 @@ const IN_FLIGHT_MAX: usize = 10_000;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Sending to a running service")]
 pub(crate) struct DriveArgs {
-    /// Send the requests to the `http` listener of a running service, which decides them with its
-    /// own rules and now, instead of deciding them here.
+    /// Send the requests to the `http` listener of a running service, which decides with its own
+    /// rules and clock, instead of deciding them here.
     ///
     /// http://HOST:PORT or https://HOST:PORT. Requests are sent at their times, whether or not
     /// earlier ones are answered. Access logs need --domain. Reports what was allowed, denied and
@@ -53,17 +53,16 @@ pub(crate) struct DriveArgs {
     #[arg(long, value_name = "URL", conflicts_with_all = ["rules", "merge_domains", "compare",
         "fail_if", "top", "report", "decisions", "max_keys"])]
     pub(super) target: Option<ServiceUrl>,
-    /// How fast, as a multiple of the log's own pace: `1x`, `10x`, `0.5x`; or `max`, as fast as the
-    /// service answers --in-flight requests at a time.
-    /// By default 1x.
+    /// The speed, as a multiple of the log's own pace: `1x`, `10x`, `0.5x`; or `max`, as fast as
+    /// the service answers with --in-flight requests at a time. Default: 1x.
     #[arg(long, value_name = "SPEED")]
     speed: Option<Speed>,
-    /// How many requests may wait for their answers at once. One whose time has come waits up to a
-    /// second for its turn; then it is not sent, and counted. By default 256.
+    /// How many requests may wait for their answers at once. A request that is due waits up to a
+    /// second for its turn; after that, it is not sent, and counted as such. Default: 256.
     #[arg(long, value_name = "N", value_parser = in_flight)]
     in_flight: Option<NonZeroUsize>,
-    /// A file with a bearer token in its first line that is neither empty nor a comment (`#`), for
-    /// a proxy before the service that demands one.
+    /// A file with a bearer token: its first line that is neither empty nor a comment (`#`), for a
+    /// proxy in front of the service that requires one.
     #[arg(
         long,
         value_name = "PATH",

@@ -10,11 +10,12 @@ use crate::output::Output;
 /// What is reported, and the store.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Exit with status 3 if this holds, such as `denied > 0.1%`; may be repeated, then any counts.
+    /// Exit with status 3 if this condition holds, such as `denied > 0.1%`; if repeated, if any of
+    /// them holds.
     ///
-    /// A metric (events, allowed, denied, over_soft, delayed, without_limit, skipped;
-    /// with --compare, newly_denied and no_longer_denied), a comparison (> >= < <= == !=), and a
-    /// number or a percentage: of all events, for `skipped` of all lines.
+    /// A metric (events, allowed, denied, over_soft, delayed, without_limit, skipped; with
+    /// --compare, newly_denied and no_longer_denied), a comparison (> >= < <= == !=), and a number
+    /// or a percentage: of all events, for `skipped` of all lines.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<Condition>,
     /// Report format.
