@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::exchange::{self, COMMANDS, QUESTION};
 use crate::peer::{connect, connect_h2, request, within};
-use crate::target::{Target, listening};
+use crate::target::{Target, present};
 use crate::tls::connect_any;
 
 /// Its address, which no attack uses.
@@ -35,18 +35,18 @@ pub(crate) async fn run(target: Target) {
         ..target
     };
     let mut asks = tokio::task::JoinSet::new();
-    if let Some(to) = listening(target.grpc) {
+    if let Some(to) = present(target.grpc) {
         asks.spawn(ask_grpc(to, seen.clone()));
         asks.spawn(ask_grpc(to, seen.clone()));
     }
-    if let Some(to) = listening(target.http) {
+    if let Some(to) = present(target.http) {
         asks.spawn(ask_http("http", to, check, target, seen.clone()));
         asks.spawn(visit(to, target, seen.clone()));
     }
-    if let Some(to) = listening(target.gateway) {
+    if let Some(to) = present(target.gateway) {
         asks.spawn(ask_http("gateway", to, get, target, seen.clone()));
     }
-    if let Some(to) = listening(target.redis) {
+    if let Some(to) = present(target.redis) {
         asks.spawn(ask_redis(to, seen.clone()));
     }
     asks.spawn(visit(target.admin, plain, seen.clone()));

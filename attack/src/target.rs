@@ -22,7 +22,7 @@ pub(crate) struct Target {
 }
 
 /// The address of a listener, if the service has it.
-pub(crate) fn listening(address: SocketAddr) -> Option<SocketAddr> {
+pub(crate) fn present(address: SocketAddr) -> Option<SocketAddr> {
     (address.port() != 0).then_some(address)
 }
 
