@@ -18,7 +18,7 @@ use crate::protocol::Protocol;
 const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves the connections of a listener, each from the end of its handshake on: [`crate::Http`] or
-/// [`crate::Streams`]. Other crates cannot implement it, because they cannot name [`Terms`].
+/// [`crate::Streams`]. Other crates cannot implement it, because they cannot name `Terms`.
 pub trait Session: Clone + Send + Sync + 'static {
     /// Counts what happens to them.
     type Counts: ConnectionCounts;
