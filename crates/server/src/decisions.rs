@@ -11,12 +11,13 @@ use tollgate_core::StoreError;
 use tollgate_engine::Engine;
 use tollgate_listen::{Connection, ShutdownSignal};
 use tollgate_rls::decisions::{CheckRequest, CheckResponse};
-use tollgate_telemetry::RequestSpan;
+use tollgate_telemetry::{TraceContext, Tracing, Value, attribute};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::grpc::{NAME, kind};
+use crate::grpc::{NAME, describe_call, kind};
 use crate::metrics::Metrics;
 use crate::reply::{store_kind, store_unavailable};
+use crate::trace::describe_batch;
 
 mod answers;
 mod request;
@@ -26,6 +27,8 @@ use answers::Answers;
 
 /// The call.
 pub(crate) const CHECK_PATH: &str = "/tollgate.v1.Decisions/Check";
+/// The same in traces, without the slash.
+const METHOD: &str = CHECK_PATH.split_at(1).1;
 /// The largest message: its buffer is allocated as soon as its length is known.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
@@ -47,6 +50,7 @@ pub(crate) struct DecisionCalls {
 pub(crate) struct Decider {
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
+    tracing: Tracing,
 }
 
 // === impl DecisionCalls ===
@@ -55,10 +59,15 @@ impl DecisionCalls {
     pub(crate) fn new(
         engine: Arc<Engine>,
         metrics: Arc<Metrics>,
+        tracing: Tracing,
         shutdown: ShutdownSignal,
     ) -> DecisionCalls {
         DecisionCalls {
-            decider: Arc::new(Decider { engine, metrics }),
+            decider: Arc::new(Decider {
+                engine,
+                metrics,
+                tracing,
+            }),
             shutdown,
         }
     }
@@ -75,9 +84,10 @@ impl generated::decisions_server::Decisions for DecisionCalls {
         let connection = request.extensions().get::<Arc<Connection>>().cloned();
         let connection = connection.ok_or_else(|| Status::internal("a call without connection"))?;
         let decider = Arc::clone(&self.decider);
+        let caller = decider.tracing.caller(request.metadata().as_ref());
         let requests = request.into_inner();
         let shutdown = self.shutdown.clone();
-        let answers = Answers::new(decider, requests, connection, shutdown);
+        let answers = Answers::new(decider, caller, requests, connection, shutdown);
         Ok(Response::new(answers))
     }
 }
@@ -90,9 +100,15 @@ impl Decider {
         self.engine.batch_size()
     }
 
-    /// Decides on requests that have arrived together, in their order.
-    pub(super) async fn decide(&self, messages: &[CheckRequest]) -> Vec<CheckResponse> {
+    /// Decides on requests that have arrived together, in their order. `caller` opened the call.
+    pub(super) async fn decide(
+        &self,
+        messages: &[CheckRequest],
+        caller: Option<TraceContext>,
+    ) -> Vec<CheckResponse> {
         let began = Instant::now();
+        let mut span = self.tracing.begin_batch(METHOD, caller);
+        describe_call(&mut span, METHOD);
         let read: Vec<_> = messages.iter().map(request::request).collect();
         let mut requests = Vec::with_capacity(read.len());
         let mut invalid = Vec::with_capacity(read.len());
@@ -105,9 +121,10 @@ impl Decider {
                 Err(text) => invalid.push(Some(text)),
             }
         }
+        let asked = Instant::now();
         let decided = self.engine.decide_batch(&requests).await;
-        self.metrics
-            .record_decision(NAME, began.elapsed(), &RequestSpan::OFF);
+        describe_batch(&mut span, &requests, &decided, asked);
+        self.metrics.record_decision(NAME, began.elapsed(), &span);
         let mut decided = requests.iter().zip(decided);
         let answers = messages.iter().zip(invalid).map(|(message, invalid)| {
             if let Some(text) = invalid {
@@ -117,6 +134,9 @@ impl Decider {
             match decided.next() {
                 Some((request, Ok(decided))) => {
                     let id = self.engine.keep_denial(None, request, &decided.answer);
+                    if let Some(id) = id.as_deref().filter(|_| messages.len() == 1) {
+                        span.set(attribute::REQUEST_ID, || Value::Text(id.to_owned().into()));
+                    }
                     response::response(message.id, &decided.answer, id)
                 }
                 Some((_, Err(error))) => self.fail(message.id, &error),

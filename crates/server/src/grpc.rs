@@ -70,7 +70,12 @@ pub(crate) async fn routes(
 ) -> (Router, Health) {
     let (engine, metrics) = (&calls.engine, Arc::clone(&calls.metrics));
     let (body_timeout, message_bytes) = (limits.body_timeout, limits.message_bytes);
-    let decisions = DecisionCalls::new(Arc::clone(engine), Arc::clone(&metrics), shutdown.clone());
+    let decisions = DecisionCalls::new(
+        Arc::clone(engine),
+        Arc::clone(&metrics),
+        calls.tracing.clone(),
+        shutdown.clone(),
+    );
     let decisions = DecisionsServer::new(decisions).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let calls = RateLimitServiceServer::new(calls).max_decoding_message_size(message_bytes);
     let (reporter, health) = health_reporter();
@@ -129,7 +134,7 @@ impl RateLimitService for Calls {
         let (metadata, _, message) = request.into_parts();
         let metadata = metadata.into_headers();
         let mut span = self.tracing.begin(METHOD, &metadata);
-        describe_call(&mut span);
+        describe_call(&mut span, METHOD);
         let answered = self.answer(&metadata, &message, &mut span).await;
         let code = answered.as_ref().map_or_else(Status::code, |_| Code::Ok);
         span.set(attribute::RPC_STATUS, || {
@@ -172,11 +177,11 @@ impl Calls {
     }
 }
 
-fn describe_call(span: &mut RequestSpan) {
+pub(crate) fn describe_call(span: &mut RequestSpan, method: &'static str) {
     let text = |text: &'static str| move || Value::Text(text.into());
     span.set(attribute::LISTENER, text(NAME));
     span.set(attribute::RPC_SYSTEM, text("grpc"));
-    span.set(attribute::RPC_METHOD, text(METHOD));
+    span.set(attribute::RPC_METHOD, text(method));
     span.set_outcome(CANCELED);
 }
 

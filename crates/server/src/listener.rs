@@ -211,7 +211,7 @@ impl Serving {
                     engine,
                     metrics,
                     options: context.options,
-                    tracing: context.tracing.clone(),
+                    tracing: context.tracing.for_listener(kind.name()),
                 };
                 let (router, health) = grpc::routes(calls, limits, &shutdown).await;
                 self.health.push(health);
@@ -223,7 +223,7 @@ impl Serving {
                     metrics,
                     options: context.options,
                     auth: context.auth.clone(),
-                    tracing: context.tracing.clone(),
+                    tracing: context.tracing.for_listener(kind.name()),
                     scheme,
                     shutdown,
                     body_timeout: limits.body_timeout,

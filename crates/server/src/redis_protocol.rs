@@ -10,7 +10,9 @@ use std::sync::atomic::AtomicU64;
 
 use ring::error::Unspecified;
 use tollgate_engine::Engine;
-use tollgate_listen::{Connection, ConnectionCounts, Limits, Stream, StreamHandler, Throttle};
+use tollgate_listen::{Connection, ConnectionCounts, Stream, StreamHandler, Throttle};
+
+use tollgate_telemetry::Tracing;
 
 use crate::config::Config;
 use crate::metrics::Metrics;
@@ -29,7 +31,7 @@ mod transaction;
 
 use passwords::Passwords;
 use service::{NAME, Service};
-pub(crate) use throttles::ThrottleStore;
+pub(crate) use throttles::{ThrottleCounts, ThrottleStore};
 
 /// Serves the connections of the listener `redis`.
 #[derive(Clone)]
@@ -48,7 +50,7 @@ impl RedisHandler {
         engine: &Arc<Engine>,
         throttles: Option<Arc<ThrottleStore>>,
         metrics: &Arc<Metrics>,
-        limits: &Limits,
+        tracing: &Tracing,
     ) -> Result<Option<RedisHandler>, Unspecified> {
         let Some(throttles) = throttles else {
             return Ok(None);
@@ -58,8 +60,9 @@ impl RedisHandler {
             throttles,
             passwords: Passwords::new(&config.redis_protocol)?,
             metrics: Arc::clone(metrics),
+            tracing: tracing.clone(),
             allow_refund: config.allow_refund,
-            command_timeout: limits.header_timeout,
+            command_timeout: config.limits.header_timeout,
             wrong_passwords: Throttle::default(),
             next_id: AtomicU64::new(1),
         };

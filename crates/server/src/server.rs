@@ -112,7 +112,7 @@ async fn start_with(
     let metrics = Metrics::new(&engine, &budget, &limits, &host, counts.0, counts.1);
     let metrics = Arc::new(metrics.with_telemetry(telemetry.counts()));
     telemetry.export_metrics(metrics.source());
-    let redis = RedisHandler::open(config, &engine, throttles, &metrics, &limits);
+    let redis = RedisHandler::open(config, &engine, throttles, &metrics, &telemetry.tracer());
     let redis = redis.map_err(|_| ServeError::NoRandomness)?;
     let certificates = load_certificates(config, Arc::clone(&clock), &metrics)?;
     let tls = certificates.handshakes();
@@ -225,7 +225,9 @@ fn open_gateway(
     }
     let settings = config.gateway.clone().unwrap_or_default();
     let opened = Gateway::new(&settings, Arc::clone(engine), clock);
-    let opened = opened.map(|gateway| Arc::new(gateway.with_tracing(telemetry.tracer())));
+    let tracing = telemetry.tracer();
+    let tracing = tracing.for_listener(ListenerKind::Gateway.name());
+    let opened = opened.map(|gateway| Arc::new(gateway.with_tracing(tracing)));
     opened.map(Some).map_err(ServeError::Gateway)
 }
 

@@ -8,6 +8,7 @@ use tollgate_engine::{Decided, Engine, ReservationReceipt, ReserveError};
 use tollgate_gateway::REQUEST_ID;
 use tollgate_telemetry::{RequestSpan, Value, attribute};
 
+use crate::redis_protocol::ThrottleCounts;
 use crate::reply::{Failure, store_kind};
 
 /// The outcome of a request until it has another one: its client has gone.
@@ -61,7 +62,8 @@ pub(crate) async fn reserve(
     reserved
 }
 
-/// Says in the span of a batch how its checks were decided, since `began`.
+/// Says in the span of a batch how its checks were decided, since `began`: of a single one, by
+/// which rule.
 pub(crate) fn describe_batch(
     span: &mut RequestSpan,
     requests: &[Request<'_>],
@@ -78,6 +80,9 @@ pub(crate) fn describe_batch(
     {
         span.set_domain(first.domain);
     }
+    if requests.is_empty() {
+        return span.set_outcome(INVALID);
+    }
     let is_denied = |one: &&Result<Decided, StoreError>| {
         one.as_ref()
             .is_ok_and(|decided| !decided.answer.is_allowed())
@@ -87,12 +92,37 @@ pub(crate) fn describe_batch(
     span.set(attribute::BATCH_SIZE, || count(requests.len()));
     span.set(attribute::BATCH_DENIED, || count(denied));
     let error = decided.iter().find_map(|one| one.as_ref().err());
-    match error {
-        Some(error) => fail(span, error, began.elapsed()),
-        None => {
+    match (error, decided) {
+        (Some(error), _) => fail(span, error, began.elapsed()),
+        (None, [Ok(decided)]) => span.set_answer(&decided.answer, began.elapsed()),
+        (None, _) => {
             span.set_outcome(if denied > 0 { DENIED } else { ALLOWED });
             span.set_store_time(began.elapsed());
         }
+    }
+}
+
+/// Says in the span of a batch of `CL.THROTTLE` how it was decided, since `began`.
+pub(crate) fn describe_throttles(span: &mut RequestSpan, counts: ThrottleCounts, began: Instant) {
+    if !span.is_sampled() {
+        return;
+    }
+    let ThrottleCounts {
+        asked,
+        denied,
+        errors,
+    } = counts;
+    let count = |count: u64| Value::Number(i64::try_from(count).unwrap_or(i64::MAX));
+    span.set(attribute::BATCH_SIZE, || count(asked));
+    span.set(attribute::BATCH_DENIED, || count(denied));
+    span.set_store_time(began.elapsed());
+    span.set_outcome(match counts {
+        counts if counts.errors > 0 => ERROR,
+        counts if counts.denied > 0 => DENIED,
+        _ => ALLOWED,
+    });
+    if errors > 0 {
+        span.fail("store");
     }
 }
 

@@ -60,9 +60,22 @@ pub(crate) struct Span {
     pub(crate) end_nanos: u64,
     #[prost(message, repeated, tag = "9")]
     pub(crate) attributes: Vec<Attribute>,
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) links: Vec<Link>,
     #[prost(message, optional, tag = "15")]
     pub(crate) status: Option<Status>,
     #[prost(fixed32, tag = "16")]
+    pub(crate) flags: u32,
+}
+
+/// `trace.v1.Span.Link`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Link {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) span_id: Vec<u8>,
+    #[prost(fixed32, tag = "6")]
     pub(crate) flags: u32,
 }
 

@@ -45,6 +45,8 @@ pub struct TelemetryConfig {
     pub traces: SignalConfig,
     /// What part of the traces that begin here is recorded. Default: all.
     pub sample: Option<Ratio>,
+    /// The listeners whose callers' traces are continued, by their names. Default: all.
+    pub trust_context: Option<Vec<String>>,
     /// What applies to metrics.
     pub metrics: SignalConfig,
 }
@@ -70,6 +72,7 @@ pub(crate) struct Settings {
     pub(crate) resource: BTreeMap<String, String>,
     pub(crate) traces: Option<Export>,
     pub(crate) sample: Ratio,
+    pub(crate) trust_context: Option<Vec<String>>,
     pub(crate) metrics: Option<Export>,
 }
 
@@ -143,6 +146,7 @@ impl TelemetryConfig {
             resource,
             traces,
             sample: self.sample.unwrap_or(Ratio::ALL),
+            trust_context: self.trust_context.clone(),
             metrics,
         })
     }

@@ -84,6 +84,8 @@ pub(crate) struct Open {
 pub(crate) struct FinishedSpan {
     pub(crate) context: TraceContext,
     pub(crate) parent: Option<SpanId>,
+    /// A span of another trace that led to this one.
+    pub(crate) link: Option<TraceContext>,
     pub(crate) state: Option<String>,
     pub(crate) name: Cow<'static, str>,
     /// The time since 1970.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::message::{
-    Any, AnyValue, Array, Attribute, ERROR, Resource, ResourceSpans, SERVER, Scope, ScopeSpans,
-    Span, Status, TraceRequest,
+    Any, AnyValue, Array, Attribute, ERROR, Link, Resource, ResourceSpans, SERVER, Scope,
+    ScopeSpans, Span, Status, TraceRequest,
 };
 use crate::span::{FinishedSpan, Value};
+use crate::trace_context::TraceContext;
 
 /// The bits of a span's flags that say whether its parent is in another process: known, and yes.
 const HAS_IS_REMOTE: u32 = 0x100;
@@ -36,9 +37,15 @@ pub(crate) fn trace_request(resource: &Resource, spans: &[FinishedSpan]) -> Trac
     }
 }
 
+/// A span as OTLP has it.
 fn message(span: &FinishedSpan) -> Span {
     let bytes = |id: u64| id.to_be_bytes().to_vec();
     let remote = span.parent.map_or(0, |_| IS_REMOTE);
+    let link = |link: TraceContext| Link {
+        trace_id: link.trace.0.to_be_bytes().to_vec(),
+        span_id: bytes(link.span.0),
+        flags: u32::from(link.flags) | HAS_IS_REMOTE | IS_REMOTE,
+    };
     Span {
         trace_id: span.context.trace.0.to_be_bytes().to_vec(),
         span_id: bytes(span.context.span.0),
@@ -49,6 +56,7 @@ fn message(span: &FinishedSpan) -> Span {
         start_nanos: nanos(span.at),
         end_nanos: nanos(span.at.saturating_add(span.took)),
         attributes: span.attributes.iter().map(attribute).collect(),
+        links: span.link.map(link).into_iter().collect(),
         status: span.is_error.then_some(Status { code: ERROR }),
         flags: u32::from(span.context.flags) | HAS_IS_REMOTE | remote,
     }

@@ -74,7 +74,8 @@ impl Telemetry {
                 interval: export.interval,
             };
             telemetry.exporters.spawn(exporter.run());
-            let tracer = Tracer::new(ids, settings.sample, queue, Arc::clone(clock));
+            let sampling = (settings.sample, settings.trust_context.clone());
+            let tracer = Tracer::new(ids, sampling, queue, Arc::clone(clock));
             telemetry.tracing = Tracing::new(tracer);
         }
         if let Some(export) = &settings.metrics {

@@ -10,6 +10,14 @@ use tollgate_telemetry::{
     Endpoint, Ratio, SignalConfig, TIMES, Telemetry, TelemetryConfig, header,
 };
 
+use super::ListenerKind;
+
+/// The listeners whose protocol has a trace context.
+const WITH_CONTEXT: [&str; 3] = [
+    ListenerKind::Grpc.name(),
+    ListenerKind::Http.name(),
+    ListenerKind::Gateway.name(),
+];
 const ENDPOINT: &str = "http://localhost:4318";
 
 /// Reads the map `telemetry`. Paths are relative to `directory`.
@@ -38,6 +46,7 @@ pub(super) fn take(top: &Settings<'_>, directory: &Path) -> TelemetryConfig {
                     point";
                 Ratio::parse_percent(text).ok_or_else(|| why.to_owned())
             });
+            config.trust_context = take_trust(map);
         });
         config.metrics = signal(map, "metrics", |_| ());
         if let Err(invalid) = Telemetry::check(&config) {
@@ -63,6 +72,21 @@ fn take_headers(map: &Settings<'_>, config: &mut TelemetryConfig) {
             }
         }
     }
+}
+
+/// Reads the listeners whose callers' traces are continued.
+fn take_trust(map: &Settings<'_>) -> Option<Vec<String>> {
+    const KEY: &str = "trust_context";
+    let listeners = map.value::<Vec<String>>(KEY)?;
+    let unknown = listeners
+        .iter()
+        .find(|name| !WITH_CONTEXT.contains(&name.as_str()));
+    if let Some(name) = unknown {
+        let message = format!("`{KEY}` has `{name}`, which is no listener with a trace context");
+        let help = "write a list of `grpc`, `http` and `gateway`; `[]` trusts no caller";
+        map.report_error(KEY, message, help);
+    }
+    Some(listeners)
 }
 
 /// Reads what applies to one signal: `null`, or a map, of which `take` reads more.

@@ -8,6 +8,7 @@ use std::vec;
 use futures_util::Stream;
 use tollgate_listen::{Connection, ShutdownSignal};
 use tollgate_rls::decisions::{CheckRequest, CheckResponse};
+use tollgate_telemetry::TraceContext;
 use tonic::{Status, Streaming};
 
 use super::Decider;
@@ -26,6 +27,8 @@ const STATUS_BYTES: usize = size_of::<tollgate_rls::decisions::LimitStatus>() + 
 /// The answers of a call: reads requests when they are asked for.
 pub(crate) struct Answers {
     decider: Arc<Decider>,
+    /// The span that opened the call.
+    caller: Option<TraceContext>,
     requests: Streaming<CheckRequest>,
     connection: Arc<Connection>,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -44,12 +47,14 @@ type Deciding = Pin<Box<dyn Future<Output = Vec<CheckResponse>> + Send>>;
 impl Answers {
     pub(super) fn new(
         decider: Arc<Decider>,
+        caller: Option<TraceContext>,
         requests: Streaming<CheckRequest>,
         connection: Arc<Connection>,
         mut shutdown: ShutdownSignal,
     ) -> Answers {
         Answers {
             decider,
+            caller,
             requests,
             connection,
             stopped: Box::pin(async move { shutdown.wait().await }),
@@ -132,8 +137,9 @@ impl Stream for Answers {
             }
             let batch = this.read_batch(cx);
             if !batch.is_empty() {
-                let decider = Arc::clone(&this.decider);
-                this.deciding = Some(Box::pin(async move { decider.decide(&batch).await }));
+                let (decider, caller) = (Arc::clone(&this.decider), this.caller);
+                let decide = async move { decider.decide(&batch, caller).await };
+                this.deciding = Some(Box::pin(decide));
             } else if this.end.is_none() {
                 return Poll::Pending;
             }

@@ -26,6 +26,7 @@ pub(super) enum AskKind {
 
 /// A command that waits for its decision, with a copy of its words.
 pub(super) struct Ask {
+    kind: AskKind,
     words: Vec<Box<[u8]>>,
     cost: Cost,
 }
@@ -56,6 +57,7 @@ impl Ask {
         let domain = command.word(1).into_iter();
         let words = domain.chain(command.words(first)).map(Box::from);
         let ask = Ask {
+            kind,
             words: words.collect(),
             cost,
         };
@@ -81,6 +83,19 @@ impl Ask {
             cost: self.cost,
             charge_denied: ChargeDenied::Never,
         }
+    }
+}
+
+/// What commands that are decided together are called in traces.
+pub(super) fn name(asks: &[Ask]) -> &'static str {
+    let mut kinds = asks.iter().map(|ask| ask.kind);
+    let first = kinds.next();
+    match first.filter(|first| kinds.all(|kind| kind == *first)) {
+        Some(AskKind::Check) => "TG.CHECK",
+        Some(AskKind::Peek) => "TG.PEEK",
+        Some(AskKind::Refund) => "TG.REFUND",
+        Some(AskKind::Reset) => "TG.RESET",
+        None => "TG",
     }
 }
 

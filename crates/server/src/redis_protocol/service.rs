@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tollgate_engine::Engine;
 use tollgate_listen::Throttle;
+use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 
 use super::passwords::Passwords;
 use super::throttles::ThrottleStore;
@@ -21,6 +22,7 @@ pub(super) struct Service {
     pub(super) throttles: Arc<ThrottleStore>,
     pub(super) passwords: Passwords,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) tracing: Tracing,
     /// HTTP clients may refund units, and so may these.
     pub(super) allow_refund: bool,
     /// How long a command may take to arrive once it has begun.
@@ -35,6 +37,14 @@ pub(super) struct Service {
 impl Service {
     pub(super) fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Begins the span of commands that are decided together.
+    #[inline]
+    pub(super) fn begin_span(&self, name: &'static str) -> RequestSpan {
+        let mut span = self.tracing.begin_batch(name, None);
+        span.set(attribute::LISTENER, || Value::Text(NAME.into()));
+        span
     }
 
     pub(super) fn count_error(&self, kind: &'static str) {

@@ -5,7 +5,6 @@ use std::time::Instant;
 use tollgate_core::Request;
 use tollgate_listen::{Connection, PeerAddress};
 use tollgate_resp::{Command, ProtocolError, Replies, Version};
-use tollgate_telemetry::RequestSpan;
 
 use super::ask::{self, Ask, AskKind};
 use super::command_table::{CommandKind, find};
@@ -14,9 +13,12 @@ use super::service::{NAME, Service};
 use super::throttles::Throttles;
 use super::transaction::Transaction;
 use super::{description, greeting};
+use crate::trace::{describe_batch, describe_throttles};
 
 /// The most requests of one connection that the rules decide at once.
 const ASKS_MAX: usize = 64;
+/// The command whose limits clients bring along, in traces.
+const THROTTLE: &str = "CL.THROTTLE";
 /// How much of a name that nobody knows an error repeats.
 const SHOWN_BYTES_MAX: usize = 128;
 
@@ -260,14 +262,16 @@ impl<'s> Session<'s> {
             return;
         }
         let service = self.service;
+        let mut span = service.begin_span(THROTTLE);
         let began = Instant::now();
         let mut replies = Replies::new(out, self.version);
-        for _error in 0..self.throttles.decide(&service.throttles, &mut replies) {
+        let counts = self.throttles.decide(&service.throttles, &mut replies);
+        for _error in 0..counts.errors {
             service.count_error("store");
         }
-        service
-            .metrics
-            .record_decision(NAME, began.elapsed(), &RequestSpan::OFF);
+        let took = began.elapsed();
+        describe_throttles(&mut span, counts, began);
+        service.metrics.record_decision(NAME, took, &span);
     }
 
     /// Decides on all requests at once, in their order.
@@ -275,16 +279,15 @@ impl<'s> Session<'s> {
         self.connection.begin_request();
         let asks = std::mem::take(&mut self.asks);
         let requests: Vec<Request<'_>> = asks.iter().map(Ask::request).collect();
+        let mut span = self.service.begin_span(ask::name(&asks));
         let began = Instant::now();
         let decided = self.service.engine.decide_batch(&requests).await;
         let took = began.elapsed();
+        describe_batch(&mut span, &requests, &decided, began);
         let mut replies = Replies::new(out, self.version);
         for decided in &decided {
             match decided {
-                Ok(_) => self
-                    .service
-                    .metrics
-                    .record_decision(NAME, took, &RequestSpan::OFF),
+                Ok(_) => self.service.metrics.record_decision(NAME, took, &span),
                 Err(_) => self.service.count_error("store"),
             }
             ask::reply(decided, &mut replies);

@@ -18,6 +18,8 @@ use crate::config::{Config, ListenerKind};
 const BATCH_MAX: usize = 32;
 /// The outcomes that are counted, in this order.
 const OUTCOMES: [&str; 4] = ["allowed", "denied", "peeked", "refunded"];
+/// The place of those that are denied.
+const DENIED: usize = 1;
 
 /// What `CL.THROTTLE` counts.
 pub(crate) struct ThrottleStore {
@@ -31,6 +33,15 @@ pub(super) struct Throttles {
     waiting: Vec<Throttle>,
     /// The limit of the last command, which is likely that of the next.
     latest: Option<(Terms, Limit)>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ThrottleCounts {
+    pub(crate) asked: u64,
+    pub(crate) denied: u64,
+    /// Those without an answer.
+    pub(crate) errors: u64,
 }
 
 struct Throttle {
@@ -128,8 +139,12 @@ impl Throttles {
         Ok(())
     }
 
-    /// Decides on the batch, and writes the replies. Returns how many commands had no answer.
-    pub(super) fn decide(&mut self, store: &ThrottleStore, replies: &mut Replies<'_>) -> u64 {
+    /// Decides on the batch, and writes the replies. Returns what became of it.
+    pub(super) fn decide(
+        &mut self,
+        store: &ThrottleStore,
+        replies: &mut Replies<'_>,
+    ) -> ThrottleCounts {
         let (mut counts, mut errors) = ([0; OUTCOMES.len()], 0);
         let (mut charged, mut answered) = (self.waiting.iter(), self.waiting.iter());
         let expected = "one for each key";
@@ -156,7 +171,11 @@ impl Throttles {
                 total.fetch_add(count, Ordering::Relaxed);
             }
         }
-        errors
+        ThrottleCounts {
+            asked: counts.iter().sum::<u64>() + errors,
+            denied: counts[DENIED],
+            errors,
+        }
     }
 }
 

@@ -55,6 +55,7 @@ mod tls_reload;
 
 mod observed;
 mod telemetry;
+mod telemetry_batches;
 mod telemetry_metrics;
 
 mod stopping;

@@ -61,7 +61,8 @@ pub(crate) async fn post(house: &House, path: &str, flags: &str, body: &str) -> 
     client.reply().await.unwrap()
 }
 
-fn check(span: &TakenSpan, expected: &[(&str, &str)]) {
+/// Expects these attributes.
+pub(crate) fn check(span: &TakenSpan, expected: &[(&str, &str)]) {
     for (key, value) in expected {
         let found = span.attribute(key);
         assert_eq!(found.as_deref(), Some(*value), "{key}: {span:?}");
@@ -313,7 +314,7 @@ fn every_setting_is_read() {
     let config = parse(
         "{endpoint: 'https://otel.example/', headers: {api-key: k}, timeout: 2s, \
          compression: gzip, service_name: edge, resource: {region: eu}, \
-         traces: {sample: 12.5%, interval: 1s, endpoint: 'https://t/x'}, metrics: null}",
+         traces: {sample: 12.5%, interval: 1s, endpoint: 'https://t/x', trust_context: [grpc]}, metrics: null}",
     )
     .unwrap();
     assert_eq!(config.endpoint.unwrap().to_string(), "https://otel.example");
@@ -323,6 +324,7 @@ fn every_setting_is_read() {
     assert_eq!(config.service_name.as_deref(), Some("edge"));
     assert_eq!(config.resource["region"], "eu");
     assert_eq!(config.sample, Ratio::parse_percent("12.5%"));
+    assert_eq!(config.trust_context, Some(vec!["grpc".to_owned()]));
     assert_eq!(config.traces.interval, Some(Duration::from_secs(1)));
     assert_eq!(config.traces.endpoint.unwrap().to_string(), "https://t/x");
     assert_eq!(
@@ -352,6 +354,11 @@ fn errors_name_the_setting_and_hide_headers() {
         ("{traces: {sample: 10}}", "percentage"),
         ("{traces: {sample: 101%}}", "percentage"),
         ("{traces: {interval: 2h}}", "1h"),
+        (
+            "{traces: {trust_context: [redis]}}",
+            "`[]` trusts no caller",
+        ),
+        ("{traces: {trust_context: false}}", "trust_context"),
         ("{metrics: {sample: 1%}}", "`endpoint`, `interval`"),
         (
             "{endpoint: 'https://h', ca: missing.pem}",

@@ -109,6 +109,25 @@ async fn a_trace_that_is_not_sampled_is_not_sampled_by_upstreams() {
     assert_eq!(collector.exports().len(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_are_not_trusted_begin_a_trace_that_upstreams_continue() {
+    let (collector, upstream) = (Collector::start(), Echo::start().await);
+    let house = gateway_with(RULES, section(upstream.address, FREE), |config| {
+        config.telemetry = telemetry(&collector);
+        config.telemetry.trust_context = Some(Vec::new());
+    })
+    .await;
+    let mut client = Client::to(house.gateway()).await;
+    let fields = format!("traceparent: 00-{TRACE}-{PARENT}-00\r\ntracestate: rojo=1\r\n");
+    client.send(request("/", &fields).as_bytes()).await;
+    assert_eq!(client.reply().await.unwrap().status, 200);
+    let span = &collector.wait_for_spans(1)[0];
+    assert_ne!(span.trace(), TRACE);
+    assert_eq!((&*span.parent(), span.span.links.len()), ("", 1));
+    let parent = format!("traceparent: 00-{}-{}-01", span.trace(), span.id());
+    assert_eq!(seen(&upstream), [parent]);
+}
+
 #[tokio::test]
 async fn without_tracing_the_context_is_passed_on_as_it_is() {
     let upstream = Echo::start().await;
