@@ -191,7 +191,8 @@ function showGateway(gateway) {
     return [upstream, perSecond(rate), ...times.map((bound) => bound === null ? "–" : `≤ ${time(bound)}`), whole(answers), bad(sum(errors))];
   });
   const number = (title) => [title, "number"];
-  fill($("upstreams"), [["upstream"], number("answers per s"), number("p50"), number("p99"), number("answers"), number("not answered")],
+  const spare = (title) => [title, "number spare"];
+  fill($("upstreams"), [["upstream"], number("per s"), spare("p50"), number("p99"), spare("answers"), number("not answered")],
     upstreams, "no upstream");
   const routes = gateway.routes.map(({ route, counts }) => {
     const find = (one) => one.gateway?.routes.find((other) => other.route === route);
@@ -199,7 +200,7 @@ function showGateway(gateway) {
     const failed = sum(counts) - forwarded - denied - canceled;
     return [route || "(no route)", perSecond(history.rate((one) => sum(find(one)?.counts))), whole(forwarded), whole(denied), whole(canceled), bad(failed)];
   });
-  fill($("routes"), [["route"], number("requests per s"), number("forwarded"), number("denied"), number("canceled"), number("failed")],
+  fill($("routes"), [["route"], number("per s"), number("forwarded"), number("denied"), spare("canceled"), number("failed")],
     routes, "no request yet");
 }
 
@@ -207,7 +208,8 @@ function showReloads({ ok, failed, recent }) {
   const rows = recent.map((reload) => {
     const found = reload.diagnostics.map((one) =>
       node("div", one.severity === "error" ? "bad" : "", `${one.file}:${one.line}:${one.column}: ${one.message}${one.help ? `; ${one.help}` : ""}`));
-    const summary = `${reload.ok ? "in effect" : "failed"}: ${whole(reload.rules)} rules in ${whole(reload.domains)} domains`;
+    const some = (count, what) => `${whole(count)} ${what}${count === 1 ? "" : "s"}`;
+    const summary = `${reload.ok ? "in effect" : "failed"}: ${some(reload.rules, "rule")} in ${some(reload.domains, "domain")}`;
     const more = reload.omitted > 0 ? [node("div", "muted", `and ${whole(reload.omitted)} more`)] : [];
     const unreadable = reload.unreadable ? [node("div", "bad", reload.unreadable)] : [];
     return [ago(reload.secondsAgo), node("div", "", node("div", reload.ok ? "" : "bad", summary), ...unreadable, ...found, ...more)];

@@ -17,7 +17,7 @@ use crate::over_redis::at;
 const RULES: &str = "domain: shop
 descriptors:
   - {key: user, rate_limit: 3/hour}
-  - {key: remote_address, rate_limit: {window: 15m, requests_per_unit: 100, algorithm: sliding_log}}
+  - {key: remote_address, rate_limit: {window: 10s, requests_per_unit: 40, algorithm: sliding_log}}
   - key: path
     value: /login
     descriptors:
@@ -269,15 +269,12 @@ async fn nothing_is_wider_than_a_phone_and_nothing_moves() {
              buffered: false })",
         )
         .await;
-    let seconds = match std::env::var_os(PICTURES) {
-        Some(_) => PICTURE_SECONDS,
-        None => 3,
-    };
-    send_traffic(&house, &mut browser, seconds).await;
+    send_traffic(&house, &mut browser, seconds()).await;
     let wide = "document.documentElement.scrollWidth";
     assert_eq!(browser.evaluate(wide).await, 360);
     let shifts = browser.evaluate("window.shifts").await.as_f64().unwrap();
     assert!(shifts < 0.01, "{shifts}");
+    browser.evaluate("scrollTo(0, 0)").await;
     take_picture(&mut browser, "dashboard-phone").await;
     browser
         .evaluate("document.querySelector('#most-denied button').click()")
@@ -289,9 +286,18 @@ async fn nothing_is_wider_than_a_phone_and_nothing_moves() {
         browser.show_as(1000, 820, scheme).await;
         let found = "getComputedStyle(document.body).backgroundColor";
         assert_eq!(browser.evaluate(found).await, background);
+        browser.evaluate("scrollTo(0, 0)").await;
         take_picture(&mut browser, &format!("dashboard-{scheme}")).await;
     }
     assert!(browser.errors.is_empty(), "{:?}", browser.errors);
+}
+
+/// How many seconds of traffic a page shows.
+pub(crate) fn seconds() -> u32 {
+    match std::env::var_os(PICTURES) {
+        Some(_) => PICTURE_SECONDS,
+        None => 3,
+    }
 }
 
 /// Traffic of some clients until the page has had so many snapshots.
@@ -319,8 +325,7 @@ async fn send_traffic(house: &House, browser: &mut Browser, seconds: u32) {
 }
 
 /// Takes a picture of the window, and writes it for the documents if that is wanted.
-async fn take_picture(browser: &mut Browser, name: &str) {
-    browser.evaluate("scrollTo(0, 0)").await;
+pub(crate) async fn take_picture(browser: &mut Browser, name: &str) {
     let picture = STANDARD.decode(browser.picture().await).unwrap();
     assert!(picture.starts_with(b"\x89PNG"));
     assert!(picture.len() < PICTURE_BYTES_MAX, "{}", picture.len());

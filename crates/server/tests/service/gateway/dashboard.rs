@@ -1,10 +1,19 @@
 //! The dashboard of a service with a gateway, in a browser.
 
+use tollgate_core::Span;
+use tollgate_testbed::Redis;
+
 use crate::browser::Browser;
 use crate::http_client::Client;
 
-use super::gateway;
 use super::upstream::Echo;
+use super::{gateway, gateway_with, section};
+use crate::over_redis::at;
+use crate::page::{seconds, take_picture};
+
+/// What a minute of requests exceeds.
+const BUSY: &str = "domain: api\ndescriptors: [{key: remote_address, rate_limit: \
+    {window: 10s, requests_per_unit: 200, algorithm: sliding_log}}]\n";
 
 #[tokio::test]
 async fn the_page_shows_the_requests_of_routes_and_the_times_of_upstreams() {
@@ -33,4 +42,54 @@ async fn the_page_shows_the_requests_of_routes_and_the_times_of_upstreams() {
     let upstreams = "cells[0] === 'api' && cells[3].startsWith('≤ ') && cells[4] === '2' \
         && cells[5] === '0'";
     browser.wait_for(&row("upstreams", upstreams)).await;
+}
+
+#[tokio::test]
+async fn routes_upstreams_and_stores_fit_a_window_and_a_phone() {
+    let (echo, redis) = (Echo::start().await, Redis::start());
+    let identity = "identity: {descriptors: [{entries: [{key: remote_address, from: \
+        client_address}]}]}";
+    let house = gateway_with(BUSY, section(echo.address, identity), |config| {
+        config.store = at(&redis);
+    })
+    .await;
+    let mut browser = Browser::start().await;
+    browser.show_as(1000, 820, "light").await;
+    browser.open(&format!("http://{}/", house.admin())).await;
+    let mut client = Client::to(house.gateway()).await;
+    for second in 0..seconds() {
+        for number in 0..(20 + second % 7) {
+            let status = if number == 3 { "503" } else { "200" };
+            client.get(&format!("/?status={status}")).await;
+        }
+        // The clock of the service stands still without this.
+        house.clock.advance(Span::SECOND);
+        let seen = browser
+            .evaluate("document.querySelector('#hot-note').textContent")
+            .await;
+        let changed = format!("document.querySelector('#hot-note').textContent !== {seen}");
+        browser.wait_for(&changed).await;
+    }
+    let effect = "[...document.querySelectorAll('#reloads td')].some((cell) => \
+        cell.textContent === 'in effect: 1 rule in 1 domain')";
+    assert_eq!(browser.evaluate(effect).await, true);
+    for (width, height, scheme, name) in [
+        (1000, 820, "light", "dashboard-gateway"),
+        (360, 780, "dark", "dashboard-gateway-phone"),
+    ] {
+        browser.show_as(width, height, scheme).await;
+        let wide = browser
+            .evaluate("document.documentElement.scrollWidth")
+            .await;
+        assert_eq!(wide, width);
+        browser
+            .evaluate("document.querySelector('#gateway').scrollIntoView()")
+            .await;
+        take_picture(&mut browser, name).await;
+        // Each table of the gateway is as high as its rows, and no name of a row is broken.
+        let heights = "['upstreams', 'routes'].every((id) => document.querySelector(`#${id}`) \
+            .clientHeight < 90)";
+        assert_eq!(browser.evaluate(heights).await, true, "{name}");
+    }
+    assert!(browser.errors.is_empty(), "{:?}", browser.errors);
 }
