@@ -161,4 +161,4 @@ pub use survey::{
 pub use tollgate_core::DESCRIPTORS_MAX;
 pub use traffic::{LINES_MAX, Place, Traffic};
 pub use warning::Warning;
-pub use workload::{ATTEMPTS, ATTEMPTS_MAX, InvalidWorkload, WORKLOAD_DURATION, Workload};
+pub use workload::{ATTEMPTS, ATTEMPTS_MAX, InvalidWorkload, Retries, WORKLOAD_DURATION, Workload};

@@ -4,7 +4,7 @@
 //! and a seed that is written down should mean the same traffic next year.
 
 /// `SplitMix64`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Random(u64);
 
 /// The finalizer of `SplitMix64`: every bit of the result depends on every bit of the number.

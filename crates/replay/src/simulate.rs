@@ -22,7 +22,7 @@ use crate::series::render_client;
 use crate::timestamp::Seconds;
 use crate::traffic::Traffic;
 use crate::values::Values;
-use crate::workload::{Arrivals, Retry, Workload};
+use crate::workload::{Arrivals, Retries, Retry, Workload};
 
 /// The random numbers of a workload that are for its arrivals.
 const ARRIVALS: u64 = 0;
@@ -72,6 +72,8 @@ pub struct FirstAttempt {
     pub at: Span,
     /// The client.
     pub client: String,
+    /// What it does when it is denied.
+    pub retries: Retries,
 }
 
 /// Workloads and what came of them, for people.
@@ -124,9 +126,11 @@ struct Run<'s> {
 pub fn first_attempts(workloads: &[Workload], seed: u64) -> Vec<FirstAttempt> {
     let mut attempts = Vec::new();
     for (index, workload) in (0_u64..).zip(workloads) {
+        let mut seeds = Random::new(seed, index << 1 | RETRIES);
         attempts.extend(arrivals(workload, index, seed).map(|arrival| FirstAttempt {
             at: arrival.at,
             client: workload.key(arrival.key),
+            retries: Retries::new(workload.retry(), seeds.word()),
         }));
     }
     attempts.sort_by_key(|attempt| attempt.at);

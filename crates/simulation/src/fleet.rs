@@ -1,6 +1,10 @@
 //! Several instances that share a limit, given traffic, and what a single one would have allowed.
 
+mod asking;
+
 mod exact;
+
+mod redis_memory;
 
 mod predicted;
 
@@ -9,7 +13,7 @@ mod measured;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tollgate_behaviour::Random;
-use tollgate_core::{Enforcement, Limit, Mode, Moment, OnStoreError, Span};
+use tollgate_core::{Enforcement, Limit, Mode, Moment, OnStoreError, Span, Wait};
 use tollgate_redis::{SYNC_INTERVAL, TIMEOUT};
 use tollgate_replay::{FirstAttempt, Workload, first_attempts};
 use tollgate_rules::Loaded;
@@ -67,8 +71,10 @@ pub enum Incident {
 /// What came of the requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests.
+    /// Requests: first attempts.
     pub offered: u64,
+    /// Decisions: first attempts and retries.
+    pub attempts: u64,
     /// Requests that the instances allowed.
     pub allowed: u64,
     /// Of the decisions, those that were made without Redis because it did not answer.
@@ -87,7 +93,12 @@ pub struct Totals {
     pub writes: u64,
     /// Decisions and reports that Redis was sent.
     pub to_redis: u64,
-    /// From the first request to the last one.
+    /// Keys in Redis at the end of the requests, beyond those before.
+    pub redis_keys: u64,
+    /// What they take there, in bytes: of a prediction, computed from what a key was measured to
+    /// take.
+    pub redis_bytes: u64,
+    /// From the first request to the last one, or to the last decision if clients retry.
     pub length: Span,
 }
 
@@ -98,6 +109,7 @@ type Allowed = BTreeMap<String, u64>;
 #[derive(Debug, Default)]
 struct Tally {
     allowed: Allowed,
+    attempts: u64,
     without_redis: u64,
     failed: u64,
 }
@@ -168,12 +180,18 @@ impl Fleet {
     }
 
     /// Compares what was allowed with what a single instance allows, whose first request could
-    /// come at `begin`.
-    fn totals(&self, requests: &[(FirstAttempt, usize)], begin: Moment, tally: &Tally) -> Totals {
+    /// come at `begin`. The last decision was made so long after that.
+    fn totals(
+        &self,
+        requests: &[(FirstAttempt, usize)],
+        (begin, end): (Moment, Span),
+        tally: &Tally,
+    ) -> Totals {
         let exact = exact::allowed(&self.rules().rules, requests, begin);
         let mut totals = Totals {
             offered: u64::try_from(requests.len()).unwrap_or(u64::MAX),
             allowed: tally.allowed.values().sum(),
+            attempts: tally.attempts,
             without_redis: tally.without_redis,
             failed: tally.failed,
             exact: exact.values().sum(),
@@ -181,6 +199,9 @@ impl Fleet {
         };
         if let (Some((first, _)), Some((last, _))) = (requests.first(), requests.last()) {
             totals.length = last.at - first.at;
+            if self.workloads.iter().any(Workload::has_retries) {
+                totals.length = end - first.at;
+            }
         }
         let clients = tally.allowed.keys().chain(exact.keys());
         let clients: BTreeSet<&String> = clients.collect();
@@ -220,11 +241,13 @@ fn count_sent(instance: &Instance) -> [u64; 3] {
 // === impl Tally ===
 
 impl Tally {
-    fn add(&mut self, client: &str, outcome: &Outcome) {
+    /// Counts a decision; how long its client has to wait, if it is denied.
+    fn add(&mut self, client: &str, outcome: &Outcome) -> Option<Wait> {
+        self.attempts += 1;
         let answer = match outcome {
             Outcome::Failed(_) | Outcome::Cancelled => {
                 self.failed += 1;
-                return;
+                return None;
             }
             Outcome::FellBack(answer) => {
                 self.without_redis += 1;
@@ -235,6 +258,13 @@ impl Tally {
         if answer.is_allowed() {
             *self.allowed.entry(client.to_owned()).or_default() += 1;
         }
+        answer.denial.map(|denial| denial.wait)
+    }
+
+    /// Counts a request that found no instance.
+    const fn fail(&mut self) {
+        self.attempts += 1;
+        self.failed += 1;
     }
 }
 
@@ -270,6 +300,42 @@ mod tests {
         .predict();
         assert!(strict.over < often.over && often.over < rarely.over);
         assert!(strict.to_redis > often.to_redis && often.to_redis > rarely.to_redis);
+    }
+
+    #[test]
+    fn denied_clients_try_again_and_redis_keeps_a_key_for_each() {
+        let with = |words: &str| {
+            let workload = words.parse().expect("it is valid");
+            let limit = "10/s token_bucket".parse().expect("it is a limit");
+            Fleet::new(3, Mode::Strict, limit, vec![workload]).predict()
+        };
+        let once = with("bursts 40 every 1h keys 2");
+        // Two clients have 10 at once and 10 a second.
+        assert_eq!((once.offered, once.attempts, once.allowed), (40, 40, 20));
+        assert!(
+            once.redis_keys >= 2 && once.redis_bytes > 2 * 104,
+            "{once:?}"
+        );
+        let storm = with("bursts 40 every 1h keys 2 retry every 100ms attempts 20");
+        assert_eq!((storm.offered, storm.allowed), (40, 40));
+        assert_eq!((storm.exact, storm.over, storm.under), (40, 0, 0));
+        // 20 are denied at first. Every 100 ms, each client has one more allowed: 20, 18, ... 2.
+        assert_eq!(storm.attempts, 40 + 110, "{storm:?}");
+        assert!(storm.length > Span::from_millis(900), "{storm:?}");
+        let patient = with("bursts 40 every 1h keys 2 retry retry-after");
+        assert!(patient.attempts < storm.attempts, "{patient:?}");
+    }
+
+    #[test]
+    fn a_request_that_finds_no_instance_has_failed() {
+        let alone = Fleet {
+            instances: 1,
+            incidents: vec![(Span::from_secs(2), Incident::Crash)],
+            ..fleet(Mode::Strict)
+        };
+        let totals = alone.predict();
+        assert!(totals.failed > 50, "{totals:?}");
+        assert_eq!(totals.attempts, totals.offered);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tollgate_testbed::Redis;
 
 const USAGE: &str = "\
 Usage: cargo xtask simulate --traffic WORDS [...]
-  --traffic WORDS        as `tollgate simulate --traffic`, without retries; may be repeated
+  --traffic WORDS        as `tollgate simulate --traffic`, with retries; may be repeated
   --limit LIMIT          of each client (100/minute); such as `10/s sliding_log`
   --instances N          how many (3); each request goes to one at random
   --mode NAME            strict, leased or write_back (all of them)
@@ -41,10 +41,11 @@ fn main() -> ExitCode {
         }
     };
     println!(
-        "{:<10} {:<9} {:>8} {:>8} {:>8} {:>6} {:>6} {:>7} {:>10} {:>10} {:>10}",
+        "{:<10} {:<9} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>7} {:>10} {:>10} {:>10} {:>7} {:>9}",
         "mode",
         "",
         "offered",
+        "attempts",
         "exact",
         "allowed",
         "over",
@@ -52,7 +53,9 @@ fn main() -> ExitCode {
         "failed",
         "no Redis",
         "requests/s",
-        "writes/s"
+        "writes/s",
+        "keys",
+        "bytes"
     );
     for mode in arguments.modes {
         let fleet = Fleet {
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
         print(mode, "predicted", &fleet.predict());
         if arguments.is_measured {
             let redis = Redis::start();
-            print(mode, "measured", &fleet.measure(&redis.address()));
+            print(mode, "measured", &fleet.measure(&redis));
         }
     }
     ExitCode::SUCCESS
@@ -70,9 +73,11 @@ fn main() -> ExitCode {
 
 fn print(mode: Mode, how: &str, totals: &Totals) {
     println!(
-        "{:<10} {how:<9} {:>8} {:>8} {:>8} {:>6} {:>6} {:>7} {:>10} {:>10} {:>10}",
+        "{:<10} {how:<9} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>7} {:>10} {:>10} {:>10} \
+         {:>7} {:>9}",
         mode.to_string(),
         totals.offered,
+        totals.attempts,
         totals.exact,
         totals.allowed,
         totals.over,
@@ -81,6 +86,8 @@ fn print(mode: Mode, how: &str, totals: &Totals) {
         totals.without_redis,
         totals.per_second(totals.to_redis),
         totals.per_second(totals.writes),
+        totals.redis_keys,
+        totals.redis_bytes,
     );
 }
 
@@ -100,9 +107,6 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
         match option.as_str() {
             "--traffic" => {
                 let workload: Workload = value.parse().map_err(|error| wrong(text(&error)))?;
-                if workload.has_retries() {
-                    return Err(wrong("retries are not simulated here".to_owned()));
-                }
                 fleet.workloads.push(workload);
             }
             "--limit" => fleet.limit = value.parse().map_err(|error| wrong(text(&error)))?,

@@ -8,11 +8,11 @@ use tokio::time::{Duration, Instant, sleep_until};
 use tollgate_core::{Moment, Span};
 use tollgate_redis::simulated;
 
-use super::{Fleet, Incident, Tally, Totals, WARM_UP, count_sent};
+use super::asking::{Places, ask};
+use super::{Fleet, Incident, Tally, Totals, WARM_UP, count_sent, redis_memory};
 use crate::instance::Instance;
 use crate::network::Link;
 use crate::plan::Plan;
-use crate::rules_file;
 use crate::world::World;
 
 /// How long an instance or a primary that has ended is missing.
@@ -31,7 +31,7 @@ struct Run<'f> {
     fleet: &'f Fleet,
     plan: Plan,
     world: Arc<World>,
-    instances: Vec<Option<Instance>>,
+    places: Places,
     /// How many instances were started so far.
     started: usize,
     /// What is to happen, in order of time after the first request.
@@ -75,7 +75,7 @@ impl<'f> Run<'f> {
             fleet,
             world: World::new(&plan),
             plan,
-            instances: Vec::new(),
+            places: Places::default(),
             started: 0,
             events: incidents.collect(),
             tally: Arc::default(),
@@ -84,7 +84,7 @@ impl<'f> Run<'f> {
         };
         run.events.make_contiguous().sort_by_key(|(at, _)| *at);
         for place in 0..fleet.instances {
-            run.instances.push(None);
+            run.places.lock().push(None);
             run.before.push([0; 3]);
             run.start(place);
         }
@@ -109,7 +109,7 @@ impl<'f> Run<'f> {
         instance.reload(self.fleet.rules());
         let skew = self.fleet.skew_ms * i64::try_from(place).unwrap_or(0);
         instance.set_wall(skew * 1_000_000);
-        self.instances[place] = Some(instance);
+        self.places.lock()[place] = Some(instance);
     }
 
     /// Decides all requests, each at its time, while incidents happen.
@@ -117,39 +117,57 @@ impl<'f> Run<'f> {
         let requests = self.fleet.requests();
         let begin = self.world.start + WARM_UP.to_duration();
         sleep_until(begin).await;
-        for (place, instance) in self.instances.iter().enumerate() {
+        for (place, instance) in self.places.lock().iter().enumerate() {
             self.before[place] = instance.as_ref().map_or([0; 3], count_sent);
         }
+        let keys = self.count_keys();
         let mut decisions = JoinSet::new();
         for (attempt, place) in &requests {
             self.pass(begin, attempt.at).await;
             sleep_until(begin + attempt.at.to_duration()).await;
-            // A load balancer sends to an instance that is up.
-            let up = self.instances.iter().cycle().skip(*place);
-            let up = up.take(self.instances.len()).flatten().next().cloned();
-            let (client, tally) = (attempt.client.clone(), Arc::clone(&self.tally));
-            decisions.spawn(async move {
-                if let Some(instance) = up {
-                    let request = rules_file::request_of(client.as_bytes());
-                    let (outcome, _) = instance.decide(&request, None).await;
-                    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-                    tally.add(&client, &outcome);
-                }
-            });
+            let (places, tally) = (self.places.clone(), Arc::clone(&self.tally));
+            decisions.spawn(ask(places, attempt.clone(), *place, tally));
         }
-        while decisions.join_next().await.is_some() {}
+        self.finish(begin, &mut decisions).await;
+        let end = Instant::now().duration_since(begin);
+        let end = Span::from_nanos(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
         let tally = std::mem::take(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner));
         let start = Moment::from_nanos(self.plan.setup.base_micros * 1_000);
-        let mut totals = self.fleet.totals(&requests, start + WARM_UP, &tally);
+        let mut totals = self.fleet.totals(&requests, (start + WARM_UP, end), &tally);
         totals.calls = self.ended.calls;
         totals.writes = self.ended.writes;
         totals.to_redis = self.ended.to_redis;
-        for (instance, before) in self.instances.iter().zip(&self.before) {
+        totals.redis_keys = self.count_keys().saturating_sub(keys);
+        totals.redis_bytes = redis_memory::bytes(&self.fleet.limit, totals.redis_keys);
+        for (instance, before) in self.places.lock().iter().zip(&self.before) {
             if let Some(instance) = instance {
                 totals.add_sent(instance, *before);
             }
         }
         totals
+    }
+
+    /// Waits for the decisions and retries that are left, while incidents go on.
+    async fn finish(&mut self, begin: Instant, decisions: &mut JoinSet<()>) {
+        while let Some((at, _)) = self.events.front().copied()
+            && !decisions.is_empty()
+        {
+            tokio::select! {
+                _ = decisions.join_next() => {}
+                () = sleep_until(begin + at.to_duration()) => self.pass(begin, at).await,
+            }
+        }
+        while decisions.join_next().await.is_some() {}
+    }
+
+    /// How many keys the primary has.
+    fn count_keys(&self) -> u64 {
+        let redis = self.world.redis();
+        let primary = redis.shards[0].primary;
+        let names = redis.servers[primary]
+            .keyspace
+            .names(redis.micros() / 1_000);
+        u64::try_from(names.len()).unwrap_or(u64::MAX)
     }
 
     /// Lets everything happen that is due before `until`.
@@ -173,7 +191,8 @@ impl<'f> Run<'f> {
         let primary = self.world.redis().shards[0].primary;
         match event {
             Event::Incident(Incident::Crash) => {
-                if let Some(instance) = self.instances[0].take() {
+                let ended = self.places.lock()[0].take();
+                if let Some(instance) = ended {
                     self.ended.add_sent(&instance, self.before[0]);
                     self.before[0] = [0; 3];
                     self.world.bury(instance.number);
@@ -190,7 +209,7 @@ impl<'f> Run<'f> {
                 self.kill(primary);
                 self.after(at + MISSING, Event::Promote);
             }
-            Event::Start if self.instances[0].is_none() => self.start(0),
+            Event::Start if self.places.lock()[0].is_none() => self.start(0),
             Event::Start => {}
             Event::Up => self.world.redis().restart(primary),
             Event::Promote => {
