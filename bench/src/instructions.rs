@@ -6,6 +6,8 @@
 
 use std::process::Command;
 
+use tollgate_bench::callgrind::total;
+
 use crate::load::COUNTED;
 
 /// Hidden: the option with which this program starts a process whose decisions are counted; a
@@ -65,30 +67,10 @@ fn count(scenario: &str, contender: &str) -> Result<f64, String> {
     }
 }
 
-/// The number in callgrind's last lines: `==7== Collected : 1234`.
-fn total(report: &str) -> Option<u64> {
-    let line = report
-        .lines()
-        .find_map(|line| line.split_once("Collected :"));
-    line.and_then(|(_, number)| number.trim().parse().ok())
-}
-
 #[expect(
     clippy::as_conversions,
     reason = "exact below 2^53, which no count here reaches"
 )]
 fn per_decision(instructions: u64) -> f64 {
     instructions as f64 / COUNTED as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_count_is_found_in_what_valgrind_writes() {
-        let report = "==7== Events    : Ir\n==7== Collected : 1638400\n==7==\n";
-        assert_eq!(total(report).map(per_decision), Some(200.0));
-        assert_eq!(total("==7== Collected : none"), None);
-    }
 }

@@ -6,6 +6,8 @@
     reason = "computes figures for people; nothing here decides"
 )]
 
+pub mod callgrind;
+
 pub mod chart;
 
 pub mod command_line;

@@ -6,7 +6,8 @@ use crate::tools;
 
 pub(crate) const CHORE: Chore = Chore {
     name: "bench",
-    about: "[redis | gateway | server | lists | constants] [--quick] ...: comparisons, in release",
+    about: "[redis | gateway | server | lists | constants | telemetry] [--quick] ...: \
+            comparisons, in release",
     run,
 };
 
@@ -22,6 +23,7 @@ fn run(args: &[String]) -> Result<(), String> {
         "gateway" => run_gateway(rest),
         "server" => run_server(rest),
         "constants" => run_constants(rest),
+        "telemetry" => run_telemetry(rest),
         _ => {
             let run = ["run", "--release", "-p", "tollgate-bench", "--"];
             Step::cargo("bench", &run).args(args).run()
@@ -88,6 +90,13 @@ fn run_constants(args: &[String]) -> Result<(), String> {
     let server = ["--server".into(), built("tollgate-bench-server")];
     let gateway = ["--gateway".into(), built("tollgate-bench-gateway")];
     step.args(server).args(gateway).args(args).run()
+}
+
+/// Builds the service, and measures what traces cost it.
+fn run_telemetry(args: &[String]) -> Result<(), String> {
+    tools::ensure_debian("valgrind", "valgrind")?;
+    let step = build("bench telemetry", "tollgate-bench-telemetry")?;
+    step.args(args).run()
 }
 
 /// Builds the service and a comparison, and is ready to run the comparison with it. Each is built

@@ -145,6 +145,11 @@ impl Collector {
         spans(&self.wait_for(|exports| spans(exports).len() >= count))
     }
 
+    /// How many spans it has taken.
+    pub fn count_spans(&self) -> usize {
+        spans(&self.state.lock().exports).len()
+    }
+
     /// Waits for the first metrics that are as wanted.
     pub fn wait_for_metrics(&self, is_wanted: impl Fn(&TakenMetrics) -> bool) -> TakenMetrics {
         let find = |exports: &[Export]| metrics(exports).into_iter().find(&is_wanted);
