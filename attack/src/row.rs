@@ -202,9 +202,12 @@ impl Client {
 // === impl Row ===
 
 impl Row {
-    pub(crate) const HEADINGS: &str = "\
-attack                       space requests errors p50 ms p99 ms <50  before    peak   after  log     load
-                               MiB                                       MiB     MiB     MiB lines answered";
+    pub(crate) const HEADINGS: &str = concat!(
+        "attack                       space requests errors p50 ms p99 ms <50",
+        "  before    peak   after   log     load\n",
+        "                               MiB                                  ",
+        "     MiB     MiB     MiB lines answered"
+    );
 
     /// The requirements that are not met.
     pub(crate) fn faults(&self) -> Vec<String> {

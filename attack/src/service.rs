@@ -231,8 +231,8 @@ fn settings(kind: Kind, surroundings: &Surroundings<'_>) -> String {
     )
 }
 
-/// Requests are sent again, because the upstream closes connections that have been idle for seconds,
-/// whether or not the next request is on its way.
+/// Requests are sent again, because the upstream closes connections that have been idle for
+/// seconds, whether or not the next request is on its way.
 fn gateway(surroundings: &Surroundings<'_>) -> String {
     let Surroundings {
         upstream,
@@ -243,7 +243,9 @@ fn gateway(surroundings: &Surroundings<'_>) -> String {
         "gateway:\n\
          \x20 domain: d\n\
          \x20 upstreams:\n\
-         \x20   api: {{addresses: ['{upstream}'], retries: {{attempts: 2}}}}\n\
+         \x20   api:\n\
+         \x20     addresses: ['{upstream}']\n\
+         \x20     retries: {{attempts: 2}}\n\
          \x20   restarting: {{addresses: ['{restarting}']}}\n\
          \x20 in_flight: [{{per: [remote_address], requests: {IN_FLIGHT}}}]\n\
          \x20 routes:\n\
