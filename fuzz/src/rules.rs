@@ -82,12 +82,13 @@ fn ask(loaded: &Loaded) {
                     key: b"path",
                     value,
                 },
-            ],
+            ]
+            .into(),
             ..Descriptor::default()
         });
         let request = Request {
             domain: domain.as_bytes(),
-            descriptors: descriptors.into(),
+            descriptors: descriptors.into_iter().collect(),
             cost: Cost::ONE,
             charge_denied: ChargeDenied::Excess,
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::charge::Enforcement;
 use crate::decision::Decision;
 use crate::limit::Limit;
+use crate::request::PerDescriptor;
 use crate::span::Span;
 use crate::verdict::{DenialReason, RequestDenial};
 
@@ -14,7 +15,7 @@ use crate::verdict::{DenialReason, RequestDenial};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// One for each descriptor, in their order.
-    pub statuses: Vec<Status>,
+    pub statuses: PerDescriptor<Status>,
     /// Why the request is denied, `by` the index of a status; `None` if it is allowed.
     pub denial: Option<RequestDenial>,
     /// How long to hold the request. Protocols that cannot hold a request report it instead.

@@ -1,5 +1,7 @@
 //! A request, described by descriptors.
 
+use smallvec::SmallVec;
+
 use crate::charge::ChargeDenied;
 use crate::cost::Cost;
 use crate::span::Span;
@@ -8,6 +10,13 @@ mod bounds;
 
 pub use bounds::{COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest};
 
+/// How many descriptors a request may have, and how many entries each of them, before it takes
+/// memory of its own: those of nearly every request.
+const INLINE: usize = 2;
+
+/// A list with an item for each descriptor of a request, or for each entry of a descriptor.
+pub type PerDescriptor<T> = SmallVec<[T; INLINE]>;
+
 /// A request for a decision, independent of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request<'a> {
@@ -15,7 +24,7 @@ pub struct Request<'a> {
     /// is not UTF-8 has no rules.
     pub domain: &'a [u8],
     /// The descriptors; each is matched against the rules separately. Never empty.
-    pub descriptors: Vec<Descriptor<'a>>,
+    pub descriptors: PerDescriptor<Descriptor<'a>>,
     /// The cost of descriptors that have none of their own.
     pub cost: Cost,
     /// The protocol's default for `charge_denied`, used where neither the rule nor its domain sets
@@ -27,7 +36,7 @@ pub struct Request<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Descriptor<'a> {
     /// Keys and values. Never empty, and no key is empty; a value may be.
-    pub entries: Vec<Entry<'a>>,
+    pub entries: PerDescriptor<Entry<'a>>,
     /// Whether entries match nested rules in any order instead of their own. If so, no two entries
     /// have the same key.
     pub is_unordered: bool,

@@ -70,7 +70,7 @@ fn random_request(random: &mut Random) -> Request<'static> {
             window: Span::SECOND,
         });
         Descriptor {
-            entries,
+            entries: entries.into(),
             limit,
             ..Descriptor::default()
         }
@@ -185,9 +185,10 @@ fn request(key: &[u8], cost: Cost) -> Request<'_> {
     Request {
         domain: b"d",
         descriptors: vec![Descriptor {
-            entries: vec![entry],
+            entries: vec![entry].into(),
             ..Descriptor::default()
-        }],
+        }]
+        .into(),
         cost,
         charge_denied: ChargeDenied::Never,
     }

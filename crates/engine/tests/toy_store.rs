@@ -130,9 +130,11 @@ async fn allowed(engine: &Engine, domain: &str, requests: usize) -> usize {
             entries: vec![Entry {
                 key: b"user",
                 value: b"ann",
-            }],
+            }]
+            .into(),
             ..Descriptor::default()
-        }],
+        }]
+        .into(),
         cost: Cost::ONE,
         charge_denied: ChargeDenied::Never,
     };
@@ -191,12 +193,13 @@ async fn a_store_that_keeps_no_reservations_says_so() {
         entries: vec![Entry {
             key: b"user",
             value: b"ann",
-        }],
+        }]
+        .into(),
         ..Descriptor::default()
     };
     let request = Request {
         domain: b"shop",
-        descriptors: vec![descriptor],
+        descriptors: vec![descriptor].into(),
         cost: Cost::ONE,
         charge_denied: ChargeDenied::Never,
     };

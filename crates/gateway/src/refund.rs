@@ -156,9 +156,10 @@ mod tests {
         Request {
             domain: b"d",
             descriptors: vec![Descriptor {
-                entries: vec![entry],
+                entries: vec![entry].into(),
                 ..Descriptor::default()
-            }],
+            }]
+            .into(),
             cost,
             charge_denied: ChargeDenied::Never,
         }

@@ -25,12 +25,12 @@ pub(crate) struct DecisionLines<'w> {
 }
 
 /// One decision.
-pub(crate) struct Decided<'a> {
+pub(crate) struct Decided<'a, 'r> {
     pub(crate) place: Place<'a>,
     pub(crate) at: Moment,
     /// The line's client, if it is kept.
     pub(crate) client: Option<&'a [u8]>,
-    pub(crate) request: &'a Request<'a>,
+    pub(crate) request: &'a Request<'r>,
     pub(crate) answer: &'a Answer,
 }
 
@@ -44,7 +44,7 @@ impl<'w> DecisionLines<'w> {
         }
     }
 
-    pub(crate) fn add(&mut self, decided: &Decided<'_>) -> io::Result<()> {
+    pub(crate) fn add(&mut self, decided: &Decided<'_, '_>) -> io::Result<()> {
         self.line(decided)?;
         if self.text.len() >= CHUNK_BYTES {
             self.out.write_all(&self.text)?;
@@ -60,7 +60,7 @@ impl<'w> DecisionLines<'w> {
     }
 
     /// Formats one decision.
-    fn line(&mut self, decided: &Decided<'_>) -> io::Result<()> {
+    fn line(&mut self, decided: &Decided<'_, '_>) -> io::Result<()> {
         let (text, answer) = (&mut self.text, decided.answer);
         let Place { input, line } = decided.place;
         write!(text, "{{\"version\":{JSON_VERSION},\"line\":{line}")?;

@@ -55,11 +55,12 @@ mod tests {
         let request = Request {
             domain: b"shop",
             descriptors: vec![Descriptor {
-                entries: vec![entry],
+                entries: vec![entry].into(),
                 is_unordered: false,
                 cost: Some(Cost::Take(3)),
                 limit: None,
-            }],
+            }]
+            .into(),
             cost: Cost::ONE,
             charge_denied: ChargeDenied::Never,
         };

@@ -29,9 +29,9 @@
 //! let request = Request {
 //!     domain: b"shop",
 //!     descriptors: vec![Descriptor {
-//!         entries: vec![Entry { key: b"user", value: b"ann" }],
+//!         entries: vec![Entry { key: b"user", value: b"ann" }].into(),
 //!         ..Descriptor::default()
-//!     }],
+//!     }].into(),
 //!     cost: Cost::ONE,
 //!     charge_denied: ChargeDenied::Never,
 //! };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Answer, Charge, ChargeDenied, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit,
-    LimitHistory, Limited, Override, PerCharge, Request, RequestDenial, RuleName, Status, Verdict,
+    LimitHistory, Limited, Override, PerCharge, PerDescriptor, Request, RequestDenial, RuleName,
+    Status, Verdict,
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
 use crate::headroom::{Headroom, NoHeadroom};
 use crate::observer::Observer;
-use crate::replaces::find_replaced;
 use crate::rule_set::RuleSet;
 
 mod charged_rule;
@@ -19,6 +19,7 @@ mod enforced;
 mod explained;
 mod metadata;
 mod priority;
+mod replaced;
 mod view;
 
 use view::Circumstances;
@@ -38,7 +39,7 @@ pub struct Resolved<'s> {
     /// The protocol's default, for rules that do not set it.
     charge_denied: ChargeDenied,
     /// One for each descriptor, in their order.
-    parts: Vec<Part<'s>>,
+    parts: PerDescriptor<Part<'s>>,
 }
 
 /// What applies to one descriptor.
@@ -225,9 +226,10 @@ impl<'s> Resolved<'s> {
 
     /// The charges for the store to decide on, in the order of the descriptors.
     pub fn charges(&self) -> PerCharge<Charge<'_>> {
-        let charges = self.parts.iter();
-        let charges = charges.filter_map(|part| part.charge(self.charge_denied));
-        charges.collect()
+        let parts = self.parts.iter();
+        parts
+            .filter_map(|part| part.charge(self.charge_denied))
+            .collect()
     }
 
     /// As [`Resolved::charges`]; `is_current` says whether the rules are known to be in effect
@@ -253,25 +255,21 @@ impl<'s> Resolved<'s> {
     /// The answer, given the verdict on [`Resolved::charges`].
     pub fn answer(&self, verdict: &Verdict) -> Answer {
         let mut decisions = verdict.decisions.iter();
-        let mut statuses = Vec::with_capacity(self.parts.len());
-        let mut charged = PerCharge::new();
-        for (index, part) in self.parts.iter().enumerate() {
+        let mut statuses = PerDescriptor::with_capacity(self.parts.len());
+        for part in &self.parts {
             statuses.push(match part {
                 Part::Nothing => Status::NoLimit,
                 Part::Unlimited(rule) => Status::Unlimited {
                     rule: Arc::clone(&rule.name),
                 },
-                Part::Limited { .. } | Part::Overridden { .. } => {
-                    charged.push(index);
-                    decisions
-                        .next()
-                        .and_then(|decision| part.limited_status(*decision))
-                        .map_or(Status::NoLimit, Status::Limited)
-                }
+                Part::Limited { .. } | Part::Overridden { .. } => decisions
+                    .next()
+                    .and_then(|decision| part.limited_status(*decision))
+                    .map_or(Status::NoLimit, Status::Limited),
             });
         }
         let denial = verdict.denial.map(|denial| RequestDenial {
-            by: charged.get(denial.by).copied().unwrap_or(0),
+            by: self.charged_descriptor(denial.by),
             wait: denial.wait,
             reason: denial.reason,
         });
@@ -300,24 +298,19 @@ impl<'s> Resolved<'s> {
 
     /// What the descriptor at `index` counts under; `None` if no limit applies to it.
     pub fn key(&self, index: usize) -> Option<Key> {
-        match self.parts.get(index)? {
-            Part::Nothing | Part::Unlimited(_) => None,
-            Part::Limited { key, .. } | Part::Overridden { key, .. } => Some(*key),
-        }
+        self.parts.get(index)?.key()
     }
 
-    fn drop_replaced(&mut self, observer: &mut impl Observer<'s>) {
-        let replaces = |rule: &Rule| !rule.replaces.is_empty();
-        if !self.parts.iter().filter_map(Part::rule).any(replaces) {
-            return;
-        }
-        let rules: Vec<Option<&'s Rule>> = self.parts.iter().map(Part::rule).collect();
-        for (index, by) in find_replaced(&rules) {
-            if let Some(rule) = rules[index] {
-                observer.replace(index, rule, by);
-            }
-            self.parts[index] = Part::Nothing;
-        }
+    /// The index of the descriptor that has the charge at `index` of [`Resolved::charges`].
+    fn charged_descriptor(&self, index: usize) -> usize {
+        let parts = self.parts.iter().enumerate();
+        let mut charged = parts.filter(|(_, part)| part.key().is_some());
+        charged.nth(index).map_or(0, |(descriptor, _)| descriptor)
+    }
+
+    /// What the request counts under, in the order of [`Resolved::charges`].
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
+        self.parts.iter().filter_map(Part::key)
     }
 }
 
@@ -328,6 +321,14 @@ impl<'s> Part<'s> {
         match self {
             Part::Unlimited(rule) | Part::Limited { rule, .. } => Some(rule),
             Part::Nothing | Part::Overridden { .. } => None,
+        }
+    }
+
+    /// What it counts under, if it is limited and so has a charge.
+    const fn key(&self) -> Option<Key> {
+        match self {
+            Part::Nothing | Part::Unlimited(_) => None,
+            Part::Limited { key, .. } | Part::Overridden { key, .. } => Some(*key),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use tollgate_core::Entry;
+use tollgate_core::{Entry, PerDescriptor};
 
 /// The entries of a descriptor, in their order: `user=ann,path=/x`. A backslash before a comma, an
 /// equals sign or a backslash makes it a part of a key or value.
@@ -31,7 +31,7 @@ impl DescriptorText {
     }
 
     /// The entries of a request's descriptor.
-    pub fn entries(&self) -> Vec<Entry<'_>> {
+    pub fn entries(&self) -> PerDescriptor<Entry<'_>> {
         let entries = self.0.iter().map(|(key, value)| Entry {
             key: key.as_bytes(),
             value: value.as_bytes(),

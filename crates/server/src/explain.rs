@@ -92,7 +92,7 @@ fn query_id(query: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn respond(report: &ExplanationReport<'_>, headers: &HeaderMap) -> Response {
+fn respond(report: &ExplanationReport<'_, '_>, headers: &HeaderMap) -> Response {
     let mut accepted = headers.get_all(ACCEPT).into_iter();
     let is_text = accepted.any(|accept| {
         let accept = String::from_utf8_lossy(accept.as_bytes()).to_ascii_lowercase();

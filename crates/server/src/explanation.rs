@@ -23,9 +23,9 @@ pub enum Values {
 
 /// The explanation of a request. `Display` writes it for people.
 #[derive(Clone, Copy, Debug)]
-pub struct ExplanationReport<'a> {
+pub struct ExplanationReport<'a, 'r> {
     /// What was asked.
-    pub request: &'a Request<'a>,
+    pub request: &'a Request<'r>,
     /// What would be decided now, and why.
     pub explanation: &'a Explanation,
     /// Whether the values of the request are shown.
@@ -47,8 +47,8 @@ pub struct PastDenial<'a> {
 }
 
 /// One descriptor of a report.
-struct Part<'a> {
-    descriptor: &'a tollgate_core::Descriptor<'a>,
+struct Part<'a, 'r> {
+    descriptor: &'a tollgate_core::Descriptor<'r>,
     walk: &'a Walk,
     finding: &'a Finding,
     status: &'a Status,
@@ -56,8 +56,8 @@ struct Part<'a> {
 
 // === impl ExplanationReport ===
 
-impl<'a> ExplanationReport<'a> {
-    fn parts(&self) -> impl Iterator<Item = Part<'a>> {
+impl<'a, 'r> ExplanationReport<'a, 'r> {
+    fn parts(&self) -> impl Iterator<Item = Part<'a, 'r>> {
         let Explanation {
             findings, answer, ..
         } = self.explanation;

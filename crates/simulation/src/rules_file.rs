@@ -44,7 +44,8 @@ pub(crate) fn request<'p>(plan: &'p Plan, parts: &[Part], has_priority: bool) ->
                 key: KEYS[part.counter].as_bytes(),
                 // The values of a key choose its slot.
                 value: std::slice::from_ref(&counter.identity),
-            }],
+            }]
+            .into(),
             cost: Some(part.cost),
             limit: counter.is_override.then(|| Override {
                 count: limit.count(),
@@ -58,7 +59,8 @@ pub(crate) fn request<'p>(plan: &'p Plan, parts: &[Part], has_priority: bool) ->
         entries: vec![Entry {
             key: b"priority",
             value: if has_priority { PRIORITY } else { "other" }.as_bytes(),
-        }],
+        }]
+        .into(),
         ..Descriptor::default()
     });
     Request {
@@ -77,9 +79,11 @@ pub(crate) fn request_of(client: &[u8]) -> Request<'_> {
             entries: vec![Entry {
                 key: KEYS[0].as_bytes(),
                 value: client,
-            }],
+            }]
+            .into(),
             ..Descriptor::default()
-        }],
+        }]
+        .into(),
         cost: Cost::ONE,
         charge_denied: ChargeDenied::Never,
     }

@@ -6,7 +6,7 @@ use super::*;
 
 fn answer() -> Answer {
     Answer {
-        statuses: Vec::new(),
+        statuses: Vec::new().into(),
         denial: Some(RequestDenial {
             by: 0,
             wait: Wait::For(Span::SECOND),
@@ -21,10 +21,11 @@ fn request(value: &[u8]) -> Request<'_> {
     Request {
         domain: b"d",
         descriptors: vec![Descriptor {
-            entries: vec![entry],
+            entries: vec![entry].into(),
             is_unordered: true,
             ..Descriptor::default()
-        }],
+        }]
+        .into(),
         cost: Cost::Take(3),
         charge_denied: ChargeDenied::Excess,
     }

@@ -27,9 +27,10 @@ async fn decide(engine: &Engine, value: &[u8]) -> bool {
     let request = Request {
         domain: b"d",
         descriptors: vec![Descriptor {
-            entries: vec![entry],
+            entries: vec![entry].into(),
             ..Descriptor::default()
-        }],
+        }]
+        .into(),
         cost: Cost::Take(1),
         charge_denied: ChargeDenied::Never,
     };
@@ -125,7 +126,8 @@ fn the_sum_of_sketches_keeps_the_bound() {
             let entries = vec![Entry {
                 key: b"k",
                 value: &value,
-            }];
+            }]
+            .into();
             let descriptor = Descriptor {
                 entries,
                 ..Descriptor::default()

@@ -97,7 +97,8 @@ fn request<'r>(keys: &[&'r str], cost: Cost) -> Request<'r> {
         entries: vec![Entry {
             key: key.as_bytes(),
             value: b"v",
-        }],
+        }]
+        .into(),
         ..Descriptor::default()
     };
     Request {

@@ -122,9 +122,11 @@ impl Bench {
                 entries: vec![tollgate_core::Entry {
                     key: key.as_bytes(),
                     value: b"v",
-                }],
+                }]
+                .into(),
                 ..Descriptor::default()
-            }],
+            }]
+            .into(),
             cost: Cost::Peek(1),
             charge_denied: tollgate_core::ChargeDenied::Never,
         };

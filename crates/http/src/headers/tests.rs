@@ -33,7 +33,7 @@ pub(crate) fn denied(wait: Wait, reset_ms: u64) -> Decision {
 
 pub(crate) fn allowed_answer(statuses: Vec<Status>) -> Answer {
     Answer {
-        statuses,
+        statuses: statuses.into(),
         denial: None,
         delay: Span::ZERO,
     }

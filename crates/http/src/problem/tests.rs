@@ -34,7 +34,7 @@ fn denied(wait: Wait, reason: DenialReason) -> Problem {
         over("second", Enforcement::Enforce),
     ];
     let answer = Answer {
-        statuses,
+        statuses: statuses.into(),
         denial: Some(RequestDenial {
             by: 2,
             wait,
@@ -77,7 +77,7 @@ fn a_limit_of_0_does_not_ask_for_less() {
         ..limited
     };
     let answer = Answer {
-        statuses: vec![Status::Limited(banned)],
+        statuses: vec![Status::Limited(banned)].into(),
         denial: Some(RequestDenial {
             by: 0,
             wait: Wait::Never,
@@ -104,7 +104,7 @@ fn another_problem_is_what_its_status_says() {
 #[test]
 fn an_allowed_request_is_no_problem() {
     let answer = Answer {
-        statuses: Vec::new(),
+        statuses: Vec::new().into(),
         denial: None,
         delay: Span::ZERO,
     };

@@ -33,7 +33,7 @@ fn both_spellings_and_both_kinds_of_number_are_read() {
     assert_eq!((request.domain, request.cost), (&b"d"[..], Cost::Take(3)));
     let descriptor = &request.descriptors[0];
     let (key, value) = (&b"k"[..], &b"v"[..]);
-    assert_eq!(descriptor.entries, [Entry { key, value }]);
+    assert_eq!(descriptor.entries[..], [Entry { key, value }]);
     assert_eq!(descriptor.cost, Some(Cost::Refund(7)));
     let (count, window) = (5, Span::HOUR);
     assert_eq!(descriptor.limit, Some(Override { count, window }));
@@ -61,7 +61,7 @@ fn bytes_that_are_not_utf8_are_read_as_they_are() {
         (&b"d\x80"[..], None)
     );
     let (key, value) = (&b"k\xfe"[..], &b"v\xff"[..]);
-    assert_eq!(request.descriptors[0].entries, [Entry { key, value }]);
+    assert_eq!(request.descriptors[0].entries[..], [Entry { key, value }]);
 }
 
 #[test]
@@ -197,14 +197,14 @@ fn other_protocols_have_maxima() {
         request.check_bounds().unwrap_err()
     };
     let many = judge(
-        &|request, n| request.descriptors = vec![request.descriptors[0].clone(); n],
+        &|request, n| request.descriptors = vec![request.descriptors[0].clone(); n].into(),
         DESCRIPTORS_MAX,
     );
     assert_eq!(many, InvalidRequest::ManyDescriptors { count: 129 });
     let many = judge(
         &|request, n| {
             let descriptor = &mut request.descriptors[0];
-            descriptor.entries = vec![descriptor.entries[0]; n];
+            descriptor.entries = vec![descriptor.entries[0]; n].into();
         },
         ENTRIES_MAX,
     );

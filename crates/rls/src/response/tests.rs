@@ -47,7 +47,8 @@ fn every_status_is_in_the_response() {
             limited(minute, Decision::Allow(grant), Enforcement::Enforce),
             limited(odd, denied(Span::SECOND), Enforcement::Enforce),
             limited(minute, denied(Span::SECOND), Enforcement::Shadow),
-        ],
+        ]
+        .into(),
         denial: Some(RequestDenial {
             by: 3,
             wait: Wait::For(Span::SECOND),
@@ -76,7 +77,7 @@ fn a_ban_is_not_taken_for_no_limit() {
     let ban = Limit::fixed_window(0, Span::DAY.times(7)).unwrap();
     let deny = Decision::Deny(Denial::new(Wait::Never, 0, Span::ZERO));
     let answer = Answer {
-        statuses: vec![limited(ban, deny, Enforcement::Enforce)],
+        statuses: vec![limited(ban, deny, Enforcement::Enforce)].into(),
         denial: Some(RequestDenial {
             by: 0,
             wait: Wait::Never,
@@ -100,7 +101,7 @@ fn a_response_comes_back_from_both_its_forms() {
     let grant = Grant::new(0, reset);
     let year = Limit::fixed_window(u32::MAX, Span::DAY.times(365)).unwrap();
     let answer = Answer {
-        statuses: vec![limited(year, Decision::Allow(grant), Enforcement::Quota)],
+        statuses: vec![limited(year, Decision::Allow(grant), Enforcement::Quota)].into(),
         denial: None,
         delay: Span::ZERO,
     };

@@ -145,7 +145,7 @@ fn random_request(random: &mut Random) -> Request<'static> {
             }
         }
         Descriptor {
-            entries,
+            entries: entries.into(),
             is_unordered,
             ..Descriptor::default()
         }
@@ -285,7 +285,7 @@ fn a_limit_of_the_request_itself_is_no_rule() {
         ..descriptor(&[("a", "1")])
     };
     let asked = Request {
-        descriptors: vec![own],
+        descriptors: vec![own].into(),
         ..request(&[])
     };
     let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);
@@ -334,7 +334,7 @@ fn a_search_in_any_order_is_bounded_too() {
         ..descriptor(&entries[..2])
     };
     let asked = Request {
-        descriptors: vec![all, two],
+        descriptors: vec![all, two].into(),
         ..request(&[])
     };
     let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);

@@ -47,7 +47,7 @@ fn the_descriptor_of_the_priority_matches_no_rule() {
     // More than one entry states no priority.
     assert_eq!(spend(&mut fixture, &[longer, ANN]), 1);
     assert_eq!(
-        fixture.answer(&request(&[&has("critical")])).statuses,
+        fixture.answer(&request(&[&has("critical")])).statuses[..],
         [Status::NoLimit]
     );
     // Nor has it a limit of its own.

@@ -21,7 +21,7 @@ pub(crate) const BATCH_DESCRIPTORS_MAX: usize = 4000;
 /// The checks of one request, in their order, each valid.
 #[derive(Debug)]
 pub(crate) struct Batch<'a> {
-    checks: Vec<Check<'a>>,
+    checks: Vec<Element<'a>>,
     costs: Vec<Cost>,
 }
 
@@ -63,18 +63,14 @@ impl<'a> Batch<'a> {
                  [{{\"domain\": \"shop\", \"descriptors\": [{{\"user\": \"ann\"}}]}}]"
             ))
         })?;
-        let mut batch = Batch {
-            costs: Vec::with_capacity(elements.len()),
-            checks: Vec::with_capacity(elements.len()),
-        };
+        let mut costs = Vec::with_capacity(elements.len());
         let mut descriptors = 0;
-        for (index, Element(check)) in elements.into_iter().enumerate() {
+        for (index, Element(check)) in elements.iter().enumerate() {
             let request = check.request_in_batch();
             let request = request.and_then(|request| accept(&request).map(|()| request));
             let request = request.map_err(|failure| failure.in_check(index))?;
             descriptors += request.descriptors.len();
-            batch.costs.push(request.cost);
-            batch.checks.push(check);
+            costs.push(request.cost);
         }
         if descriptors > BATCH_DESCRIPTORS_MAX {
             return Err(Failure::bad_request(format!(
@@ -82,7 +78,10 @@ impl<'a> Batch<'a> {
                  send the checks in several requests"
             )));
         }
-        Ok(batch)
+        Ok(Batch {
+            checks: elements,
+            costs,
+        })
     }
 
     /// The number of its checks.
@@ -97,7 +96,9 @@ impl<'a> Batch<'a> {
             let start = part * size;
             let end = start.saturating_add(size).min(self.checks.len());
             let checks = self.checks[start..end].iter().zip(&self.costs[start..end]);
-            checks.map(|(check, cost)| check.with_cost(*cost)).collect()
+            checks
+                .map(|(Element(check), cost)| check.with_cost(*cost))
+                .collect()
         })
     }
 }

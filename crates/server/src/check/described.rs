@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use smallvec::SmallVec;
-use tollgate_core::{ENTRIES_MAX, Entry};
+use tollgate_core::{ENTRIES_MAX, Entry, PerDescriptor};
 
 /// A descriptor: `{"entries": [{"key": …, "value": …}]}`, whose order matters, or
 /// `{"user": "ann", "path": "/x"}`, whose order does not.
@@ -63,7 +63,7 @@ struct ReadPair;
 // === impl Described ===
 
 impl Described<'_> {
-    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
+    pub(super) fn entries(&self) -> PerDescriptor<Entry<'_>> {
         let entries = self.pairs.iter().map(|(key, value)| Entry {
             key: key.as_bytes(),
             value: value.as_bytes(),

@@ -40,7 +40,7 @@ impl Shown<'_> {
     async fn budget(self, key: &HotKey) -> Option<Value> {
         let request = Request {
             domain: key.rule.domain.as_bytes(),
-            descriptors: vec![key.descriptor()],
+            descriptors: vec![key.descriptor()].into(),
             cost: Cost::Peek(1),
             charge_denied: ChargeDenied::Never,
         };

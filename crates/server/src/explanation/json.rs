@@ -12,7 +12,7 @@ use super::{EXPLANATION_VERSION, ExplanationReport, Part, Values};
 
 // === impl ExplanationReport ===
 
-impl ExplanationReport<'_> {
+impl ExplanationReport<'_, '_> {
     /// The report as JSON.
     pub fn to_json(&self) -> Value {
         let answer = &self.explanation.answer;
@@ -46,9 +46,9 @@ impl ExplanationReport<'_> {
 
 // === impl Part ===
 
-impl Part<'_> {
+impl Part<'_, '_> {
     /// One of `descriptors`.
-    fn to_json(&self, report: &ExplanationReport<'_>) -> Value {
+    fn to_json(&self, report: &ExplanationReport<'_, '_>) -> Value {
         let entries = self.descriptor.entries.iter();
         let entries = entries.map(|entry| entry_json(entry.key, entry.value, report.values));
         let search = self.walk.look_ups.iter();

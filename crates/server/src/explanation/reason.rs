@@ -7,7 +7,7 @@ use super::{Part, place, written};
 
 // === impl Part ===
 
-impl Part<'_> {
+impl Part<'_, '_> {
     /// The name of what applies.
     pub(super) const fn outcome(&self) -> &'static str {
         match self.finding {

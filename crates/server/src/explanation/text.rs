@@ -14,7 +14,7 @@ const UNUSED: &str = "each key is shown as if it was never used; the states of k
 /// Stands for a value that is not shown.
 const HIDDEN: &str = "(hidden)";
 
-impl Display for ExplanationReport<'_> {
+impl Display for ExplanationReport<'_, '_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.write_past(f)?;
         self.write_outcome(f)?;
@@ -31,7 +31,7 @@ impl Display for ExplanationReport<'_> {
 
 // === impl ExplanationReport ===
 
-impl ExplanationReport<'_> {
+impl ExplanationReport<'_, '_> {
     /// The denial that is explained.
     fn write_past(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(PastDenial { denied, ago }) = &self.denial else {
@@ -75,14 +75,14 @@ impl ExplanationReport<'_> {
 
 // === impl Part ===
 
-impl Part<'_> {
+impl Part<'_, '_> {
     /// Whether there is headroom for its limit.
     fn has_headroom(&self) -> bool {
         matches!(self.finding, Finding::Rule(view) if view.has_headroom == Some(true))
     }
 
     /// Its search, what applies, and its state.
-    fn write(&self, report: &ExplanationReport<'_>, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write(&self, report: &ExplanationReport<'_, '_>, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, entry) in self.descriptor.entries.iter().enumerate() {
             let comma = if index > 0 { "," } else { "" };
             write!(f, "{comma}{}", shown(entry.key, entry.value, report.values))?;
@@ -144,7 +144,7 @@ fn write_descriptor(
 /// The rule that applies, and what it limits.
 fn write_rule(
     view: &RuleView,
-    report: &ExplanationReport<'_>,
+    report: &ExplanationReport<'_, '_>,
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     row(f, "rule", &view.rule.path)?;
@@ -182,7 +182,7 @@ fn write_rule(
 fn write_limit(
     limit: &Limit,
     sharing: Sharing,
-    report: &ExplanationReport<'_>,
+    report: &ExplanationReport<'_, '_>,
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     row(f, "limit", limit)?;

@@ -79,7 +79,7 @@ impl Ask {
         };
         Request {
             domain,
-            descriptors: vec![descriptor],
+            descriptors: vec![descriptor].into(),
             cost: self.cost,
             charge_denied: ChargeDenied::Never,
         }

@@ -210,9 +210,11 @@ async fn remaining_and_reset(config: &SharedConfig) -> u32 {
             entries: vec![Entry {
                 key: b"user",
                 value: b"ann",
-            }],
+            }]
+            .into(),
             ..Descriptor::default()
-        }],
+        }]
+        .into(),
         cost: Cost::Peek(1),
         charge_denied: ChargeDenied::Never,
     };

@@ -90,7 +90,8 @@ pub(crate) fn request_of<'r>(
         descriptors: vec![Descriptor {
             entries: entries.collect(),
             ..Descriptor::default()
-        }],
+        }]
+        .into(),
         cost: Cost::ONE,
         charge_denied: ChargeDenied::Never,
     }

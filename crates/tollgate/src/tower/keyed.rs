@@ -128,7 +128,7 @@ pub(super) fn answer(
         enforcement: Enforcement::Enforce,
     };
     Answer {
-        statuses: vec![Status::Limited(limited)],
+        statuses: vec![Status::Limited(limited)].into(),
         denial,
         delay: Span::ZERO,
     }

@@ -219,9 +219,10 @@ async fn a_held_request_that_is_dropped_gives_its_units_back() {
         let peek = tollgate::Request {
             domain: b"shop",
             descriptors: vec![Descriptor {
-                entries: vec![entry],
+                entries: vec![entry].into(),
                 ..Descriptor::default()
-            }],
+            }]
+            .into(),
             cost: Cost::Peek(1),
             charge_denied: ChargeDenied::Never,
         };

@@ -55,7 +55,7 @@ fn answer(random: &mut Random) -> Answer {
         reason: DenialReason::Exceeded,
     });
     Answer {
-        statuses,
+        statuses: statuses.into(),
         denial,
         delay: Span::ZERO,
     }

@@ -14,9 +14,10 @@ fn request() -> Request<'static> {
     Request {
         domain: b"a\"b\xff",
         descriptors: vec![Descriptor {
-            entries: vec![entry],
+            entries: vec![entry].into(),
             ..Descriptor::default()
-        }],
+        }]
+        .into(),
         cost: Cost::ONE,
         charge_denied: ChargeDenied::Never,
     }
@@ -71,7 +72,8 @@ fn an_allowed_answer_has_every_member_that_applies() {
                 Some("q\\"),
             ),
             limited("5 per 90m", allow(Span::ZERO, false), None),
-        ],
+        ]
+        .into(),
         denial: None,
         delay: Span::from_nanos(1_500_000),
     };
@@ -101,7 +103,7 @@ fn a_denied_answer_is_a_problem_document() {
         })
     };
     let mut answer = Answer {
-        statuses: vec![limited("1/second", deny(Wait::Never), Some("one"))],
+        statuses: vec![limited("1/second", deny(Wait::Never), Some("one"))].into(),
         denial: denial(Wait::Never),
         delay: Span::ZERO,
     };
@@ -121,7 +123,7 @@ fn a_denied_answer_is_a_problem_document() {
     );
     assert_eq!(text(&answer, Extra::default()), expected);
     let wait = Wait::For(Span::from_secs(3));
-    answer.statuses = vec![limited("1/second", deny(wait), Some("one"))];
+    answer.statuses = vec![limited("1/second", deny(wait), Some("one"))].into();
     answer.denial = denial(wait);
     let extra = Extra {
         is_in_list: true,
@@ -139,7 +141,7 @@ fn a_denied_answer_is_a_problem_document() {
 #[test]
 fn a_denial_without_a_limit_names_none() {
     let answer = Answer {
-        statuses: vec![Status::NoLimit],
+        statuses: vec![Status::NoLimit].into(),
         denial: Some(RequestDenial {
             by: 0,
             wait: Wait::For(Span::SECOND),
