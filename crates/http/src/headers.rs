@@ -6,7 +6,7 @@ use tollgate_core::Answer;
 use crate::policy::{Policy, policies};
 
 /// Bytes beside the name that an item of a list seldom exceeds.
-const ITEM_BYTES: usize = 32;
+const ITEM_BYTES: usize = 64;
 
 /// What remains of each limit, and for how long.
 pub const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -60,10 +60,13 @@ pub(crate) fn rate_limit(answer: &Answer, policies: &[Policy<'_>], headers: &mut
     if policies.is_empty() {
         return;
     }
+    let bytes = |policy: &Policy<'_>| policy.name.len() + ITEM_BYTES;
+    let mut text = String::with_capacity(policies.iter().map(bytes).sum());
     if !answer.is_store_unavailable() {
-        headers.insert(RATE_LIMIT, list(policies, write_remaining));
+        let value = list(policies, write_remaining, &mut text);
+        headers.insert(RATE_LIMIT, value);
     }
-    headers.insert(RATE_LIMIT_POLICY, list(policies, write_terms));
+    headers.insert(RATE_LIMIT_POLICY, list(policies, write_terms, &mut text));
 }
 
 /// Adds the part of [`headers`] that every dialect has: when to try again, the delay, and whether
@@ -100,17 +103,22 @@ fn push(out: &mut String, name: &str, value: impl itoa::Integer) {
     out.push_str(itoa::Buffer::new().format(value));
 }
 
-fn list(policies: &[Policy<'_>], parameters: fn(&Policy<'_>, &mut String)) -> HeaderValue {
-    let bytes = |policy: &Policy<'_>| policy.name.len() + ITEM_BYTES;
-    let mut out = String::with_capacity(policies.iter().map(bytes).sum());
+/// Writes a list in place of what `out` has.
+fn list(
+    policies: &[Policy<'_>],
+    parameters: fn(&Policy<'_>, &mut String),
+    out: &mut String,
+) -> HeaderValue {
+    out.clear();
     for policy in policies {
         if !out.is_empty() {
             out.push_str(", ");
         }
-        string(&policy.name, &mut out);
-        parameters(policy, &mut out);
+        string(&policy.name, out);
+        parameters(policy, out);
     }
-    HeaderValue::try_from(out).expect("names are encoded to visible ASCII, the rest is digits")
+    // A copy of its exact size: the text itself would be kept with a counter beside it.
+    HeaderValue::from_str(out).expect("names are encoded to visible ASCII, the rest is digits")
 }
 
 /// Writes a string of structured fields, in quotes. A name is visible ASCII and spaces already.
