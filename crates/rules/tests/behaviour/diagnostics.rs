@@ -236,6 +236,10 @@ fn descriptors() {
         "flag-quoted",
         "domain: a\ndescriptors:\n  - {key: b, shadow_mode: 'yes'}\n",
     );
+    rejected(
+        "flag-quoted-true",
+        "domain: a\ndescriptors:\n  - {key: b, shadow_mode: 'true'}\n",
+    );
     // What is missing because it is misspelt is one error, not two.
     let limit = |fields: &str| {
         format!("domain: a\ndescriptors:\n  - {{key: b, rate_limit: {{{fields}}}}}\n")
