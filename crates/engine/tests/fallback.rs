@@ -2,14 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::num::NonZeroU32;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tollgate_core::{
-    Charge, Cost, DenialReason, Enforcement, Key, KeyHasher, Limit, OnStoreError, Sharing, Span,
-    Store, StoreError, Wait,
+    Charge, Cost, DenialReason, Enforcement, Key, KeyHasher, Limit, NewReservation, OnStoreError,
+    ReserveVerdict, SharedStore, Sharing, Span, Store, StoreError, StoreEvent, StoreMetric,
+    Verdict, Wait,
 };
-use tollgate_engine::{DENIED_FOR, Fallback};
-use tollgate_memory::Memory;
+use tollgate_engine::{DENIED_FOR, Fallback, FallbackCounts};
+use tollgate_memory::{Memory, RandomKeys};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
@@ -222,4 +224,170 @@ async fn without_redis_an_instance_keeps_the_share_of_its_part() {
         assert_eq!(spend(&limit).await, count / 4 - kept);
         assert_eq!(spend(&priority).await, kept);
     }
+}
+
+/// A shared store that answers everything with one error.
+struct Failing {
+    keys: RandomKeys,
+    error: fn() -> StoreError,
+}
+
+/// A store of this process, and the keys that it was asked about.
+struct Recording {
+    memory: Memory,
+    asked: Mutex<Vec<Key>>,
+}
+
+// === impl Failing ===
+
+impl Failing {
+    fn with(error: fn() -> StoreError) -> Failing {
+        // All instances must find the same key for the same values.
+        let keys = RandomKeys::with_secret(1, 2);
+        Failing { keys, error }
+    }
+
+    fn unreachable() -> StoreError {
+        StoreError::Unreachable {
+            address: "double:1".into(),
+            source: "it is switched off".into(),
+        }
+    }
+}
+
+impl KeyHasher for Failing {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.keys.key(parts)
+    }
+}
+
+impl Store for Failing {
+    async fn decide(&self, _charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        Err((self.error)())
+    }
+}
+
+impl SharedStore for Failing {
+    fn join(&self) {}
+
+    fn instances(&self) -> u32 {
+        1
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    fn take_events(&self) -> Vec<StoreEvent> {
+        Vec::new()
+    }
+
+    fn metrics(&self) -> Vec<StoreMetric> {
+        Vec::new()
+    }
+
+    async fn reserve(
+        &self,
+        _charges: &[Charge<'_>],
+        _new: &NewReservation<'_>,
+    ) -> Result<ReserveVerdict, StoreError> {
+        Err((self.error)())
+    }
+
+    async fn close(&self) {}
+}
+
+// === impl Recording ===
+
+impl Recording {
+    fn new() -> Recording {
+        Recording {
+            memory: Memory::builder().max_keys(100).build(),
+            asked: Mutex::default(),
+        }
+    }
+
+    fn asked(&self) -> Vec<Key> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl KeyHasher for Recording {
+    fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
+        self.memory.key(parts)
+    }
+}
+
+impl Store for Recording {
+    async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        let keys = charges.iter().map(|charge| charge.key);
+        self.asked.lock().unwrap().extend(keys);
+        self.memory.decide(charges).await
+    }
+}
+
+/// Other requests hold the units, so the store is not out of order: to decide without it would
+/// allow more than the limit.
+#[tokio::test]
+async fn contention_is_no_outage() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let store = Fallback::new(Failing::with(|| StoreError::Contended), Recording::new());
+    let key = store.key([&b"a"[..]].into_iter());
+    let new = NewReservation {
+        secret: 1,
+        lifetime: Span::HOUR,
+        memo: b"",
+    };
+    for on_store_error in [
+        OnStoreError::Allow,
+        OnStoreError::Deny,
+        OnStoreError::Error,
+        OnStoreError::Local,
+    ] {
+        let charges = [charge(key, &limit, on_store_error)];
+        let mut decided = vec![store.decide(&charges).await];
+        decided.extend(store.decide_batch(&[&charges, &charges]).await);
+        let reserved = store.reserve(&charges, &new).await;
+        decided.push(reserved.map(|reserved| reserved.verdict));
+        assert_eq!(decided.len(), 4);
+        for decided in decided {
+            assert!(
+                matches!(decided, Err(StoreError::Contended)),
+                "{on_store_error:?}: {decided:?}"
+            );
+        }
+    }
+    assert_eq!(store.counts(), FallbackCounts::default());
+    assert_eq!(store.local().asked(), []);
+}
+
+/// The keys of a shared store are hashes without a secret, so anyone can find values that collide.
+#[tokio::test]
+async fn each_instance_counts_under_keys_of_its_own() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let instance = || Fallback::new(Failing::with(Failing::unreachable), Recording::new());
+    let stores = [instance(), instance()];
+    let [one, other] = [b"a", b"b"].map(|name| stores[0].key([&name[..]].into_iter()));
+    for store in &stores {
+        assert_eq!(store.key([&b"a"[..]].into_iter()), one, "they share it");
+        for key in [one, one, other] {
+            let charge = charge(key, &limit, OnStoreError::Local);
+            assert!(store.decide(&[charge]).await.unwrap().is_allowed());
+        }
+    }
+    let [first, second] = stores.each_ref().map(|store| store.local().asked());
+    for asked in [&first, &second] {
+        assert_eq!(asked.len(), 3);
+        assert_eq!(asked[0], asked[1], "the same key each time");
+        assert_ne!(asked[0], asked[2], "another one for another key");
+        assert!(
+            !asked.contains(&one) && !asked.contains(&other),
+            "{asked:?}"
+        );
+    }
+    assert_ne!(first[0], second[0], "each has a secret of its own");
 }
