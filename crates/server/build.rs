@@ -20,9 +20,9 @@ fn main() {
     let method = Method::builder()
         .name("check")
         .route_name("Check")
-        .input_type("tollgate_rls::decisions::CheckRequest")
-        .output_type("tollgate_rls::decisions::CheckResponse")
-        .codec_path("crate::codec::Messages")
+        .input_type("crate::decisions::RawCheck")
+        .output_type("bytes::Bytes")
+        .codec_path("crate::decisions::RawMessages")
         .client_streaming()
         .server_streaming()
         .build();

@@ -124,6 +124,18 @@ impl Span {
         Span(self.0.saturating_mul(times))
     }
 
+    /// The numbers and units of its text, the largest unit first; none for [`Span::ZERO`], whose
+    /// text is `0s`.
+    pub fn units(self) -> impl Iterator<Item = (u64, &'static str)> {
+        let mut rest = self.0;
+        // Weeks are not written: `14d` is more common in rules files than `2w`.
+        SHORT_UNITS[1..].iter().filter_map(move |(unit, nanos)| {
+            let number = rest / nanos;
+            rest %= nanos;
+            (number > 0).then_some((number, *unit))
+        })
+    }
+
     /// This span minus `other`, for constants; zero if `other` is longer.
     pub const fn minus(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
@@ -174,15 +186,8 @@ impl fmt::Display for Span {
         if self.0 == 0 {
             return f.write_str("0s");
         }
-        let mut rest = self.0;
-        // Weeks are not written: `14d` is more common in rules files than `2w`.
-        for (unit, nanos) in &SHORT_UNITS[1..] {
-            if rest >= *nanos {
-                write!(f, "{}{unit}", rest / nanos)?;
-                rest %= nanos;
-            }
-        }
-        Ok(())
+        let mut units = self.units();
+        units.try_for_each(|(number, unit)| write!(f, "{number}{unit}"))
     }
 }
 

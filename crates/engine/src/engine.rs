@@ -18,7 +18,9 @@ use crate::hot_keys::HotKeyCounts;
 use crate::outcome::{Outcome, ReloadCounts, Reloads};
 use crate::reload_history::ReloadHistory;
 use crate::reservation_table::{ReservationBounds, ReservationTable};
-use crate::stores::{StoreSnapshot, Stores};
+use crate::stores::{DomainStore, StoreSnapshot, Stores};
+
+mod at_once;
 
 mod batch;
 
@@ -133,6 +135,10 @@ impl Engine {
         request: &Request<'_>,
         mut store_time: Option<&mut Duration>,
     ) -> Result<Decided, StoreError> {
+        let store = &self.stores.of(request.domain_name()).store;
+        if let DomainStore::Memory(memory) = store {
+            return self.decide_in(memory.memory(), request, store_time);
+        }
         let mut attempt = Attempt::first(self.rules.load());
         loop {
             let (active, is_current) = (attempt.rules(), attempt.is_current());

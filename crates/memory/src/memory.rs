@@ -175,6 +175,13 @@ impl<C: Clock> Memory<C> {
         }
     }
 
+    /// Begins to bring the state of a key into the processor's cache, for a decision that follows
+    /// soon.
+    #[inline]
+    pub fn prefetch(&self, key: Key) {
+        self.table.prefetch(self.table.place(key));
+    }
+
     /// Decides all or nothing over `charges`, now.
     ///
     /// # Errors

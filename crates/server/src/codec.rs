@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use prost::Message;
+use prost::{DecodeError, Message};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
@@ -55,8 +55,7 @@ impl<Out: Message> Encoder for Write<Out> {
     }
 
     fn buffer_settings(&self) -> BufferSettings {
-        // A response has some tens of bytes per descriptor.
-        BufferSettings::new(1024, 16 * 1024)
+        encode_buffers()
     }
 }
 
@@ -65,13 +64,27 @@ impl<In: Message + Default> Decoder for Read<In> {
     type Error = Status;
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<In>, Status> {
-        In::decode(buf).map(Some).map_err(|error| {
-            let text = format!("the message cannot be read: {error}");
-            Status::invalid_argument(text)
-        })
+        In::decode(buf)
+            .map(Some)
+            .map_err(|error| unreadable(&error))
     }
 
     fn buffer_settings(&self) -> BufferSettings {
-        BufferSettings::new(4 * 1024, 16 * 1024)
+        decode_buffers()
     }
+}
+
+/// The status of a call whose message cannot be decoded.
+pub(crate) fn unreadable(error: &DecodeError) -> Status {
+    Status::invalid_argument(format!("the message cannot be read: {error}"))
+}
+
+/// Buffers of responses, which have some tens of bytes per descriptor.
+pub(crate) fn encode_buffers() -> BufferSettings {
+    BufferSettings::new(1024, 16 * 1024)
+}
+
+/// Buffers of requests.
+pub(crate) fn decode_buffers() -> BufferSettings {
+    BufferSettings::new(4 * 1024, 16 * 1024)
 }

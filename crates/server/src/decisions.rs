@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 use std::time::Instant;
+use std::vec;
 
-use tollgate_core::StoreError;
-use tollgate_engine::Engine;
+use tollgate_core::{Request as Decision, StoreError};
+use tollgate_engine::{Decided, Engine};
 use tollgate_listen::{Connection, ShutdownSignal};
-use tollgate_rls::decisions::{CheckRequest, CheckResponse};
-use tollgate_telemetry::{TraceContext, Tracing, Value, attribute};
+use tollgate_telemetry::{RequestSpan, TraceContext, Tracing, Value, attribute};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::grpc::{NAME, describe_call, kind};
@@ -19,11 +19,17 @@ use crate::metrics::Metrics;
 use crate::reply::{store_kind, store_unavailable};
 use crate::trace::describe_batch;
 
+mod answer_bytes;
 mod answers;
+mod codec;
 mod request;
 mod response;
+mod wire;
 
+use answer_bytes::AnswerBytes;
 use answers::Answers;
+pub(crate) use codec::RawMessages;
+pub(crate) use wire::RawCheck;
 
 /// The call.
 pub(crate) const CHECK_PATH: &str = "/tollgate.v1.Decisions/Check";
@@ -53,6 +59,20 @@ pub(crate) struct Decider {
     tracing: Tracing,
 }
 
+/// The answers to requests that have arrived together, in their order.
+struct Batch<'d> {
+    decider: &'d Decider,
+    /// The requests that have no answer yet.
+    asked: vec::IntoIter<AskedFor>,
+    answers: AnswerBytes,
+}
+
+/// A request, by its id, and what is wrong with it, if anything is.
+struct AskedFor {
+    id: u64,
+    invalid: Option<String>,
+}
+
 // === impl DecisionCalls ===
 
 impl DecisionCalls {
@@ -79,7 +99,7 @@ impl generated::decisions_server::Decisions for DecisionCalls {
 
     async fn check(
         &self,
-        request: Request<Streaming<CheckRequest>>,
+        request: Request<Streaming<RawCheck>>,
     ) -> Result<Response<Answers>, Status> {
         let connection = request.extensions().get::<Arc<Connection>>().cloned();
         let connection = connection.ok_or_else(|| Status::internal("a call without connection"))?;
@@ -96,69 +116,136 @@ impl generated::decisions_server::Decisions for DecisionCalls {
 
 impl Decider {
     /// [`Engine::batch_size`].
-    pub(super) fn batch_size(&self) -> usize {
+    fn batch_size(&self) -> usize {
         self.engine.batch_size()
     }
 
-    /// Decides on requests that have arrived together, in their order. `caller` opened the call.
-    pub(super) async fn decide(
-        &self,
-        messages: &[CheckRequest],
-        caller: Option<TraceContext>,
-    ) -> Vec<CheckResponse> {
-        let began = Instant::now();
+    /// Begins the span of a batch. `caller` opened the call.
+    fn begin_span(&self, caller: Option<TraceContext>) -> RequestSpan {
         let mut span = self.tracing.begin_batch(METHOD, caller);
         describe_call(&mut span, METHOD);
-        let read: Vec<_> = messages.iter().map(request::request).collect();
-        let mut requests = Vec::with_capacity(read.len());
-        let mut invalid = Vec::with_capacity(read.len());
-        for one in read {
-            match one {
-                Ok(request) => {
-                    requests.push(request);
-                    invalid.push(None);
-                }
-                Err(text) => invalid.push(Some(text)),
-            }
+        span
+    }
+
+    /// Decides on requests that have arrived together, in their order, if they are decided in
+    /// memory: nothing waits then. Only those that nobody traces: a span needs all decisions.
+    fn decide_at_once(&self, messages: &[RawCheck], span: &RequestSpan) -> Option<AnswerBytes> {
+        if !self.engine.is_in_memory() || span.is_sampled() {
+            return None;
         }
+        let began = Instant::now();
+        let (requests, mut batch) = self.read(messages);
+        let add = |request: &_, decided| {
+            batch.add(request, decided);
+        };
+        let _is_in_memory = self.engine.decide_at_once(&requests, add);
+        self.metrics.record_decision(NAME, began.elapsed(), span);
+        Some(batch.finish())
+    }
+
+    /// Decides on requests that have arrived together, in their order.
+    async fn decide(&self, messages: &[RawCheck], mut span: RequestSpan) -> AnswerBytes {
+        let began = Instant::now();
+        let (requests, mut batch) = self.read(messages);
         let asked = Instant::now();
         let decided = self.engine.decide_batch(&requests).await;
         describe_batch(&mut span, &requests, &decided, asked);
         self.metrics.record_decision(NAME, began.elapsed(), &span);
-        let mut decided = requests.iter().zip(decided);
-        let answers = messages.iter().zip(invalid).map(|(message, invalid)| {
-            if let Some(text) = invalid {
-                self.metrics.count_error(NAME, kind(Code::InvalidArgument));
-                return response::error_response(message.id, Code::InvalidArgument, text);
+        for (request, decided) in requests.iter().zip(decided) {
+            let id = batch.add(request, decided);
+            if let Some(id) = id.filter(|_| messages.len() == 1) {
+                span.set(attribute::REQUEST_ID, || {
+                    Value::Text(id.into_string().into())
+                });
             }
-            match decided.next() {
-                Some((request, Ok(decided))) => {
-                    let id = self.engine.keep_denial(None, request, &decided.answer);
-                    if let Some(id) = id.as_deref().filter(|_| messages.len() == 1) {
-                        span.set(attribute::REQUEST_ID, || Value::Text(id.to_owned().into()));
-                    }
-                    response::response(message.id, &decided.answer, id)
-                }
-                Some((_, Err(error))) => self.fail(message.id, &error),
-                None => response::error_response(message.id, Code::Internal, String::new()),
-            }
-        });
-        answers.collect()
+        }
+        batch.finish()
     }
 
-    /// The answer to a request that the store did not decide.
-    fn fail(&self, id: u64, error: &StoreError) -> CheckResponse {
-        self.metrics.count_error(NAME, store_kind(error));
-        match error {
-            StoreError::TooManyCharges(_) => {
-                response::error_response(id, Code::InvalidArgument, error.to_string())
-            }
-            error => response::error_response(id, Code::Unavailable, store_unavailable(error)),
+    /// The requests that are valid, and the answers to all of them, of which there are none yet.
+    fn read<'m>(&self, messages: &'m [RawCheck]) -> (Vec<Decision<'m>>, Batch<'_>) {
+        let mut requests = Vec::with_capacity(messages.len());
+        let mut asked = Vec::with_capacity(messages.len());
+        for message in messages {
+            let check = message.check();
+            let id = check.id;
+            let invalid = match request::request(check) {
+                Ok(request) => {
+                    requests.push(request);
+                    None
+                }
+                Err(text) => Some(text),
+            };
+            asked.push(AskedFor { id, invalid });
         }
+        let batch = Batch {
+            decider: self,
+            asked: asked.into_iter(),
+            answers: AnswerBytes::with_capacity(messages.len()),
+        };
+        (requests, batch)
     }
 
     /// Counts a call that ended with an error.
-    pub(super) fn count_end(&self, status: &Status) {
+    fn count_end(&self, status: &Status) {
         self.metrics.count_error(NAME, kind(status.code()));
+    }
+}
+
+// === impl Batch ===
+
+impl Batch<'_> {
+    /// Adds the answer to the next request that is valid, and those to the ones before it. Returns
+    /// the id under which its denial is kept.
+    fn add(
+        &mut self,
+        request: &Decision<'_>,
+        decided: Result<Decided, StoreError>,
+    ) -> Option<Box<str>> {
+        let id = self.reject_invalid()?;
+        match decided {
+            Ok(Decided { answer, .. }) => {
+                let engine = &self.decider.engine;
+                let kept = engine.keep_denial(None, request, &answer);
+                self.answers
+                    .add(|out| response::write_response(id, &answer, kept.as_deref(), out));
+                kept
+            }
+            Err(error) => {
+                self.fail(id, &error);
+                None
+            }
+        }
+    }
+
+    /// Adds the answers to the next requests as long as they are invalid, and returns the id of the
+    /// one after them, if there is one.
+    fn reject_invalid(&mut self) -> Option<u64> {
+        for AskedFor { id, invalid } in self.asked.by_ref() {
+            let Some(text) = invalid else {
+                return Some(id);
+            };
+            let code = Code::InvalidArgument;
+            self.decider.metrics.count_error(NAME, kind(code));
+            self.answers
+                .add(|out| response::write_error(id, code, text, out));
+        }
+        None
+    }
+
+    /// Adds the answer to a request that the store did not decide.
+    fn fail(&mut self, id: u64, error: &StoreError) {
+        self.decider.metrics.count_error(NAME, store_kind(error));
+        let (code, text) = match error {
+            StoreError::TooManyCharges(_) => (Code::InvalidArgument, error.to_string()),
+            error => (Code::Unavailable, store_unavailable(error)),
+        };
+        self.answers
+            .add(|out| response::write_error(id, code, text, out));
+    }
+
+    fn finish(mut self) -> AnswerBytes {
+        self.reject_invalid();
+        self.answers
     }
 }

@@ -36,6 +36,19 @@ pub(super) fn write_duration(span: Span, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Appends a time as rules files have it, in quotes.
+pub(super) fn write_span(span: Span, out: &mut Vec<u8>) {
+    out.push(b'"');
+    if span.is_zero() {
+        out.extend_from_slice(b"0s");
+    }
+    for (number, unit) in span.units() {
+        write_number(number, out);
+        out.extend_from_slice(unit.as_bytes());
+    }
+    out.push(b'"');
+}
+
 pub(super) fn write_flag(flag: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(if flag { b"true" } else { b"false" });
 }
@@ -61,6 +74,22 @@ mod tests {
         let mut out = b"x".to_vec();
         write(&mut out);
         String::from_utf8(out.split_off(1)).expect("JSON is text")
+    }
+
+    #[test]
+    fn times_are_written_as_they_are_displayed() {
+        let mut nanos = 1u64;
+        let mut spans = vec![Span::ZERO, Span::from_nanos(u64::MAX)];
+        for step in 0..200 {
+            nanos = nanos
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            spans.push(Span::from_nanos(nanos >> (step % 64)));
+            spans.push(Span::from_secs(step * 3600));
+        }
+        for span in spans {
+            assert_eq!(written(|out| write_span(span, out)), format!("\"{span}\""));
+        }
     }
 
     #[test]

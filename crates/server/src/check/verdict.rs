@@ -1,8 +1,6 @@
 //! The answer of `/v1/check`, written straight into bytes. `openapi.json` documents the members,
 //! which come in the order of their names.
 
-use std::io::Write as _;
-
 use bytes::Bytes;
 use http::Response;
 use tollgate_core::{Answer, Decision, Denial, Limited, Request, RuleName, Status, Wait};
@@ -10,7 +8,7 @@ use tollgate_engine::{DescriptorOutcome, ReservationReceipt};
 use tollgate_http::{MEDIA_TYPE, Problem};
 
 use super::json_text::{
-    write_duration, write_escaped, write_flag, write_number, write_plain, write_text,
+    write_duration, write_escaped, write_flag, write_number, write_plain, write_span, write_text,
 };
 use crate::reply::reply;
 
@@ -200,9 +198,8 @@ fn write_limited(limited: &Limited, answer: &Answer, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"wait\":");
         write_wait(*wait, out);
     }
-    out.extend_from_slice(b",\"window\":\"");
-    write!(out, "{}", limit.window()).expect("memory can be written to");
-    out.push(b'"');
+    out.extend_from_slice(b",\"window\":");
+    write_span(limit.window(), out);
 }
 
 /// Appends a rule's own name and a comma, if it has one.

@@ -3,16 +3,16 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::vec;
 
+use bytes::Bytes;
 use futures_util::Stream;
 use tollgate_listen::{Connection, ShutdownSignal};
-use tollgate_rls::decisions::{CheckRequest, CheckResponse};
+use tollgate_rls::decisions::CheckResponse;
 use tollgate_telemetry::TraceContext;
 use tonic::{Status, Streaming};
 
-use super::Decider;
-use super::request::text_bytes;
+use super::answer_bytes::{AnswerBytes, Answered};
+use super::{Decider, RawCheck};
 use crate::body::no_room;
 
 /// The most requests of a call that are read before their answers are taken.
@@ -29,18 +29,20 @@ pub(crate) struct Answers {
     decider: Arc<Decider>,
     /// The span that opened the call.
     caller: Option<TraceContext>,
-    requests: Streaming<CheckRequest>,
+    requests: Streaming<RawCheck>,
     connection: Arc<Connection>,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The requests that are decided next.
+    batch: Vec<RawCheck>,
     deciding: Option<Deciding>,
-    ready: vec::IntoIter<CheckResponse>,
+    ready: Answered,
     /// Bytes of the requests and answers of the present batch that are reserved.
     reserved: usize,
     /// How the call ends after the answers so far.
     end: Option<Result<(), Status>>,
 }
 
-type Deciding = Pin<Box<dyn Future<Output = Vec<CheckResponse>> + Send>>;
+type Deciding = Pin<Box<dyn Future<Output = AnswerBytes> + Send>>;
 
 // === impl Answers ===
 
@@ -48,7 +50,7 @@ impl Answers {
     pub(super) fn new(
         decider: Arc<Decider>,
         caller: Option<TraceContext>,
-        requests: Streaming<CheckRequest>,
+        requests: Streaming<RawCheck>,
         connection: Arc<Connection>,
         mut shutdown: ShutdownSignal,
     ) -> Answers {
@@ -58,29 +60,30 @@ impl Answers {
             requests,
             connection,
             stopped: Box::pin(async move { shutdown.wait().await }),
+            batch: Vec::new(),
             deciding: None,
-            ready: Vec::new().into_iter(),
+            ready: Answered::default(),
             reserved: 0,
             end: None,
         }
     }
 
     /// Reads the requests that have arrived, as many as a batch has.
-    fn read_batch(&mut self, cx: &mut Context<'_>) -> Vec<CheckRequest> {
-        let mut batch = Vec::new();
+    fn read_batch(&mut self, cx: &mut Context<'_>) {
+        self.batch.clear();
         if self.connection.ends() || self.stopped.as_mut().poll(cx).is_ready() {
             let text = "the connection is closing; retry on a new one";
             self.end = Some(Err(Status::unavailable(text)));
-            return batch;
+            return;
         }
         let (mut bytes, mut descriptors) = (0, 0);
         let most = IN_FLIGHT_MAX.min(self.decider.batch_size());
-        while batch.len() < most && bytes < BATCH_BYTES && descriptors < BATCH_DESCRIPTORS {
+        while self.batch.len() < most && bytes < BATCH_BYTES && descriptors < BATCH_DESCRIPTORS {
             match Pin::new(&mut self.requests).poll_next(cx) {
                 Poll::Ready(Some(Ok(request))) => {
-                    bytes += text_bytes(&request);
-                    descriptors += request.descriptors.len();
-                    batch.push(request);
+                    bytes += request.text_bytes;
+                    descriptors += request.descriptors;
+                    self.batch.push(request);
                 }
                 Poll::Ready(Some(Err(status))) => {
                     self.end = Some(Err(status));
@@ -93,13 +96,25 @@ impl Answers {
                 Poll::Pending => break,
             }
         }
-        let held = bytes + batch.len() * ANSWER_BYTES + descriptors * STATUS_BYTES;
+        let held = bytes + self.batch.len() * ANSWER_BYTES + descriptors * STATUS_BYTES;
         if self.connection.reserve(held) {
             self.reserved = held;
-            return batch;
+            return;
         }
         self.end = Some(Err(no_room()));
-        Vec::new()
+        self.batch.clear();
+    }
+
+    /// Decides on the batch, at once if that is possible.
+    fn decide_batch(&mut self) {
+        let span = self.decider.begin_span(self.caller);
+        if let Some(answers) = self.decider.decide_at_once(&self.batch, &span) {
+            self.batch.clear();
+            self.ready = answers.into();
+            return;
+        }
+        let (decider, batch) = (Arc::clone(&self.decider), std::mem::take(&mut self.batch));
+        self.deciding = Some(Box::pin(async move { decider.decide(&batch, span).await }));
     }
 
     /// Returns the bytes of the last batch, whose answers were taken.
@@ -109,19 +124,19 @@ impl Answers {
 }
 
 impl Stream for Answers {
-    type Item = Result<CheckResponse, Status>;
+    type Item = Result<Bytes, Status>;
 
     fn poll_next(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<CheckResponse, Status>>> {
+    ) -> Poll<Option<Result<Bytes, Status>>> {
         let this = self.get_mut();
         loop {
             if let Some(answer) = this.ready.next() {
                 return Poll::Ready(Some(Ok(answer)));
             }
             if let Some(deciding) = &mut this.deciding {
-                this.ready = ready!(deciding.as_mut().poll(cx)).into_iter();
+                this.ready = ready!(deciding.as_mut().poll(cx)).into();
                 this.deciding = None;
                 continue;
             }
@@ -135,12 +150,12 @@ impl Stream for Answers {
                 }
                 return Poll::Ready(error.map(Err));
             }
-            let batch = this.read_batch(cx);
-            if !batch.is_empty() {
-                let (decider, caller) = (Arc::clone(&this.decider), this.caller);
-                let decide = async move { decider.decide(&batch, caller).await };
-                this.deciding = Some(Box::pin(decide));
+            this.read_batch(cx);
+            if !this.batch.is_empty() {
+                this.decide_batch();
             } else if this.end.is_none() {
+                // A call that waits takes no memory for a batch.
+                this.batch = Vec::new();
                 return Poll::Pending;
             }
         }

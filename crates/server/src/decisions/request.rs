@@ -1,7 +1,8 @@
 //! Requests of the stream as requests for decisions.
 
-use tollgate_core::{ChargeDenied, Cost, Descriptor, Entry, Request};
-use tollgate_rls::decisions::{self, CheckRequest};
+use tollgate_core::{ChargeDenied, Cost, Descriptor, Request};
+
+use super::wire::Check;
 
 /// Converts a request within the bounds of [`Request`], without copying its texts. It means what a
 /// request of `/v1/check` with the same members means.
@@ -9,12 +10,11 @@ use tollgate_rls::decisions::{self, CheckRequest};
 /// # Errors
 ///
 /// What is wrong with it.
-pub(super) fn request(message: &CheckRequest) -> Result<Request<'_>, String> {
-    let descriptors = message.descriptors.iter().map(descriptor);
+pub(super) fn request(check: Check<'_>) -> Result<Request<'_>, String> {
     let request = Request {
-        domain: &message.domain,
-        descriptors: descriptors.collect(),
-        cost: cost(message)?,
+        domain: check.domain,
+        cost: cost(check.cost.unwrap_or(1), check.peek)?,
+        descriptors: check.descriptors,
         charge_denied: ChargeDenied::Never,
     };
     request.check_bounds().map_err(|error| error.to_string())?;
@@ -24,30 +24,8 @@ pub(super) fn request(message: &CheckRequest) -> Result<Request<'_>, String> {
     Ok(request)
 }
 
-/// Bytes of its texts.
-pub(super) fn text_bytes(message: &CheckRequest) -> usize {
-    let entries = message.descriptors.iter().flat_map(|one| &one.entries);
-    let bytes: usize = entries
-        .map(|entry| entry.key.len() + entry.value.len())
-        .sum();
-    message.domain.len() + bytes
-}
-
-fn descriptor(message: &decisions::Descriptor) -> Descriptor<'_> {
-    let entries = message.entries.iter().map(|entry| Entry {
-        key: &entry.key,
-        value: &entry.value,
-    });
-    Descriptor {
-        entries: entries.collect(),
-        is_unordered: message.any_order,
-        ..Descriptor::default()
-    }
-}
-
-fn cost(message: &CheckRequest) -> Result<Cost, String> {
-    let cost = message.cost.unwrap_or(1);
-    match (u64::try_from(cost), message.peek) {
+fn cost(cost: i64, is_peek: bool) -> Result<Cost, String> {
+    match (u64::try_from(cost), is_peek) {
         (Ok(units), true) => Ok(Cost::Peek(units)),
         (Ok(units), false) => Ok(Cost::Take(units)),
         (Err(_), false) => Ok(Cost::Refund(cost.unsigned_abs())),

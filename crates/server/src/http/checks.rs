@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response};
 use hyper::body::Body as HttpBody;
-use tollgate_core::Request;
+use tollgate_core::{Request, StoreError};
 use tollgate_engine::{Decided, ReservationReceipt};
 use tollgate_gateway::{keep_denial, request_id};
 use tollgate_telemetry::RequestSpan;
@@ -91,24 +91,43 @@ impl AppState {
         };
         for requests in batch.parts(size) {
             let began = Instant::now();
+            let is_decided = !span.is_sampled()
+                && self.engine.decide_at_once(&requests, |request, decided| {
+                    self.add_answer(request, decided, id, &mut answers);
+                });
+            if is_decided {
+                took += began.elapsed();
+                continue;
+            }
             let decided = self.engine.decide_batch(&requests).await;
             took += began.elapsed();
             trace::describe_batch(span, &requests, &decided, began);
             for (request, decided) in requests.iter().zip(decided) {
-                match decided {
-                    Ok(Decided { answer, .. }) => {
-                        let id = self.engine.keep_denial(id, request, &answer);
-                        answers.add(request, &answer, id.as_deref());
-                    }
-                    Err(error) => {
-                        let failure = Failure::from(error);
-                        self.metrics.count_error(NAME, failure.kind);
-                        answers.add_failure(&failure);
-                    }
-                }
+                self.add_answer(request, decided, id, &mut answers);
             }
         }
         self.metrics.record_decision(NAME, took, span);
         Ok(answers.response())
+    }
+
+    /// Adds the answer to one check of a list. `id` is that of the HTTP request.
+    fn add_answer(
+        &self,
+        request: &Request<'_>,
+        decided: Result<Decided, StoreError>,
+        id: Option<&[u8]>,
+        answers: &mut BatchAnswers,
+    ) {
+        match decided {
+            Ok(Decided { answer, .. }) => {
+                let id = self.engine.keep_denial(id, request, &answer);
+                answers.add(request, &answer, id.as_deref());
+            }
+            Err(error) => {
+                let failure = Failure::from(error);
+                self.metrics.count_error(NAME, failure.kind);
+                answers.add_failure(&failure);
+            }
+        }
     }
 }

@@ -1,0 +1,162 @@
+//! Requests and answers of the stream as bytes.
+//!
+//! The library for messages copies each of them into a value of its own, text by text. Here a
+//! request is read where it is, and an answer is written where it is sent from. Only the messages
+//! that every client sends are read so: anything else, such as an unknown field, is left to the
+//! library, so that there is one place that decides what is valid.
+
+use bytes::Bytes;
+use prost::{DecodeError, Message};
+use tollgate_core::{Descriptor, Entry, PerDescriptor};
+use tollgate_rls::decisions::CheckRequest;
+
+/// A request as it arrived, which [`Check::read`] reads.
+#[derive(Clone, Debug)]
+pub(crate) struct RawCheck {
+    message: Bytes,
+    /// Bytes of its texts.
+    pub(super) text_bytes: usize,
+    /// How many descriptors it has.
+    pub(super) descriptors: usize,
+}
+
+/// The fields of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Check<'m> {
+    pub(super) id: u64,
+    pub(super) domain: &'m [u8],
+    pub(super) descriptors: PerDescriptor<Descriptor<'m>>,
+    pub(super) cost: Option<i64>,
+    pub(super) peek: bool,
+}
+
+/// Fields as they begin on the wire: the number of each, and how its value is written.
+mod key {
+    const fn varint(number: u64) -> u64 {
+        number << 3
+    }
+
+    const fn bytes(number: u64) -> u64 {
+        (number << 3) | 2
+    }
+
+    pub(super) const ID: u64 = varint(1);
+    pub(super) const DOMAIN: u64 = bytes(2);
+    pub(super) const DESCRIPTOR: u64 = bytes(3);
+    pub(super) const COST: u64 = varint(4);
+    pub(super) const PEEK: u64 = varint(5);
+    pub(super) const ENTRY: u64 = bytes(1);
+    pub(super) const ANY_ORDER: u64 = varint(2);
+    pub(super) const ENTRY_KEY: u64 = bytes(1);
+    pub(super) const ENTRY_VALUE: u64 = bytes(2);
+}
+
+// === impl RawCheck ===
+
+impl RawCheck {
+    /// A message in the form that [`RawCheck::check`] reads.
+    ///
+    /// # Errors
+    ///
+    /// As the library decodes it.
+    pub(crate) fn new(message: Bytes) -> Result<RawCheck, DecodeError> {
+        let size = |check: Check<'_>| (check.text_bytes(), check.descriptors.len());
+        let Some((text_bytes, descriptors)) = Check::read(&message).map(size) else {
+            let decoded = CheckRequest::decode(message)?;
+            return RawCheck::new(decoded.encode_to_vec().into());
+        };
+        Ok(RawCheck {
+            message,
+            text_bytes,
+            descriptors,
+        })
+    }
+
+    pub(super) fn check(&self) -> Check<'_> {
+        Check::read(&self.message).unwrap_or_default()
+    }
+}
+
+// === impl Check ===
+
+impl<'m> Check<'m> {
+    /// Reads a message, if it has no other fields than those of [`CheckRequest`], each written as
+    /// its type is.
+    pub(super) fn read(mut rest: &'m [u8]) -> Option<Check<'m>> {
+        let mut check = Check::default();
+        while !rest.is_empty() {
+            match read_varint(&mut rest)? {
+                key::ID => check.id = read_varint(&mut rest)?,
+                key::DOMAIN => check.domain = read_bytes(&mut rest)?,
+                key::DESCRIPTOR => {
+                    let descriptor = read_descriptor(read_bytes(&mut rest)?)?;
+                    check.descriptors.push(descriptor);
+                }
+                key::COST => check.cost = Some(unfold(read_varint(&mut rest)?)),
+                key::PEEK => check.peek = read_varint(&mut rest)? != 0,
+                _ => return None,
+            }
+        }
+        Some(check)
+    }
+
+    fn text_bytes(&self) -> usize {
+        let entries = self.descriptors.iter().flat_map(|one| &one.entries);
+        let bytes: usize = entries
+            .map(|entry| entry.key.len() + entry.value.len())
+            .sum();
+        self.domain.len() + bytes
+    }
+}
+
+fn read_descriptor(mut rest: &[u8]) -> Option<Descriptor<'_>> {
+    let mut descriptor = Descriptor::default();
+    while !rest.is_empty() {
+        match read_varint(&mut rest)? {
+            key::ENTRY => descriptor.entries.push(read_entry(read_bytes(&mut rest)?)?),
+            key::ANY_ORDER => descriptor.is_unordered = read_varint(&mut rest)? != 0,
+            _ => return None,
+        }
+    }
+    Some(descriptor)
+}
+
+fn read_entry(mut rest: &[u8]) -> Option<Entry<'_>> {
+    let mut entry = Entry {
+        key: b"",
+        value: b"",
+    };
+    while !rest.is_empty() {
+        match read_varint(&mut rest)? {
+            key::ENTRY_KEY => entry.key = read_bytes(&mut rest)?,
+            key::ENTRY_VALUE => entry.value = read_bytes(&mut rest)?,
+            _ => return None,
+        }
+    }
+    Some(entry)
+}
+
+fn read_bytes<'m>(rest: &mut &'m [u8]) -> Option<&'m [u8]> {
+    let length = usize::try_from(read_varint(rest)?).ok()?;
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(bytes)
+}
+
+#[inline]
+fn read_varint(rest: &mut &[u8]) -> Option<u64> {
+    // Nearly all numbers are smaller than 128.
+    if let [byte @ 0..=0x7f, after @ ..] = *rest {
+        *rest = after;
+        return Some(u64::from(*byte));
+    }
+    prost::encoding::decode_varint(rest).ok()
+}
+
+/// A signed number, from its form in which small ones are short whatever their sign.
+const fn unfold(folded: u64) -> i64 {
+    (folded >> 1).cast_signed() ^ -(folded & 1).cast_signed()
+}
+
+#[cfg(test)]
+mod tests;
