@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tollgate_listen::{Connection, ShutdownSignal};
@@ -53,6 +53,10 @@ pub(crate) enum Content {
     Whole(Option<Bytes>),
     /// As they are made.
     Parts(Body),
+    /// The one message of a call that succeeds, until it is sent; then its status.
+    Message(Option<Bytes>),
+    /// Nothing more.
+    Ended,
 }
 
 /// The error of a body for which there is no room among the bytes of unfinished requests.
@@ -223,6 +227,35 @@ impl Drop for RequestBody {
 
 // === impl Content ===
 
+impl Content {
+    /// The message of a call, as gRPC frames it.
+    pub(crate) const fn message(bytes: Bytes) -> Content {
+        Content::Message(Some(bytes))
+    }
+
+    /// The next part; for the message of a call, that is its status once it has been sent.
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = match self {
+            Content::Whole(bytes) => bytes.take().map(Frame::data),
+            Content::Parts(body) => return Pin::new(body).poll_frame(cx),
+            Content::Message(message) => match message.take() {
+                Some(message) => Some(Frame::data(message)),
+                None => {
+                    *self = Content::Ended;
+                    let mut trailers = HeaderMap::with_capacity(1);
+                    trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+                    Some(Frame::trailers(trailers))
+                }
+            },
+            Content::Ended => None,
+        };
+        Poll::Ready(frame.map(Ok))
+    }
+}
+
 impl From<Bytes> for Content {
     fn from(bytes: Bytes) -> Content {
         Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
@@ -272,10 +305,7 @@ impl HttpBody for ResponseBody {
         let this = self.get_mut();
         // The peer has room for the next part, so it has read the last one.
         this.end_wait();
-        let polled = match &mut this.content {
-            Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Content::Parts(body) => Pin::new(body).poll_frame(cx),
-        };
+        let polled = this.content.poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && frame.is_data()
         {
@@ -286,7 +316,7 @@ impl HttpBody for ResponseBody {
             && stop.as_mut().poll(cx).is_ready()
         {
             this.stop = None;
-            this.content = Content::Whole(None);
+            this.content = Content::Ended;
             let mut trailers = HeaderMap::new();
             let status =
                 Status::unavailable("the service is stopping; retry with another instance");
@@ -300,6 +330,8 @@ impl HttpBody for ResponseBody {
         match &self.content {
             Content::Whole(bytes) => bytes.is_none(),
             Content::Parts(body) => body.is_end_stream(),
+            Content::Message(_) => false,
+            Content::Ended => true,
         }
     }
 
@@ -310,6 +342,9 @@ impl HttpBody for ResponseBody {
                 SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
             }
             Content::Parts(body) => body.size_hint(),
+            // No `content-length`, which calls do not have.
+            Content::Message(_) => SizeHint::default(),
+            Content::Ended => SizeHint::with_exact(0),
         }
     }
 }

@@ -10,52 +10,34 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use http::header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE};
+use http::header::CONNECTION;
 use http::request::Parts;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
-use tollgate_gateway::REQUEST_ID;
 use tollgate_http::Peer;
 use tollgate_listen::{
     Connection, ConnectionCounts, Handler, Limits, Listener, Protocol, ShutdownSignal,
 };
-use tollgate_telemetry::{TRACEPARENT, TRACESTATE};
 use tonic::Status;
 
 use crate::auth;
 use crate::body::{Content, RequestBody, ResponseBody, is_no_room, no_room, whole};
 use crate::decisions::CHECK_PATH;
-use crate::grpc::{DECIDE_PATH, late};
+use crate::grpc::{Calls, DECIDE_PATH, late};
 use crate::head::{Rejection, check_grpc, check_http1};
 use crate::http::{AppState, CHECK_PATH as HTTP_CHECK_PATH};
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
-/// The longest metadata field that is kept.
-const FIELD_BYTES_KEPT: usize = 1024;
-/// The most values of a field that are kept: enough to tell that there are several.
-const FIELD_VALUES_KEPT: usize = 2;
+mod read_fields;
+
+use read_fields::copy_read_fields;
+
 /// Calls whose messages are answered one by one.
 const STREAM_PATHS: &str = "/grpc.reflection.";
-/// The metadata that this service reads.
-const METADATA_READ: [HeaderName; 12] = [
-    CONTENT_TYPE,
-    CONTENT_LENGTH,
-    TE,
-    HOST,
-    ACCEPT_ENCODING,
-    HeaderName::from_static("grpc-timeout"),
-    HeaderName::from_static("grpc-encoding"),
-    HeaderName::from_static("grpc-accept-encoding"),
-    HeaderName::from_static("grpc-message-type"),
-    TRACEPARENT,
-    TRACESTATE,
-    REQUEST_ID,
-];
 /// What a connection with a reserved permit may request.
 const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/Check"];
 
@@ -67,6 +49,8 @@ pub(crate) struct ExchangeHandler {
     router: TowerToHyperService<Router>,
     /// Answers `/v1/check` without the router, whose layers cost as much as a decision.
     checks: Option<Arc<AppState>>,
+    /// Answers `ShouldRateLimit` without them.
+    calls: Option<Arc<Calls>>,
     metrics: Arc<Metrics>,
     shutdown: ShutdownSignal,
     /// How long a message may take to arrive.
@@ -100,6 +84,7 @@ impl ExchangeHandler {
             listener: listener.name(),
             router: TowerToHyperService::new(router),
             checks: None,
+            calls: None,
             metrics: Arc::clone(metrics),
             shutdown: shutdown.clone(),
             body_timeout: limits.body_timeout,
@@ -107,9 +92,23 @@ impl ExchangeHandler {
         }
     }
 
-    /// The same, which answers `/v1/check` by `checks`.
-    pub(crate) fn with_checks(self, checks: Option<Arc<AppState>>) -> ExchangeHandler {
-        ExchangeHandler { checks, ..self }
+    /// The same, which answers `/v1/check` by `checks`, and `ShouldRateLimit` by `calls`.
+    pub(crate) fn with_short_ways(
+        self,
+        checks: Option<Arc<AppState>>,
+        calls: Option<Arc<Calls>>,
+    ) -> ExchangeHandler {
+        ExchangeHandler {
+            checks,
+            calls,
+            ..self
+        }
+    }
+
+    /// What answers a call without the router.
+    fn calls_of(&self, head: &Parts) -> Option<&Arc<Calls>> {
+        let is_decision = head.uri.path() == DECIDE_PATH;
+        self.calls.as_ref().filter(|_| is_decision)
     }
 
     /// What answers a request of HTTP/1 without the router.
@@ -204,7 +203,7 @@ impl Service<Request<Incoming>> for Exchange {
                 let (parts, body) = request.into_parts();
                 let request = Request::from_parts(copy_read_fields(parts), body);
                 let Ok(response) = this.all.router.call(request).await;
-                response
+                response.map(Content::from)
             } else {
                 this.collect(request).await
             };
@@ -240,7 +239,7 @@ impl Exchange {
 
     /// Answers a call once its message has arrived completely. Until then it uses memory only for
     /// what has arrived. Its bytes stay reserved until it is answered.
-    async fn collect(&self, request: Request<RequestBody>) -> Response<Body> {
+    async fn collect(&self, request: Request<RequestBody>) -> Response<Content> {
         let (mut parts, mut body) = request.into_parts();
         let is_enough = |message: &[u8]| self.is_too_large(message);
         let mut message = pin!(whole(&mut body, is_enough));
@@ -260,9 +259,15 @@ impl Exchange {
                 Status::unimplemented("this method takes exactly one message")
             }
             Ok(Ok(message)) => {
+                if let Some(calls) = self.all.calls_of(&parts)
+                    && !self.is_too_large(&message)
+                    && let Some(response) = calls.answer(&parts, &message).await
+                {
+                    return response;
+                }
                 let request = Request::from_parts(parts, Body::from(message));
                 let Ok(response) = self.all.router.call(request).await;
-                return response;
+                return response.map(Content::from);
             }
             Ok(Err(error)) if is_no_room(&*error) => {
                 self.all.metrics.count_error(self.all.listener, "no_room");
@@ -274,7 +279,7 @@ impl Exchange {
                 late(self.all.body_timeout)
             }
         };
-        status.into_http()
+        status.into_http::<Body>().map(Content::from)
     }
 
     /// Whether the length prefix of a message exceeds the largest size: then it is rejected without
@@ -324,68 +329,5 @@ fn is_one_message(body: &[u8]) -> bool {
             usize::try_from(length).is_ok_and(|length| message.len() <= length)
         }
         _ => true,
-    }
-}
-
-/// Copies the fields of a call's head that the service reads.
-///
-/// While a call waits for its message, every field of the original head would keep the buffer in
-/// memory in which it arrived.
-fn copy_read_fields(mut head: Parts) -> Parts {
-    let mut copy = HeaderMap::with_capacity(METADATA_READ.len());
-    for name in METADATA_READ {
-        let values = head.headers.get_all(&name).iter().take(FIELD_VALUES_KEPT);
-        for value in values.filter(|value| value.len() <= FIELD_BYTES_KEPT) {
-            if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
-                copy.append(&name, value);
-            }
-        }
-    }
-    head.headers = copy;
-    let path = PathAndQuery::try_from(head.uri.path().to_owned());
-    // A copy of a valid path is valid.
-    head.uri = path.map_or_else(|_| Uri::from_static("/"), Uri::from);
-    head
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn metadata_that_is_not_read_is_dropped() {
-        let kept = [
-            ("content-type", "application/grpc"),
-            ("te", "trailers"),
-            ("x-request-id", "abc-1"),
-        ];
-        let large = HeaderValue::from_bytes(&[b'x'; 4000]).expect("x is allowed");
-        let mut request = Request::builder().uri("http://h/a/b?c");
-        for (name, value) in kept {
-            request = request.header(name, value);
-        }
-        request = request
-            .header("x-large", large.clone())
-            .header("host", large);
-        let (head, ()) = request.body(()).expect("a request").into_parts();
-        let head = copy_read_fields(head);
-        assert_eq!(head.headers.len(), kept.len());
-        assert!(
-            kept.iter()
-                .all(|(name, value)| head.headers[*name] == *value)
-        );
-        assert_eq!(head.uri, "/a/b");
-    }
-
-    #[test]
-    fn metadata_that_occurs_several_times_still_does() {
-        let mut request = Request::builder().uri("http://h/a");
-        for id in ["a", "b", "c"] {
-            request = request.header("x-request-id", id);
-        }
-        let (head, ()) = request.body(()).expect("a request").into_parts();
-        let head = copy_read_fields(head);
-        let ids = head.headers.get_all("x-request-id");
-        assert_eq!(ids.iter().count(), FIELD_VALUES_KEPT);
     }
 }

@@ -1,13 +1,19 @@
 //! The gRPC listener: Envoy's rate limit service, health and reflection.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request as HttpRequest;
 use axum::middleware::{Next, from_fn};
-use axum::response::Response as HttpResponse;
-use http::{HeaderMap, HeaderValue};
+use http::header::CONTENT_TYPE;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response as HttpResponse};
+use prost::Message;
 use tokio::time::timeout;
 use tollgate_core::StoreError;
 use tollgate_engine::Engine;
@@ -20,12 +26,14 @@ use tonic::{Code, Request, Response, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 
+use crate::body::Content;
+use crate::codec::unreadable;
 use crate::config::ListenerKind;
 use crate::decisions::{DecisionCalls, DecisionsServer, MESSAGE_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::reply::store_unavailable;
-use crate::trace::{CANCELED, INVALID, decide};
+use crate::trace::{self, CANCELED, INVALID};
 
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Grpc.name();
@@ -33,6 +41,10 @@ pub(crate) const NAME: &str = ListenerKind::Grpc.name();
 pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The same in traces, without the slash.
 const METHOD: &str = DECIDE_PATH.split_at(1).1;
+/// The bytes in front of a message: whether it is compressed, and its length.
+const FRAME_HEAD_BYTES: usize = 5;
+/// How a message is compressed, which only the route rejects.
+const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// The largest message to health and reflection, which holds a name: its buffer is allocated as
 /// soon as its length is known.
 const NAME_BYTES_MAX: usize = 4 * 1024;
@@ -56,6 +68,8 @@ pub(crate) struct Calls {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) options: Options,
     pub(crate) tracing: Tracing,
+    /// How long a decision may take.
+    pub(crate) body_timeout: Duration,
 }
 
 /// Answers gRPC's health checks.
@@ -64,7 +78,7 @@ pub(crate) struct Health(HealthReporter);
 
 /// The routes of this listener.
 pub(crate) async fn routes(
-    calls: Calls,
+    calls: Arc<Calls>,
     limits: &Limits,
     shutdown: &ShutdownSignal,
 ) -> (Router, Health) {
@@ -77,7 +91,7 @@ pub(crate) async fn routes(
         shutdown.clone(),
     );
     let decisions = DecisionsServer::new(decisions).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let calls = RateLimitServiceServer::new(calls).max_decoding_message_size(message_bytes);
+    let calls = RateLimitServiceServer::from_arc(calls).max_decoding_message_size(message_bytes);
     let (reporter, health) = health_reporter();
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -108,7 +122,7 @@ async fn guard(
     next: Next,
     metrics: Arc<Metrics>,
     body_timeout: Duration,
-) -> HttpResponse {
+) -> HttpResponse<Body> {
     let response = timeout(body_timeout, next.run(request)).await;
     let response = response.unwrap_or_else(|_| late(body_timeout).into_http());
     if let Some(status) = Status::from_header_map(response.headers())
@@ -132,49 +146,118 @@ impl RateLimitService for Calls {
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let (metadata, _, message) = request.into_parts();
-        let metadata = metadata.into_headers();
-        let mut span = self.tracing.begin(METHOD, &metadata);
-        describe_call(&mut span, METHOD);
-        let answered = self.answer(&metadata, &message, &mut span).await;
-        let code = answered.as_ref().map_or_else(Status::code, |_| Code::Ok);
-        span.set(attribute::RPC_STATUS, || {
-            Value::Text(code_name(code).into())
-        });
-        answered
+        let (message, id) = self.decide(&metadata.into_headers(), &message).await?;
+        let mut response = Response::new(message);
+        if let Some(id) = id.and_then(|id| id.parse().ok()) {
+            response.metadata_mut().insert("x-request-id", id);
+        }
+        Ok(response)
     }
 }
 
 // === impl Calls ===
 
 impl Calls {
-    /// Decides on the message of a call.
-    async fn answer(
+    /// Answers a call with this message, as the route would, without its layers: they cost more
+    /// than the decision. `None` for a message that only the route can read or reject.
+    pub(crate) async fn answer(
+        &self,
+        head: &Parts,
+        message: &[u8],
+    ) -> Option<HttpResponse<Content>> {
+        let message = plain_message(&head.headers, message)?;
+        let answered = match RateLimitRequest::decode(message) {
+            Ok(message) => {
+                let mut decided = pin!(self.decide(&head.headers, &message));
+                match poll_fn(|cx| Poll::Ready(decided.as_mut().poll(cx))).await {
+                    Poll::Ready(answered) => answered,
+                    // Only a call that waits for a store needs a clock.
+                    Poll::Pending => timeout(self.body_timeout, decided)
+                        .await
+                        .unwrap_or_else(|_| Err(late(self.body_timeout))),
+                }
+            }
+            Err(error) => Err(unreadable(&error)),
+        };
+        Some(match answered {
+            Ok((message, id)) => response(&message, id),
+            Err(status) => {
+                self.metrics.count_error(NAME, kind(status.code()));
+                status.into_http::<Body>().map(Content::from)
+            }
+        })
+    }
+
+    /// Decides on the message of a call, and describes that in a span. The id is that of a denial
+    /// that is kept.
+    async fn decide(
+        &self,
+        metadata: &HeaderMap,
+        message: &RateLimitRequest,
+    ) -> Result<(RateLimitResponse, Option<Box<str>>), Status> {
+        let mut span = self.tracing.begin(METHOD, metadata);
+        describe_call(&mut span, METHOD);
+        let answered = self.decide_in(metadata, message, &mut span).await;
+        let code = answered.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        span.set(attribute::RPC_STATUS, || {
+            Value::Text(code_name(code).into())
+        });
+        answered
+    }
+
+    /// Decides on the message of a call with this span.
+    async fn decide_in(
         &self,
         metadata: &HeaderMap,
         message: &RateLimitRequest,
         span: &mut RequestSpan,
-    ) -> Result<Response<RateLimitResponse>, Status> {
+    ) -> Result<(RateLimitResponse, Option<Box<str>>), Status> {
         let began = Instant::now();
         let request = tollgate_rls::request(message).map_err(|invalid| {
             span.set_outcome(INVALID);
             Status::invalid_argument(invalid.to_string())
         })?;
         self.metrics.count_left_out(NAME, message);
-        let decided = decide(&self.engine, &request, span).await;
+        let decided = trace::decide(&self.engine, &request, span).await;
         let decided = decided.map_err(store_failed)?;
         self.metrics.record_decision(NAME, began.elapsed(), span);
-        let mut response = Response::new(self.options.response(&request, &decided));
+        let response = self.options.response(&request, &decided);
         let id = metadata.get(REQUEST_ID).map(HeaderValue::as_bytes);
         let id = self.engine.keep_denial(id, &request, &decided.answer);
         if let Some(id) = &id {
             span.set(attribute::REQUEST_ID, || Value::Text(id.to_string().into()));
         }
         // In the metadata, not in the message: Envoy would add it to the response to its client.
-        if let Some(id) = id.and_then(|id| id.parse().ok()) {
-            response.metadata_mut().insert("x-request-id", id);
-        }
-        Ok(response)
+        Ok((response, id))
     }
+}
+
+/// The message in a body of exactly one, if it is not compressed.
+fn plain_message<'m>(headers: &HeaderMap, body: &'m [u8]) -> Option<&'m [u8]> {
+    let [0, a, b, c, d, message @ ..] = body else {
+        return None;
+    };
+    let length = u32::from_be_bytes([*a, *b, *c, *d]);
+    let is_whole = usize::try_from(length) == Ok(message.len());
+    (is_whole && !headers.contains_key(GRPC_ENCODING)).then_some(message)
+}
+
+/// The response with a message, as the route sends it.
+fn response(message: &RateLimitResponse, id: Option<Box<str>>) -> HttpResponse<Content> {
+    let length = message.encoded_len();
+    let mut bytes = Vec::with_capacity(FRAME_HEAD_BYTES + length);
+    bytes.push(0);
+    // No answer comes near the 4 GiB that the length has room for.
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    message.encode_raw(&mut bytes);
+    let mut response = HttpResponse::new(Content::message(bytes.into()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id).ok()) {
+        headers.insert(REQUEST_ID, id);
+    }
+    response
 }
 
 pub(crate) fn describe_call(span: &mut RequestSpan, method: &'static str) {

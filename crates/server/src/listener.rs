@@ -49,10 +49,12 @@ enum Routes {
     Redis(RedisHandler),
 }
 
-/// The routes of a listener, and what answers `/v1/check` without them, if it is there.
+/// The routes of a listener, and what answers `/v1/check` and `ShouldRateLimit` without them, if
+/// they are there.
 struct Own {
     router: Router,
     checks: Option<Arc<http::AppState>>,
+    calls: Option<Arc<grpc::Calls>>,
 }
 
 /// Listeners that serve.
@@ -145,9 +147,13 @@ impl Serving {
         } = context;
         let scheme = if tls.is_some() { "https" } else { "http" };
         match self.routes(kind, scheme, context).await {
-            Routes::Own(Own { router, checks }) => {
+            Routes::Own(Own {
+                router,
+                checks,
+                calls,
+            }) => {
                 let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
-                let handler = handler.with_checks(checks);
+                let handler = handler.with_short_ways(checks, calls);
                 self.spawn(kind, (listener, tls), Http(handler), context);
             }
             Routes::Gateway(gateway) => {
@@ -195,7 +201,7 @@ impl Serving {
     ) -> Routes {
         let (engine, metrics) = (Arc::clone(&context.engine), Arc::clone(&context.metrics));
         let (limits, shutdown) = (&context.limits, context.shutdown.clone());
-        let mut checks = None;
+        let (mut checks, mut calls) = (None, None);
         let router = match kind {
             ListenerKind::Gateway => {
                 let gateway = context.gateway.as_ref();
@@ -207,13 +213,15 @@ impl Serving {
                 return Routes::Redis(redis.expect("`start` makes one for each such listener"));
             }
             ListenerKind::Grpc => {
-                let calls = grpc::Calls {
+                let answers = Arc::new(grpc::Calls {
                     engine,
                     metrics,
                     options: context.options,
                     tracing: context.tracing.for_listener(kind.name()),
-                };
-                let (router, health) = grpc::routes(calls, limits, &shutdown).await;
+                    body_timeout: limits.body_timeout,
+                });
+                calls = Some(Arc::clone(&answers));
+                let (router, health) = grpc::routes(answers, limits, &shutdown).await;
                 self.health.push(health);
                 router
             }
@@ -246,6 +254,10 @@ impl Serving {
                 limits: *limits,
             }),
         };
-        Routes::Own(Own { router, checks })
+        Routes::Own(Own {
+            router,
+            checks,
+            calls,
+        })
     }
 }
