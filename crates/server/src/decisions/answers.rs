@@ -47,6 +47,7 @@ type Deciding = Pin<Box<dyn Future<Output = AnswerBytes> + Send>>;
 // === impl Answers ===
 
 impl Answers {
+    /// The answers to `requests`, until they or the service end. `caller` opened the call.
     pub(super) fn new(
         decider: Arc<Decider>,
         caller: Option<TraceContext>,
