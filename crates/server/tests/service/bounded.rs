@@ -12,6 +12,7 @@ use tonic::Code;
 use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
+use crate::journal::Journal;
 use crate::over_redis;
 
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
@@ -49,6 +50,25 @@ async fn a_full_listener_answers_health_checks_and_nothing_else() {
     assert_eq!(kept.post("/json", GOOD).await.status, 200);
     let line = r#"tollgate_request_errors_total{listener="http",kind="overloaded"} 1"#;
     assert!(metric(&house, line).await);
+}
+
+#[tokio::test]
+async fn a_full_listener_is_logged_once_with_the_peer() {
+    let (journal, _guard) = Journal::begin();
+    let house = House::with(RULES, |config| config.limits.connections = 2).await;
+    let mut kept = Vec::new();
+    for number in 0..32 {
+        let mut client = Client::to(house.http()).await;
+        assert_eq!(client.get("/healthz").await.status, 200, "{number}");
+        kept.push(client);
+        assert_eq!(journal.count("is reached"), usize::from(number >= 2));
+    }
+    let text = journal.text();
+    let line = text.lines().find(|line| line.contains("is reached"));
+    let line = line.unwrap();
+    for words in ["WARN", "listener=\"http\"", "peer=127.0.0.1", "withheld=0"] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
 }
 
 #[tokio::test]

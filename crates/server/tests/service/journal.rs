@@ -194,3 +194,24 @@ async fn rules_and_stores_that_do_not_fit_together_are_logged() {
         assert_eq!(journal.count(words), 1, "{words}: {text}");
     }
 }
+
+#[tokio::test]
+async fn a_memory_that_is_too_small_for_a_rule_is_logged() {
+    const WORDS: &str = "the memory is too small for `max_keys` keys of this rule";
+    let rules = "domain: d\ndescriptors:\n  - {key: small, rate_limit: 5/day}\n  - key: large\n    \
+        rate_limit: {unit: day, requests_per_unit: 1000, \
+        algorithm: sliding_window, segments: 60}\n";
+    for (max_bytes, lines) in [(None, 0), (Some(1 << 20), 1)] {
+        let (journal, _guard) = Journal::begin();
+        let house = House::with(rules, |config| config.memory.max_bytes = max_bytes).await;
+        house.running.stop().await;
+        let text = journal.text();
+        assert_eq!(journal.count(WORDS), lines, "{text}");
+        if let Some(line) = text.lines().find(|line| line.contains(WORDS)) {
+            let named = "domain=\"d\" rule=\"large\" max_bytes=";
+            assert!(line.contains(named), "{line}");
+            let needed = line.rsplit('=').next().unwrap().parse::<usize>().unwrap();
+            assert!(needed > 1 << 20, "what it would take: {line}");
+        }
+    }
+}
