@@ -64,6 +64,8 @@ impl<C: Clock> Memory<C> {
                 break;
             }
         }
+        // A slot's number + 1, or 0: the hand never counts on, so it cannot overflow. Behind the
+        // last slot, the next search finds nothing and begins at 0.
         self.clock_hand.store(from, Ordering::Relaxed);
         has_freed
             || cheapest.is_some_and(|(slot, current)| self.shorten_or_evict(slot, current, now))
