@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::mem::{replace, take};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -122,13 +122,14 @@ impl Drop for Meddler {
 
 /// Runs `script` in a thread, which is left behind if it does not end.
 fn run(script: impl FnOnce() + Send + 'static) {
-    let (ended, end) = channel();
+    // It ends once.
+    let (ended, end) = sync_channel(1);
     let running = thread::spawn(move || {
         script();
         ended.send(()).unwrap();
     });
     let end = end.recv_timeout(DEADLOCK_AFTER);
-    let is_deadlocked = matches!(end, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
+    let is_deadlocked = matches!(end, Err(RecvTimeoutError::Timeout));
     assert!(!is_deadlocked, "a waker ran under a lock");
     running.join().unwrap();
 }
