@@ -193,6 +193,29 @@ fn a_full_redis_settles_all_of_a_reservation() {
     }
 }
 
+/// A former primary is a replica without later reservations. Connections to it may still be open.
+#[test]
+fn a_former_primary_is_an_error_and_does_not_say_that_there_is_no_reservation() {
+    let redis = testbed::Redis::start();
+    let mut store = Driven::new(&Config::single(redis.address()));
+    let limit = Limit::fixed_window(100, Span::HOUR).expect("a limit");
+    let charge = Charge::new(store.key("former"), &limit, Cost::Take(10));
+    assert!(
+        store
+            .decide(Taste::MICROSECONDS.start, &[charge])
+            .is_allowed()
+    );
+    redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let line = SettledCharge { line: 0, charge };
+    let lines = [line];
+    let settled = store.store.settle_kept(Key::from_bits(7), &lines);
+    let settled = store.runtime.block_on(settled);
+    assert!(
+        matches!(settled, Err(StoreError::Unreachable { .. })),
+        "{settled:?}"
+    );
+}
+
 /// Names of counters are hashes without a secret, so they can be found by others.
 #[test]
 fn a_counter_is_no_reservation() {

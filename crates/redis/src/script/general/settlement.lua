@@ -125,7 +125,9 @@ local function load_settlement()
   local function settle_reserved(lines)
     local states = {}
     place = place + 1
-    local record = call('GET', KEYS[place])
+    -- Reads as GET does, but a former primary rejects it, which has no later reservations, instead
+    -- of answering that there is none.
+    local record = call('GETEX', KEYS[place])
     if not record or byte(record) ~= RECORD then
       for i = 1, #lines do states[i] = '' end
       return reply(DENIED, states)
