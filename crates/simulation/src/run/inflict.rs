@@ -244,6 +244,7 @@ impl Runner {
         self.world.network.break_all(|link| link.server == server);
     }
 
+    /// The replica of a shard becomes its primary; the account learns what that lost.
     fn promote(&mut self, shard: usize) {
         let now = self.world.now();
         let lost = self.world.redis().promote(shard);
