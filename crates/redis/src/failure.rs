@@ -13,7 +13,7 @@ pub(crate) enum Failure {
     /// It was not sent, or the server says that it did not execute it.
     Unreachable(Arc<str>),
     /// It was sent, and no reply came in time, or the connection broke: the outcome is unknown.
-    Lost,
+    OutcomeUnknown,
     /// `MOVED`: another node serves the slot.
     Moved { slot: u16, address: String },
     /// `ASK`: the slot is migrating, and another node already has the key.
@@ -147,7 +147,7 @@ impl ErrorReply {
 impl Failure {
     /// Whether the request may have been executed and charged.
     pub(crate) const fn is_unknown(&self) -> bool {
-        matches!(self, Failure::Lost | Failure::Malformed(_))
+        matches!(self, Failure::OutcomeUnknown | Failure::Malformed(_))
     }
 
     pub(crate) fn unreachable(why: impl fmt::Display) -> Failure {
@@ -158,7 +158,7 @@ impl Failure {
     pub(crate) fn into_error(self, address: &str, timeout: Span) -> StoreError {
         let with_text = |text: Arc<str>| Box::new(FailureText(text));
         match self {
-            Failure::Lost => StoreError::TimedOut { after: timeout },
+            Failure::OutcomeUnknown => StoreError::TimedOut { after: timeout },
             Failure::Malformed(malformed) => StoreError::BadReply {
                 source: Box::new(malformed),
             },

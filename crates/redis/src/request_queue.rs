@@ -136,7 +136,7 @@ impl RequestQueue {
         };
         self.shared.push(QueueEntry::ScriptRequest(pending))?;
         // If the task ends, the request is dropped with it, and may have been sent.
-        answer.await.unwrap_or(Err(Failure::Lost))
+        answer.await.unwrap_or(Err(Failure::OutcomeUnknown))
     }
 
     /// Queues all of these, with their slots, so that they share one write; the replies may come in
@@ -169,7 +169,7 @@ impl RequestQueue {
         let (reply, answer) = oneshot::channel();
         let words = words.iter().map(|word| word.to_vec()).collect();
         self.shared.push(QueueEntry::Command { words, reply })?;
-        answer.await.unwrap_or(Err(Failure::Lost))
+        answer.await.unwrap_or(Err(Failure::OutcomeUnknown))
     }
 }
 

@@ -284,7 +284,9 @@ impl Node {
             address: self.address.clone(),
         };
         let reply = timeout_at(deadline, self.queues[0].command(words)).await;
-        let reply = reply.unwrap_or(Err(Failure::Lost)).map_err(failed)?;
+        let reply = reply
+            .unwrap_or(Err(Failure::OutcomeUnknown))
+            .map_err(failed)?;
         let Reply::Error(text) = &reply else {
             return Ok(reply);
         };

@@ -189,7 +189,7 @@ impl<'d> Session<'d> {
                 // Requests past their deadlines have failed, and were counted, already.
                 for mut pending in requests.into_iter().filter(Pending::is_wanted) {
                     self.shared.stats.count_lost();
-                    pending.fail(&Failure::Lost);
+                    pending.fail(&Failure::OutcomeUnknown);
                 }
             }
         }

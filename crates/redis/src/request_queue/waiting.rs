@@ -153,7 +153,7 @@ mod tests {
         waiting.push(pending(2, Step::Confirm { name: 1 }, now));
         waiting.push(pending(3, Step::Decide, now + TIMEOUT));
         assert_eq!(waiting.oldest(), Some(now));
-        waiting.expire(now + TIMEOUT, TIMEOUT, &Failure::Lost);
+        waiting.expire(now + TIMEOUT, TIMEOUT, &Failure::OutcomeUnknown);
         assert_eq!(waiting.oldest(), Some(now + TIMEOUT));
         assert_eq!(take(&mut waiting, 3), [Key::from_bits(3)]);
         assert_eq!(waiting.oldest(), None);

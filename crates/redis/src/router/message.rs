@@ -110,7 +110,12 @@ impl Node {
         };
         let mut reply = Vec::with_capacity(count);
         for answer in answers {
-            reply.push(answer.await.unwrap_or(Err(Failure::Lost)).map_err(failed));
+            reply.push(
+                answer
+                    .await
+                    .unwrap_or(Err(Failure::OutcomeUnknown))
+                    .map_err(failed),
+            );
         }
         reply
     }

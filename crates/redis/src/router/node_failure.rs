@@ -38,7 +38,7 @@ impl NodeFailure {
     /// matter.
     pub(crate) fn into_unsent(self) -> NodeFailure {
         match self.failure {
-            Failure::Lost => NodeFailure {
+            Failure::OutcomeUnknown => NodeFailure {
                 failure: Failure::unreachable(NO_ANSWER),
                 ..self
             },

@@ -139,7 +139,7 @@ async fn a_peer_that_stops_reading_holds_up_nobody() {
     for _ in 0..LOST_MAX {
         let since = Instant::now();
         let asked = timeout(10 * REPLY_TIMEOUT, queue.ask(request(), 0, false, since)).await;
-        assert!(matches!(asked.unwrap(), Err(Failure::Lost)));
+        assert!(matches!(asked.unwrap(), Err(Failure::OutcomeUnknown)));
         assert_eq!(since.elapsed(), REPLY_TIMEOUT);
     }
     assert!(!queue.is_up(), "the breaker is open");
@@ -151,7 +151,7 @@ async fn a_peer_that_stops_reading_holds_up_nobody() {
 async fn what_is_lost_is_counted_once() {
     let (queue, stats, ended) = stuck();
     let asked = queue.ask(request(), 0, false, Instant::now()).await;
-    assert!(matches!(asked, Err(Failure::Lost)));
+    assert!(matches!(asked, Err(Failure::OutcomeUnknown)));
     ended.await.unwrap();
     assert_eq!(stats.counts().lost, 1);
 }

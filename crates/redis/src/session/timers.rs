@@ -76,7 +76,7 @@ impl Session<'_> {
                 .iter_mut()
                 .filter(|pending| pending.is_wanted() && pending.since + reply_timeout <= now);
             for pending in late {
-                pending.fail(&Failure::Lost);
+                pending.fail(&Failure::OutcomeUnknown);
                 self.shared.stats.count_lost();
                 self.lost += 1;
                 self.window.on_loss(call.at, now, self.requests);

@@ -108,7 +108,7 @@ pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: 
         };
         match &failure.failure {
             // The connection broke, or is as good as broken: it may have been charged.
-            Failure::Lost | Failure::Malformed(_) => {
+            Failure::OutcomeUnknown | Failure::Malformed(_) => {
                 stats.count_lost_report();
                 lines.iter().for_each(|line| table.drop_line(line));
             }

@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
     /// Other requests held the reservations for too long.
     Contended,
     /// The outcome is unknown: it may have been charged.
-    Lost,
+    Unknown,
 }
 
 /// An event of a decision.
@@ -54,7 +54,7 @@ const LETTERS: [(Outcome, &str); 6] = [
     (Outcome::Denied, "r"),
     (Outcome::Unreachable, "u"),
     (Outcome::Contended, "c"),
-    (Outcome::Lost, "l"),
+    (Outcome::Unknown, "l"),
 ];
 
 // === impl Ask ===
@@ -80,14 +80,14 @@ impl Outcome {
         Outcome::Denied,
         Outcome::Unreachable,
         Outcome::Contended,
-        Outcome::Lost,
+        Outcome::Unknown,
     ];
 
     pub(crate) fn of(decided: Result<Verdict, StoreError>) -> Outcome {
         match decided {
             Ok(verdict) if verdict.is_allowed() => Outcome::Allowed,
             Ok(_) => Outcome::Denied,
-            Err(StoreError::TimedOut { .. }) => Outcome::Lost,
+            Err(StoreError::TimedOut { .. }) => Outcome::Unknown,
             Err(StoreError::Unreachable { .. }) => Outcome::Unreachable,
             Err(StoreError::Contended) => Outcome::Contended,
             Err(other) => panic!("{other}: {:?}", std::error::Error::source(&other)),

@@ -96,13 +96,13 @@ fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
     let since = lived.iter().filter(|line| line.at >= from);
     let mut answered: Vec<Duration> = Vec::new();
     let mut took: Vec<Duration> = Vec::new();
-    let (mut lost, mut contended) = (0, 0);
+    let (mut unanswered, mut contended) = (0, 0);
     for line in since {
         match line.outcome {
             Outcome::Begun => continue,
             Outcome::Allowed | Outcome::Denied => answered.push(line.at),
             Outcome::Contended => contended += 1,
-            Outcome::Lost | Outcome::Unreachable => lost += 1,
+            Outcome::Unknown | Outcome::Unreachable => unanswered += 1,
         }
         took.push(line.took);
     }
@@ -112,9 +112,9 @@ fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
     let gap = gaps.max().unwrap();
     let part = |per_mille: usize| took[(took.len() - 1) * per_mille / 1_000];
     println!(
-        "{DEATHS} instances killed, the others: {} decisions, {lost} lost, {contended} contended; \
-         p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}; never without an answer for \
-         longer than {gap:.1?} (timers of 9 ms: longest {stood:.1?})",
+        "{DEATHS} instances killed, the others: {} decisions, {unanswered} unanswered, \
+         {contended} contended; p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}; never \
+         without an answer for longer than {gap:.1?} (timers of 9 ms: longest {stood:.1?})",
         took.len(),
         part(500),
         part(990),
@@ -130,9 +130,11 @@ fn served_all_the_time(lived: &[Line], deaths: &[Duration], stood: Duration) {
     let slow = per_mille(
         lived,
         |line| !died(line),
-        |outcome| outcome == Outcome::Lost,
+        |outcome| outcome == Outcome::Unknown,
     );
-    println!("{failed} per mille failed while instances died; {slow} were lost before and after");
+    println!(
+        "{failed} per mille failed while instances died; {slow} had no answer before and after"
+    );
     let most = FAILED + BUSIER * slow;
     assert!(failed <= most, "{failed} of {most} per mille failed");
     assert!(
@@ -176,7 +178,7 @@ impl Units {
         let ended = count(died, &Outcome::ENDS);
         Units {
             allowed: all(&[Outcome::Allowed]),
-            unsure: all(&[Outcome::Lost, Outcome::Contended]),
+            unsure: all(&[Outcome::Unknown, Outcome::Contended]),
             open: begun - ended,
         }
     }
@@ -292,7 +294,8 @@ impl Asked {
                 .unwrap_or(0),
             last: since(&allowed, end),
             open: u32::try_from(begun.len() - ended).unwrap(),
-            unsure: u32::try_from(at(Outcome::Lost).len() + at(Outcome::Contended).len()).unwrap(),
+            unsure: u32::try_from(at(Outcome::Unknown).len() + at(Outcome::Contended).len())
+                .unwrap(),
         }
     }
 }

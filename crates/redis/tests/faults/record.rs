@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     /// Other requests held the reservations for too long.
     Contended,
     /// The outcome is unknown: it may have been charged.
-    Lost,
+    Unknown,
 }
 
 pub(crate) struct Record {
@@ -54,7 +54,7 @@ impl Outcome {
         match decided {
             Ok(verdict) if verdict.is_allowed() => Outcome::Allowed,
             Ok(_) => Outcome::Denied,
-            Err(StoreError::TimedOut { .. }) => Outcome::Lost,
+            Err(StoreError::TimedOut { .. }) => Outcome::Unknown,
             Err(StoreError::Unreachable { .. }) => Outcome::Unreachable,
             Err(StoreError::Contended) => Outcome::Contended,
             Err(other) => panic!("{other}: {:?}", std::error::Error::source(&other)),
@@ -113,15 +113,16 @@ impl Record {
         let mut took: Vec<Duration> = since.map(|snapshot| snapshot.took).collect();
         took.sort();
         println!(
-            "{what}: {} decisions, {} allowed, {} denied, {} unreachable, {} contended, {} lost; \
-             since the fault p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest {:.1?} (timers of \
-             {CONTROL:?}: p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}); service again {:.1?} after it",
+            "{what}: {} decisions, {} allowed, {} denied, {} unreachable, {} contended, {} with \
+             unknown outcome; since the fault p50 {:.1?}, p99 {:.1?}, p99.9 {:.1?}, longest \
+             {:.1?} (timers of {CONTROL:?}: p99 {:.1?}, p99.9 {:.1?}, longest {:.1?}); service \
+             again {:.1?} after it",
             self.snapshot.len(),
             self.count(Outcome::Allowed),
             self.count(Outcome::Denied),
             self.count(Outcome::Unreachable),
             self.count(Outcome::Contended),
-            self.count(Outcome::Lost),
+            self.count(Outcome::Unknown),
             part(&took, 500),
             part(&took, 990),
             part(&took, 999),
@@ -146,25 +147,25 @@ impl Record {
             instance.close().await;
         }
         self.exceeds_by_the_bound().await;
-        let lost = self.count(Outcome::Lost);
+        let unknown = self.count(Outcome::Unknown);
         let mut abandoned = 0;
         for number in 0..KEYS {
-            let [allowed, lost_here] = self.of_key(number, Mode::Strict);
+            let [allowed, unknown_here] = self.of_key(number, Mode::Strict);
             let counted = self.counted(number, Mode::Strict).await;
             assert!(counted >= allowed, "{counted} counted, {allowed} allowed");
-            let most = allowed + lost_here;
+            let most = allowed + unknown_here;
             assert!(
                 counted <= most,
-                "{counted} counted, {allowed} + {lost_here}"
+                "{counted} counted, {allowed} + {unknown_here}"
             );
 
-            let [allowed, lost_here] = self.of_key(number, Mode::Leased);
+            let [allowed, unknown_here] = self.of_key(number, Mode::Leased);
             let counted = self.counted(number, Mode::Leased).await;
             assert!(counted >= allowed, "{counted} counted, {allowed} allowed");
-            if lost == 0 {
+            if unknown == 0 {
                 assert_eq!(counted, allowed);
             }
-            abandoned += counted.saturating_sub(allowed + lost_here);
+            abandoned += counted.saturating_sub(allowed + unknown_here);
         }
         println!("  units that were out on leases whose answers were lost: {abandoned}");
     }
@@ -175,7 +176,7 @@ impl Record {
         let capacity = self.limit.capacity();
         let (mut over, mut unknown, mut bounds, mut reports) = (0, 0, 0, 0);
         for number in 0..WRITE_BACK_KEYS {
-            let [allowed, lost_here] = self.of_key(number, Mode::WriteBack);
+            let [allowed, unknown_here] = self.of_key(number, Mode::WriteBack);
             let counted = self.counted(number, Mode::WriteBack).await;
             let asked = [0, 1].map(|instance| self.asked_within(number, instance));
             // Either instance may be the last one that decided.
@@ -185,8 +186,8 @@ impl Record {
             let may_be_lost = asked[0] * lost[0] + asked[1] * lost[1];
             // Some of these decisions were made by Redis, and their replies may be lost.
             assert!(
-                counted <= allowed + lost_here,
-                "{counted} counted, {allowed} + {lost_here}"
+                counted <= allowed + unknown_here,
+                "{counted} counted, {allowed} + {unknown_here}"
             );
             assert!(
                 counted + may_be_lost >= allowed.min(capacity),
@@ -233,7 +234,7 @@ impl Record {
             let same = same.filter(|snapshot| outcomes.contains(&snapshot.outcome));
             u32::try_from(same.count()).unwrap()
         };
-        let may_be = [Outcome::Lost, Outcome::Contended];
+        let may_be = [Outcome::Unknown, Outcome::Contended];
         [count(&[Outcome::Allowed]), count(&may_be)]
     }
 
