@@ -57,6 +57,8 @@ pub(crate) struct Account {
     reservations: BTreeMap<u64, Reservation>,
     /// When a failover lost some of them, or their settlements.
     reservations_lost: Vec<u64>,
+    /// Whether a former primary may still deny, by another clock than the new one.
+    has_former_clock: bool,
     /// Attempts to settle them that have begun and not ended.
     settling: BTreeMap<(u64, usize), Settling>,
     /// When decisions over several counters were made, for which competing ones may have waited.
@@ -103,6 +105,7 @@ impl Account {
             open: BTreeMap::new(),
             reservations: BTreeMap::new(),
             reservations_lost: Vec::new(),
+            has_former_clock: false,
             settling: BTreeMap::new(),
             ended: Vec::new(),
             faults_until: 0,

@@ -87,7 +87,7 @@ impl Account {
             return;
         };
         let is_lost = tab.excused.iter().any(|at| *at >= exhausted.from);
-        if !plan.is_strict() || !bound.is_long() || is_lost {
+        if !plan.is_strict() || !bound.is_long() || is_lost || self.has_former_clock {
             return;
         }
         let refilled = match limit.interval() {

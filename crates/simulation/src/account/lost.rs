@@ -12,6 +12,13 @@ use crate::plan::LAG_MAX_MS;
 const LATE: u64 = 1_000 * MILLI;
 
 impl Account {
+    /// Records that a server took over whose clock differs: by it, reservations may have expired.
+    /// The former primary denies by its own until a write shows that it is a replica.
+    pub(crate) fn clock_replaced(&mut self, now: u64) {
+        self.reservations_lost(now);
+        self.has_former_clock = true;
+    }
+
     /// Records how many reports an instance has lost so far.
     pub(crate) fn reports_lost(&mut self, instance: usize, lost: u64, now: u64) {
         let (before, since) = self

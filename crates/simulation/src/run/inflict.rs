@@ -248,7 +248,6 @@ impl Runner {
     fn promote(&mut self, shard: usize) {
         let now = self.world.now();
         let lost = self.world.redis().promote(shard);
-        // By the clock of the new primary, a key may have expired.
         let has_set_clocks = self.world.redis().has_set_clocks();
         self.world.note(format!(
             "shard {shard}: its replica is promoted; lost {}",
@@ -262,8 +261,11 @@ impl Runner {
             }
         }
         let is_counter = |key: &[u8]| self.names.iter().any(|name| name.as_bytes() == key);
-        if has_set_clocks || lost.iter().any(|key| !is_counter(key)) {
+        if lost.iter().any(|key| !is_counter(key)) {
             account.reservations_lost(now);
+        }
+        if has_set_clocks {
+            account.clock_replaced(now);
         }
     }
 
