@@ -17,6 +17,10 @@ pub trait Gate: Send + Sync + 'static {
 }
 
 /// What happens to a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "taken apart as soon as it is made, never stored"
+)]
 pub enum Outcome {
     /// No limit concerns it.
     Unlimited,
