@@ -55,8 +55,6 @@ pub(crate) enum Content {
     Parts(Body),
     /// The one message of a call that succeeds, until it is sent; then its status.
     Message(Option<Bytes>),
-    /// Nothing more.
-    Ended,
 }
 
 /// The error of a body for which there is no room among the bytes of unfinished requests.
@@ -244,13 +242,12 @@ impl Content {
             Content::Message(message) => match message.take() {
                 Some(message) => Some(Frame::data(message)),
                 None => {
-                    *self = Content::Ended;
+                    *self = Content::Whole(None);
                     let mut trailers = HeaderMap::with_capacity(1);
                     trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
                     Some(Frame::trailers(trailers))
                 }
             },
-            Content::Ended => None,
         };
         Poll::Ready(frame.map(Ok))
     }
@@ -316,7 +313,7 @@ impl HttpBody for ResponseBody {
             && stop.as_mut().poll(cx).is_ready()
         {
             this.stop = None;
-            this.content = Content::Ended;
+            this.content = Content::Whole(None);
             let mut trailers = HeaderMap::new();
             let status =
                 Status::unavailable("the service is stopping; retry with another instance");
@@ -331,7 +328,6 @@ impl HttpBody for ResponseBody {
             Content::Whole(bytes) => bytes.is_none(),
             Content::Parts(body) => body.is_end_stream(),
             Content::Message(_) => false,
-            Content::Ended => true,
         }
     }
 
@@ -344,7 +340,6 @@ impl HttpBody for ResponseBody {
             Content::Parts(body) => body.size_hint(),
             // No `content-length`, which calls do not have.
             Content::Message(_) => SizeHint::default(),
-            Content::Ended => SizeHint::with_exact(0),
         }
     }
 }

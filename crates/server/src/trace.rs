@@ -88,9 +88,7 @@ pub(crate) fn describe_batch(
             .is_ok_and(|decided| !decided.answer.is_allowed())
     };
     let denied = decided.iter().filter(is_denied).count();
-    let count = |count: usize| Value::Number(i64::try_from(count).unwrap_or(i64::MAX));
-    span.set(attribute::BATCH_SIZE, || count(requests.len()));
-    span.set(attribute::BATCH_DENIED, || count(denied));
+    set_counts(span, requests.len(), denied);
     let error = decided.iter().find_map(|one| one.as_ref().err());
     match (error, decided) {
         (Some(error), _) => fail(span, error, began.elapsed()),
@@ -112,18 +110,21 @@ pub(crate) fn describe_throttles(span: &mut RequestSpan, counts: ThrottleCounts,
         denied,
         errors,
     } = counts;
-    let count = |count: u64| Value::Number(i64::try_from(count).unwrap_or(i64::MAX));
-    span.set(attribute::BATCH_SIZE, || count(asked));
-    span.set(attribute::BATCH_DENIED, || count(denied));
+    set_counts(span, asked, denied);
     span.set_store_time(began.elapsed());
-    span.set_outcome(match counts {
-        counts if counts.errors > 0 => ERROR,
-        counts if counts.denied > 0 => DENIED,
-        _ => ALLOWED,
-    });
     if errors > 0 {
+        span.set_outcome(ERROR);
         span.fail("store");
+    } else {
+        span.set_outcome(if denied > 0 { DENIED } else { ALLOWED });
     }
+}
+
+/// Says in the span of a batch how many requests it had, and how many of them were denied.
+fn set_counts<N: TryInto<i64>>(span: &mut RequestSpan, requests: N, denied: N) {
+    let number = |count: N| Value::Number(count.try_into().unwrap_or(i64::MAX));
+    span.set(attribute::BATCH_SIZE, || number(requests));
+    span.set(attribute::BATCH_DENIED, || number(denied));
 }
 
 /// Says in a span what a response says.
