@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use crate::exchange::{self, COMMANDS, QUESTION};
+use crate::frames::WINDOW;
 use crate::peer::{connect, connect_h2, request, within};
 use crate::target::{Target, present};
 use crate::tls::connect_any;
@@ -18,8 +19,6 @@ const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const PAUSE: Duration = Duration::from_millis(5);
 /// The pause between two connections with one request each.
 const VISIT_PAUSE: Duration = Duration::from_millis(50);
-/// HTTP/2's initial window of a stream.
-const WINDOW: u32 = 65_535;
 /// How long each request took, and why others failed.
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<(Vec<Duration>, Vec<String>)>>);

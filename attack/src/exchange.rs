@@ -5,7 +5,7 @@ use std::io::{Error, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::frames::{call, flag, frame, kind, message};
+use crate::frames::{flag, kind, write_call};
 use crate::peer::{acknowledge, read_frame, read_response};
 
 /// The body of a check that is allowed.
@@ -23,14 +23,7 @@ const REPLY_BYTES_MAX: usize = 200;
 /// Sends one gRPC call and reads its answer.
 pub(crate) async fn ask_grpc(stream: &mut TcpStream, id: u32) -> Result<()> {
     let mut out = Vec::new();
-    frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));
-    frame(
-        &mut out,
-        kind::DATA,
-        flag::END_STREAM,
-        id,
-        &message(b"good", 1),
-    );
+    write_call(&mut out, id, b"good", 1);
     stream.write_all(&out).await?;
     let mut has_message = false;
     loop {

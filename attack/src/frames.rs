@@ -6,6 +6,8 @@ pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) const HEAD_BYTES: usize = 9;
 /// The largest payload that a server must accept.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
+/// HTTP/2's initial flow-control window, of a connection and of a stream.
+pub(crate) const WINDOW: u32 = 65_535;
 /// The method that decides.
 pub(crate) const DECIDE: &[u8] = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// A method with a stream of messages.
@@ -96,6 +98,13 @@ pub(crate) fn call_of(path: &[u8], fields: &[(&[u8], &[u8])]) -> Vec<u8> {
         field(&mut block, name, value);
     }
     block
+}
+
+/// Appends a whole call: so many descriptors of the key `k` with this value.
+pub(crate) fn write_call(out: &mut Vec<u8>, stream: u32, value: &[u8], descriptors: usize) {
+    frame(out, kind::HEADERS, flag::END_HEADERS, stream, &call(&[]));
+    let question = message(value, descriptors);
+    frame(out, kind::DATA, flag::END_STREAM, stream, &question);
 }
 
 fn field(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {

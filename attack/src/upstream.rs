@@ -25,25 +25,14 @@ const DOWN_FOR: Duration = Duration::from_millis(500);
 /// The longest head of a request: as much as the gateway passes on, and what it adds.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 
-/// Serves in a thread of its own until the process ends; returns where.
+/// Serves until the process ends; returns where.
 pub(crate) fn start() -> Result<SocketAddr> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    thread::spawn(move || {
-        runtime.block_on(async move {
-            let listener = TcpListener::from_std(listener).expect("within a runtime");
-            loop {
-                // Without a free socket, the next connection waits for one.
-                if let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(serve(stream));
-                }
-            }
-        });
-    });
+    run(async move {
+        serve_all(TcpListener::from_std(listener).expect("within a runtime")).await;
+    })?;
     Ok(address)
 }
 
@@ -53,27 +42,34 @@ pub(crate) fn start_restarting() -> Result<SocketAddr> {
     let first = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = first.local_addr()?;
     drop(first);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    thread::spawn(move || {
-        runtime.block_on(async move {
-            loop {
-                let _over = timeout(UP_FOR, serve_all(address)).await;
-                sleep(DOWN_FOR).await;
-            }
-        });
-    });
+    run(async move {
+        loop {
+            let serving = async {
+                if let Ok(listener) = TcpListener::bind(address).await {
+                    serve_all(listener).await;
+                }
+            };
+            let _over = timeout(UP_FOR, serving).await;
+            sleep(DOWN_FOR).await;
+        }
+    })?;
     Ok(address)
 }
 
+/// Runs a server in a thread of its own.
+fn run(server: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    thread::spawn(move || runtime.block_on(server));
+    Ok(())
+}
+
 /// Serves until it is dropped, and its connections with it.
-async fn serve_all(address: SocketAddr) {
-    let Ok(listener) = TcpListener::bind(address).await else {
-        return;
-    };
+async fn serve_all(listener: TcpListener) {
     let mut connections = JoinSet::new();
     loop {
+        // Without a free socket, the next connection waits for one.
         if let Ok((stream, _)) = listener.accept().await {
             connections.spawn(serve(stream));
         }

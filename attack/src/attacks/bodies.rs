@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::crowd::{Attacking, crowd};
-use crate::frames::{DECIDE, PAYLOAD_BYTES_MAX, REFLECT, call_of, flag, frame, kind};
+use crate::frames::{DECIDE, PAYLOAD_BYTES_MAX, REFLECT, WINDOW, call_of, flag, frame, kind};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, source};
 use crate::target::Target;
 
@@ -20,8 +20,6 @@ const STREAMS: usize = 256;
 const MESSAGE_BYTES: u32 = 8 << 20;
 /// The largest body that the service accepts, less one byte.
 const BODY_BYTES: usize = 256 * 1024;
-/// HTTP/2's initial flow-control windows.
-const WINDOW: i64 = 65_535;
 
 /// The sending windows of one connection and its streams.
 struct Windows {
@@ -44,7 +42,7 @@ pub(super) fn unfinished_reflection(target: Target) -> Attacking {
 /// Opens streams whose bodies never end, on many connections.
 fn open_endless_bodies(target: Target, path: &'static [u8]) -> Attacking {
     crowd(GRPC_CONNECTIONS, move |number| async move {
-        let mut stream = connect_h2(source(number), target.grpc, 65_535).await?;
+        let mut stream = connect_h2(source(number), target.grpc, WINDOW).await?;
         let mut out = Vec::new();
         let block = call_of(path, &[]);
         let mut start = vec![0];
@@ -123,10 +121,11 @@ impl Windows {
     fn new() -> Windows {
         // The five-byte prefix of each message has already been sent.
         let sent = 5;
+        let window = i64::from(WINDOW);
         Windows {
-            connection: WINDOW - sent * i64::try_from(STREAMS).unwrap_or(0),
-            initial: WINDOW,
-            streams: vec![WINDOW - sent; STREAMS],
+            connection: window - sent * i64::try_from(STREAMS).unwrap_or(0),
+            initial: window,
+            streams: vec![window - sent; STREAMS],
         }
     }
 

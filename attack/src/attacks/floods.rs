@@ -7,14 +7,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::crowd::{Attacking, crowd};
-use crate::frames::{call, flag, frame, kind};
+use crate::frames::{WINDOW, call, flag, frame, kind};
 use crate::peer::{connect_h2, source};
 use crate::target::Target;
 
 const CONNECTIONS: u32 = 8;
 /// Frames in one write.
 const FRAMES: u32 = 1000;
-const WINDOW: u32 = 65_535;
 
 /// Streams that are opened and reset, again and again (CVE-2023-44487).
 pub(super) fn rapid_reset(target: Target) -> Attacking {

@@ -8,6 +8,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use super::crowd::{Attacking, crowd};
+use crate::frames::WINDOW;
 use crate::peer::{connect, connect_h2, read_response, request, source, within};
 use crate::target::Target;
 
@@ -51,6 +52,6 @@ async fn hold_http(from: Ipv4Addr, to: SocketAddr) -> Result<()> {
 }
 
 async fn hold_grpc(from: Ipv4Addr, to: SocketAddr) -> Result<()> {
-    let mut stream = connect_h2(from, to, 65_535).await?;
+    let mut stream = connect_h2(from, to, WINDOW).await?;
     super::bodies::hold(&mut stream).await
 }

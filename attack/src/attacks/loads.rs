@@ -1,6 +1,7 @@
 //! As many requests as one processor sends, to each listener.
 
 use std::io::{Error, Result};
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -8,13 +9,12 @@ use tokio::time::{Duration, Instant, sleep};
 
 use super::load::{Answered, Loading, load};
 use crate::exchange::{QUESTION, ask_grpc, ask_http};
+use crate::frames::WINDOW;
 use crate::peer::{connect, connect_h2, read_response, request, source, within};
 use crate::target::Target;
 
 /// Connections of each load.
 const CONNECTIONS: u32 = 64;
-/// HTTP/2's initial window of a stream.
-const WINDOW: u32 = 65_535;
 /// Calls on one connection: their responses fit into its window.
 const CALLS: u32 = 500;
 /// Commands of one write.
@@ -28,17 +28,11 @@ const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// `/v1/check`, one request after the other on each connection.
 pub(super) fn http(target: Target, answered: Answered) -> Loading {
-    let question = request("POST", "/v1/check", QUESTION);
-    load(CONNECTIONS, move |number| {
-        let (question, answered) = (question.clone(), answered.clone());
-        async move {
-            let mut stream = connect(source(number), target.http).await?;
-            loop {
-                within(ask_http(&mut stream, &question)).await?;
-                answered.add(1);
-            }
-        }
-    })
+    over_http(
+        target.http,
+        request("POST", "/v1/check", QUESTION),
+        answered,
+    )
 }
 
 /// gRPC calls, and a new connection when the window of the last one is used up.
@@ -99,12 +93,16 @@ async fn pipeline(stream: &mut TcpStream) -> Result<()> {
 
 /// Small responses of the upstream, one request after the other on each connection.
 pub(super) fn gateway(target: Target, answered: Answered) -> Loading {
+    over_http(target.gateway, request("GET", "/", ""), answered)
+}
+
+fn over_http(to: SocketAddr, question: Vec<u8>, answered: Answered) -> Loading {
     load(CONNECTIONS, move |number| {
-        let answered = answered.clone();
+        let (question, answered) = (question.clone(), answered.clone());
         async move {
-            let mut stream = connect(source(number), target.gateway).await?;
+            let mut stream = connect(source(number), to).await?;
             loop {
-                within(ask_http(&mut stream, &request("GET", "/", ""))).await?;
+                within(ask_http(&mut stream, &question)).await?;
                 answered.add(1);
             }
         }

@@ -4,7 +4,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::crowd::{Attacking, crowd};
 use super::floods::send;
-use crate::frames::{call, flag, frame, kind, message};
+use crate::frames::{flag, frame, kind, write_call};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source};
 use crate::target::Target;
 
@@ -35,9 +35,7 @@ pub(super) fn over_grpc(target: Target) -> Attacking {
         loop {
             let mut out = Vec::new();
             for _ in 0..8 {
-                frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));
-                let question = message(b"many", DESCRIPTORS);
-                frame(&mut out, kind::DATA, flag::END_STREAM, id, &question);
+                write_call(&mut out, id, b"many", DESCRIPTORS);
                 id += 2;
             }
             // A window for all the responses of a connection.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
 
 use super::crowd::{Attacking, crowd};
-use crate::frames::{call, flag, frame, kind, message};
+use crate::frames::write_call;
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source};
 use crate::target::Target;
 
@@ -21,14 +21,7 @@ pub(super) fn unread_answers(target: Target) -> Attacking {
         let mut stream = connect_h2(source(number), target.grpc, 0).await?;
         let mut out = Vec::new();
         for id in (1..).step_by(2).take(AHEAD) {
-            frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));
-            frame(
-                &mut out,
-                kind::DATA,
-                flag::END_STREAM,
-                id,
-                &message(b"slow", 1),
-            );
+            write_call(&mut out, id, b"slow", 1);
         }
         stream.write_all(&out).await?;
         loop {
