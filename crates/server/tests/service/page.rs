@@ -313,15 +313,19 @@ async fn send_traffic(house: &House, browser: &mut Browser, seconds: u32) {
             let login = json!({"path": "/login", "remote_address": "198.51.100.7"});
             check(&mut client, login).await;
         }
-        // The clock of the service stands still without this.
-        house.clock.advance(Span::SECOND);
-        // The next snapshot.
-        let seen = browser
-            .evaluate("document.querySelector('#hot-note').textContent")
-            .await;
-        let changed = format!("document.querySelector('#hot-note').textContent !== {seen}");
-        browser.wait_for(&changed).await;
+        pass_second(house, browser).await;
     }
+}
+
+/// A second later by the service's clock, which stands still without this, and one snapshot later
+/// on the page.
+pub(crate) async fn pass_second(house: &House, browser: &mut Browser) {
+    house.clock.advance(Span::SECOND);
+    let seen = browser
+        .evaluate("document.querySelector('#hot-note').textContent")
+        .await;
+    let changed = format!("document.querySelector('#hot-note').textContent !== {seen}");
+    browser.wait_for(&changed).await;
 }
 
 /// Takes a picture of the window, and writes it for the documents if that is wanted.

@@ -1,6 +1,5 @@
 //! The dashboard of a service with a gateway, in a browser.
 
-use tollgate_core::Span;
 use tollgate_testbed::Redis;
 
 use crate::browser::Browser;
@@ -9,7 +8,7 @@ use crate::http_client::Client;
 use super::upstream::Echo;
 use super::{gateway, gateway_with, section};
 use crate::over_redis::at;
-use crate::page::{seconds, take_picture};
+use crate::page::{pass_second, seconds, take_picture};
 
 /// What a minute of requests exceeds.
 const BUSY: &str = "domain: api\ndescriptors: [{key: remote_address, rate_limit: \
@@ -62,13 +61,7 @@ async fn routes_upstreams_and_stores_fit_a_window_and_a_phone() {
             let status = if number == 3 { "503" } else { "200" };
             client.get(&format!("/?status={status}")).await;
         }
-        // The clock of the service stands still without this.
-        house.clock.advance(Span::SECOND);
-        let seen = browser
-            .evaluate("document.querySelector('#hot-note').textContent")
-            .await;
-        let changed = format!("document.querySelector('#hot-note').textContent !== {seen}");
-        browser.wait_for(&changed).await;
+        pass_second(&house, &mut browser).await;
     }
     let effect = "[...document.querySelectorAll('#reloads td')].some((cell) => \
         cell.textContent === 'in effect: 1 rule in 1 domain')";
