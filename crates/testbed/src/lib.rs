@@ -25,8 +25,13 @@ mod proxy;
 #[cfg(feature = "collector")]
 pub mod collector;
 
+#[cfg(feature = "journal")]
+mod journal;
+
 pub use cluster::{Cluster, MASTERS, NODES};
 pub use folder::Folder;
+#[cfg(feature = "journal")]
+pub use journal::Journal;
 pub use process::Process;
 pub use proxy::{Faults, Proxy};
 pub use redis::{Program, Redis, Setup, free_port};

@@ -6,11 +6,10 @@ use tollgate_core::Moment;
 use tollgate_engine::Engine;
 use tollgate_listen::{Budget, Limits};
 use tollgate_memory::ManualClock;
-use tollgate_testbed::{Certificates as Issued, Folder};
+use tollgate_testbed::{Certificates as Issued, Folder, Journal};
 
 use super::*;
 use crate::config::Config;
-use crate::reload::tests::Journal;
 use crate::stores;
 
 /// Certificates of one listener whose files can be replaced.

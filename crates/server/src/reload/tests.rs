@@ -1,13 +1,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 use tollgate_listen::{Budget, Limits};
 use tollgate_memory::SystemClock;
+use tollgate_testbed::Journal;
 
 use tollgate_engine::{Engine, Outcome, Reloader};
 
@@ -34,38 +34,6 @@ fn reloader_with(config: Config) -> Parts {
     let certificates = certificates.map_err(|_| ()).unwrap();
     let source = ConfiguredRules::new(config, certificates, None, None, None);
     (Reloader::new(Arc::clone(&engine), source), engine, metrics)
-}
-
-/// The log of this thread.
-#[derive(Clone, Default)]
-pub(crate) struct Journal(Arc<Mutex<Vec<u8>>>);
-
-impl Journal {
-    pub(crate) fn begin() -> (Journal, tracing::subscriber::DefaultGuard) {
-        let journal = Journal::default();
-        let written = journal.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || written.clone())
-            .finish();
-        (journal, tracing::subscriber::set_default(subscriber))
-    }
-
-    pub(crate) fn lines(&self, words: &str) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let lines = text.lines().filter(|line| line.contains(words));
-        lines.map(str::to_owned).collect()
-    }
-}
-
-impl io::Write for Journal {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[test]
@@ -98,8 +66,7 @@ fn rules_behind_a_dangling_link_stay_and_a_removed_domain_is_a_warning() {
 
 #[test]
 fn a_failure_that_lasts_is_reported_once_and_on_each_order() {
-    // A thread without a subscriber would turn off the log lines of the other test.
-    let (_journal, _guard) = Journal::begin();
+    Journal::keep_enabled();
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("rules.yaml");
     let rules = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";

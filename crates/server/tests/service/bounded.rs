@@ -6,13 +6,12 @@ use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate_testbed::Redis;
+use tollgate_testbed::{Journal, Redis};
 use tonic::Code;
 
 use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
-use crate::journal::Journal;
 use crate::over_redis;
 
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";

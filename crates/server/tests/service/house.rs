@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tollgate_core::{Moment, Span};
 use tollgate_memory::ManualClock;
 use tollgate_server::{Config, ListenerKind, Running, ServeError, start};
+use tollgate_testbed::Journal;
 
 /// A running service, its rules, and its time.
 pub(crate) struct House {
@@ -39,6 +40,7 @@ impl House {
         path: PathBuf,
         change: impl FnOnce(&mut Config),
     ) -> Result<House, ServeError> {
+        Journal::keep_enabled();
         let mut config = Config::new(vec![path]);
         for listen in &mut config.listen {
             listen.address = "127.0.0.1:0".parse().unwrap();

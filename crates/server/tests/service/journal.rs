@@ -1,7 +1,5 @@
 //! What the service logs, and that the log has no password.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -9,9 +7,7 @@ use tokio::time::{Instant, sleep};
 use tollgate_backends::SharedConfig;
 use tollgate_redis::{Config as RedisConfig, Secret};
 use tollgate_server::{Config, Place};
-use tollgate_testbed::{Certificates, PASSWORD, Redis, USER};
-use tracing::subscriber::DefaultGuard;
-use tracing_subscriber::fmt::MakeWriter;
+use tollgate_testbed::{Certificates, Journal, PASSWORD, Redis, USER};
 
 use crate::house::House;
 use crate::http_client::Client;
@@ -22,57 +18,13 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 5/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"k":"v"}]}"#;
 
-/// The log of this thread, on which all tasks of a test run.
-#[derive(Clone, Default)]
-pub(crate) struct Journal(Arc<Mutex<Vec<u8>>>);
-
-// === impl Journal ===
-
-impl Journal {
-    pub(crate) fn begin() -> (Journal, DefaultGuard) {
-        let journal = Journal::default();
-        let subscriber = tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::DEBUG)
-            .with_ansi(false)
-            .with_writer(journal.clone())
-            .finish();
-        let guard = tracing::subscriber::set_default(subscriber);
-        (journal, guard)
-    }
-
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-
-    pub(crate) fn count(&self, words: &str) -> usize {
-        self.text().matches(words).count()
-    }
-
-    /// Waits for a line.
-    pub(crate) async fn until(&self, words: &str) {
-        let latest = Instant::now() + TIMEOUT;
-        while self.count(words) == 0 {
-            assert!(Instant::now() < latest, "no {words:?} in {}", self.text());
-            sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
-impl Write for Journal {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Journal {
-    type Writer = Journal;
-
-    fn make_writer(&self) -> Journal {
-        self.clone()
+/// Waits for a line.
+pub(crate) async fn until_logged(journal: &Journal, words: &str) {
+    let latest = Instant::now() + TIMEOUT;
+    while journal.count(words) == 0 {
+        let text = journal.text();
+        assert!(Instant::now() < latest, "no {words:?} in {text}");
+        sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -81,16 +33,16 @@ async fn each_outage_of_a_store_is_logged_once_and_so_is_its_end() {
     let (journal, _guard) = Journal::begin();
     let redis = Redis::start();
     let house = House::with(RULES, |config| config.store = at(&redis)).await;
-    journal.until("Redis is connected").await;
+    until_logged(&journal, "Redis is connected").await;
     redis.kill();
     let mut client = Client::to(house.http()).await;
     for _ in 0..50 {
         client.post("/v1/check", GOOD).await;
     }
-    journal.until("Redis is unavailable").await;
-    journal.until("store=\"default\"").await;
+    until_logged(&journal, "Redis is unavailable").await;
+    until_logged(&journal, "store=\"default\"").await;
     redis.restart();
-    journal.until("Redis is available again").await;
+    until_logged(&journal, "Redis is available again").await;
     house.running.stop().await;
     let text = journal.text();
     for words in [
@@ -117,7 +69,7 @@ async fn a_wrong_password_is_logged_with_the_reason_and_without_the_password() {
         }));
     })
     .await;
-    journal.until("WRONGPASS").await;
+    until_logged(&journal, "WRONGPASS").await;
     assert_eq!(journal.count("hunter2"), 0, "{}", journal.text());
     house.running.stop().await;
 }
@@ -155,7 +107,7 @@ async fn secrets_are_in_no_log_no_metric_and_no_answer() {
         assert_eq!(reply.status, status);
         seen.push_str(&reply.body);
     }
-    journal.until("Redis is connected").await;
+    until_logged(&journal, "Redis is connected").await;
     let mut admin = Client::to(
         running
             .address(tollgate_server::ListenerKind::Admin)

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_testbed::Redis;
+use tollgate_testbed::{Journal, Redis};
 
 use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
-use crate::journal::Journal;
+use crate::journal::until_logged;
 use crate::over_redis::{at, metric};
 use crate::stopping::health;
 
@@ -230,7 +230,7 @@ async fn error_replies_are_in_the_log_and_in_the_metrics() {
             assert_eq!(statuses(&house, "k", value).await, [429; 5]);
         }
     }
-    journal.until("Redis replies with errors").await;
+    until_logged(&journal, "Redis replies with errors").await;
     let node = redis.address();
     let text = journal.text();
     assert!(text.contains("OOM") && text.contains(&node), "{text}");
