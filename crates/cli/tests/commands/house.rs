@@ -53,6 +53,11 @@ impl Service {
     pub(crate) fn start_with(directory: &Path, variables: &[(&str, &str)]) -> Service {
         let mut command = tollgate(directory);
         command.envs(variables.iter().copied());
+        Service::spawn(command)
+    }
+
+    /// A service that is started by a command of its own, to which `serve` is added.
+    pub(crate) fn spawn(mut command: Command) -> Service {
         let mut process = command.arg("serve").stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap());
         Service { process, log }

@@ -9,6 +9,7 @@ mod house;
 mod keys;
 mod log_formats;
 mod monitoring;
+mod open_files;
 mod planning;
 mod prometheus;
 mod remote_explaining;

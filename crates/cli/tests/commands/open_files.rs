@@ -1,0 +1,162 @@
+//! `tollgate serve` with few open files.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::house::{RULES, SETTINGS, Service, ask, directory};
+
+/// Enough for the service itself, and fewer than its listeners' connections.
+const OPEN_FILES: usize = 64;
+const CANNOT_ACCEPT: &str = "cannot accept a connection";
+/// How long a test may wait for a response.
+const BOUND: Duration = Duration::from_secs(60);
+/// Ten times as long as a listener pauses after it could not accept a connection.
+const PAUSES: Duration = Duration::from_millis(500);
+
+/// A connection that stays open between requests.
+struct Client(BufReader<TcpStream>);
+
+// === impl Client ===
+
+impl Client {
+    fn open(address: &str) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(BOUND)).unwrap();
+        Client(BufReader::new(stream))
+    }
+
+    fn send(&mut self, path: &str) {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n");
+        self.0.get_mut().write_all(head.as_bytes()).unwrap();
+    }
+
+    /// The status of the next response.
+    fn status(&mut self) -> String {
+        let (mut status, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "closed");
+            let line = line.trim_end().to_ascii_lowercase();
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                status = rest[..3].to_owned();
+            } else if let Some(bytes) = line.strip_prefix("content-length: ") {
+                length = bytes.parse().unwrap();
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        self.0.read_exact(&mut vec![0; length]).unwrap();
+        status
+    }
+
+    fn get(&mut self, path: &str) -> String {
+        self.send(path);
+        self.status()
+    }
+}
+
+fn ground() -> TempDir {
+    let settings = format!("{SETTINGS}limits: {{header_timeout: 1h, write_timeout: 1h}}\n");
+    directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)])
+}
+
+/// A service that may have `hard` files open, and `soft` if it does not raise that limit.
+fn start(directory: &Path, soft: usize, hard: usize) -> Service {
+    let limits = format!(r#"ulimit -S -n {soft} && ulimit -H -n {hard} && exec "$@""#);
+    let mut command = Command::new("sh");
+    command
+        .current_dir(directory)
+        .args(["-c", &limits, "sh", env!("CARGO_BIN_EXE_tollgate")]);
+    Service::spawn(command)
+}
+
+fn proc(service: &Service, name: &str) -> String {
+    format!("/proc/{}/{name}", service.process.id())
+}
+
+/// Whether no other file can be opened. The service has some files open for a moment only, so that
+/// one look is not enough.
+fn is_full(service: &Service) -> bool {
+    let open_files = || fs::read_dir(proc(service, "fd")).unwrap().count();
+    (0..3).all(|_| open_files() == OPEN_FILES)
+}
+
+#[test]
+fn the_limit_of_open_files_is_raised() {
+    let directory = ground();
+    for hard in [OPEN_FILES, 1_000] {
+        let mut service = start(directory.path(), OPEN_FILES / 2, hard);
+        let fewer = service.logged(|line| line["configured"].is_number());
+        assert_eq!(fewer["open_files"], hard);
+        assert_eq!(fewer["level"], "WARN");
+        service.address("admin");
+        let limits = fs::read_to_string(proc(&service, "limits")).unwrap();
+        let line = limits.lines().find(|line| line.contains("open files"));
+        let mut words = line.unwrap().split_whitespace().skip(3);
+        let [soft, limit] = [words.next(), words.next()].map(|word| word.unwrap().parse());
+        assert_eq!([soft, limit], [Ok(hard), Ok(hard)]);
+    }
+}
+
+/// Connections take all open files: those that are open are served, one line says that no other
+/// is accepted, and a new one is accepted when one of them ends.
+#[test]
+fn connections_that_take_all_open_files_are_served_and_make_room_when_they_end() {
+    let directory = ground();
+    let mut service = start(directory.path(), OPEN_FILES, OPEN_FILES);
+    let http = service.address("http");
+    let admin = service.address("admin");
+    let mut early = Client::open(&http);
+    assert_eq!(early.get("/healthz"), "200");
+
+    let mut clients = Vec::new();
+    while !is_full(&service) {
+        let mut client = Client::open(&admin);
+        assert_eq!(client.get("/healthz"), "200");
+        clients.push(client);
+    }
+    let mut late = Client::open(&admin);
+    late.send("/healthz");
+    let refused = service.logged(|line| line["message"] == CANNOT_ACCEPT);
+    assert_eq!(refused["listener"], "admin");
+    let error = refused["error"].as_str().unwrap();
+    assert!(error.contains("Too many open files"), "{error}");
+
+    let start = Instant::now();
+    while start.elapsed() < PAUSES {
+        assert_eq!(early.get("/healthz"), "200");
+        for client in &mut clients {
+            assert_eq!(client.get("/healthz"), "200");
+        }
+    }
+    // A reload opens files as well: the rules in effect stay.
+    service.signal("-HUP");
+    let mut again = 0;
+    let mut is_outcome = |line: &Value| {
+        again += usize::from(line["message"] == CANNOT_ACCEPT);
+        line["outcome"].is_string()
+    };
+    let read = service.logged(&mut is_outcome);
+    assert_ne!(read["outcome"], "InEffect");
+
+    drop(clients.pop());
+    assert_eq!(late.status(), "200");
+    assert_eq!(late.get("/healthz"), "200");
+    assert_eq!(early.get("/healthz"), "200");
+    drop(clients);
+    assert!(ask(&http).starts_with("HTTP/1.1 200"));
+    assert!(ask(&http).starts_with("HTTP/1.1 429"));
+    service.signal("-TERM");
+    service.logged(|line| {
+        again += usize::from(line["message"] == CANNOT_ACCEPT);
+        line["message"] == "stopped"
+    });
+    assert_eq!(again, 0, "more than one line");
+}
