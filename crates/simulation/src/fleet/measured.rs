@@ -70,14 +70,20 @@ impl Fleet {
     }
 }
 
-/// The keys of a Redis, and the bytes of everything in it, its hash tables included.
+/// The keys of a Redis, and the bytes of everything in it. `MEMORY STATS` counts the hash tables of
+/// keys and of their expiry apart from what they refer to.
 fn memory(redis: &Redis) -> (u64, u64) {
+    const PARTS: [&str; 3] = [
+        "overhead.hashtable.main",
+        "overhead.hashtable.expires",
+        "dataset.bytes",
+    ];
     let stats = redis.ask(&["MEMORY", "STATS"]);
-    let mut words = stats.lines().map(str::trim);
-    let mut number_after = |name: &str| {
+    let number_after = |name: &str| {
+        let mut words = stats.lines().map(str::trim);
         words.find(|word| *word == name)?;
-        words.next()?.parse().ok()
+        words.next()?.parse::<u64>().ok()
     };
-    let keys = number_after("keys.count").unwrap_or(0);
-    (keys, number_after("dataset.bytes").unwrap_or(0))
+    let bytes = PARTS.into_iter().filter_map(number_after).sum();
+    (number_after("keys.count").unwrap_or(0), bytes)
 }
