@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Span};
+use tollgate_core::{Charge, Cost, InspectStore, Key, KeyHasher, Limit, Span};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
 /// Longer than any reply takes in these tests.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long after a failover the store is up: less than the 30 seconds between two refreshes while
+/// all is well.
+const NOTICED_WITHIN: Duration = Duration::from_secs(15);
 /// Enough keys that some are in each third of the slots.
 const KEYS: u8 = 64;
 
@@ -41,7 +44,11 @@ async fn all_decide(store: &Redis) {
 }
 
 async fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let latest = Instant::now() + REPLY_TIMEOUT;
+    wait_within(REPLY_TIMEOUT, what, holds).await;
+}
+
+async fn wait_within(bound: Duration, what: &str, holds: impl Fn() -> bool) {
+    let latest = Instant::now() + bound;
     while !holds() {
         assert!(Instant::now() < latest, "{what}");
         sleep(Duration::from_millis(5)).await;
@@ -65,8 +72,52 @@ async fn an_idle_store_is_up_again_after_a_failover() {
         node.is_some_and(|node| node.port() != former)
     };
     wait_until("no replica takes over", || serves(&cluster)).await;
-    wait_until("the failover is not noticed", || store.is_up()).await;
+    wait_within(NOTICED_WITHIN, "the failover is not noticed", || {
+        store.is_up()
+    })
+    .await;
     all_decide(&store).await;
+}
+
+/// A seed that is first in every order, and refuses connections.
+const DEAD: &str = "127.0.0.1:1";
+
+/// One seed is dead, which may be the first that is asked: it refuses connections, or accepts them
+/// and never replies. The other one serves decisions and operators.
+///
+/// On one thread, as in `tollgate keys`: no connection has failed yet when the first command comes.
+#[tokio::test]
+async fn a_dead_seed_does_not_matter() {
+    let cluster = testbed::Cluster::start();
+    let [live, other] = [0, 1].map(|index| cluster.nodes()[index].address());
+    let stalled = testbed::Proxy::to(&other);
+    stalled.set(testbed::Faults {
+        stalled: true,
+        ..testbed::Faults::default()
+    });
+    let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
+    for dead in [DEAD.to_owned(), stalled.address()] {
+        for seeds in [[dead.clone(), live.clone()], [live.clone(), dead.clone()]] {
+            for number in 0..8 {
+                // An operator's command comes before anything is known of the Cluster.
+                let config = Config {
+                    timeout: Span::from_secs(3),
+                    ..Config::cluster(seeds.to_vec())
+                };
+                let store = Redis::connect(&config).unwrap();
+                let peek = Charge::new(key(&store, number), &limit, Cost::Peek(1));
+                let state = store.inspect(&peek).await.unwrap();
+                assert_eq!(state.decision.remaining(), 1_000, "{seeds:?}");
+            }
+            let store = Redis::connect(&Config::cluster(seeds.to_vec())).unwrap();
+            wait_until("the live seed is not found", || store.is_up()).await;
+            all_decide(&store).await;
+            assert!(store.is_up(), "{:?}", store.trouble());
+            for number in 0..KEYS {
+                assert!(store.reset(key(&store, number)).await.unwrap());
+            }
+        }
+    }
 }
 
 /// Nodes that do not know their own address redirect to a port of the host that was asked.

@@ -20,14 +20,18 @@ const ASKED_AGAIN: usize = 5;
 /// How long after a failover each service decides again.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
 
+/// A seed that refuses connections.
+const DEAD: &str = "127.0.0.1:1";
+
 /// How many requests of each user were allowed.
 type Allowed = [AtomicUsize; USERS];
 
 #[test]
-fn services_over_a_cluster_share_a_budget_exactly() {
+fn services_over_a_cluster_with_a_dead_seed_share_a_budget_exactly() {
     let (cluster, folder) = (Cluster::start(), Folder::new());
     write_rules(&folder, LIMIT);
-    let servers = format!("cluster: ['{}']", cluster.addresses().join("', '"));
+    let live = &cluster.addresses()[0];
+    let servers = format!("cluster: ['{DEAD}', '{live}']");
     for mode in ["strict", "leased"] {
         let services = two(&folder, mode, &format!("{servers}, prefix: '{mode}:'"));
         spend_all(&services, &Allowed::default());
