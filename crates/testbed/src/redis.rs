@@ -141,6 +141,30 @@ impl Redis {
         ask(self.port, words)
     }
 
+    /// How many keys it has, and the bytes of everything in it but buffers of clients and of
+    /// replication, which come and go.
+    ///
+    /// `MEMORY STATS` counts the hash tables of keys and of their expiry apart from what they refer
+    /// to.
+    ///
+    /// # Panics
+    ///
+    /// If it does not answer.
+    pub fn keys_and_bytes(&self) -> (u64, u64) {
+        let stats = self.ask(&["MEMORY", "STATS"]);
+        let number_after = |name: &str| {
+            let mut words = stats.lines().map(str::trim);
+            words.find(|word| *word == name)?;
+            words.next()?.parse::<u64>().ok()
+        };
+        // Without a key, it has no hash tables.
+        let tables = ["overhead.hashtable.main", "overhead.hashtable.expires"];
+        let tables: u64 = tables.into_iter().filter_map(number_after).sum();
+        let others = number_after("dataset.bytes").expect("Redis tells its memory");
+        let keys = number_after("keys.count").expect("Redis tells its keys");
+        (keys, tables + others)
+    }
+
     /// Its clock, in whole seconds since 1970.
     ///
     /// # Panics

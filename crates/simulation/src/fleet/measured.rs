@@ -46,7 +46,7 @@ impl Fleet {
         sleep_until(begin).await;
         let utc = SystemClock::new().now().utc;
         let before: Vec<[u64; 3]> = instances.iter().map(count_sent).collect();
-        let (keys, bytes) = memory(redis);
+        let (keys, bytes) = redis.keys_and_bytes();
         let tally: Arc<Mutex<Tally>> = Arc::default();
         let mut decisions = JoinSet::new();
         for (attempt, place) in &requests {
@@ -59,7 +59,7 @@ impl Fleet {
         let end = Span::from_nanos(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
         let tally = std::mem::take(&mut *tally.lock().unwrap_or_else(PoisonError::into_inner));
         let mut totals = self.totals(&requests, (utc, end), &tally);
-        let after = memory(redis);
+        let after = redis.keys_and_bytes();
         totals.redis_keys = after.0.saturating_sub(keys);
         totals.redis_bytes = after.1.saturating_sub(bytes);
         for (instance, before) in instances.iter().zip(before) {
@@ -68,22 +68,4 @@ impl Fleet {
         }
         totals
     }
-}
-
-/// The keys of a Redis, and the bytes of everything in it. `MEMORY STATS` counts the hash tables of
-/// keys and of their expiry apart from what they refer to.
-fn memory(redis: &Redis) -> (u64, u64) {
-    const PARTS: [&str; 3] = [
-        "overhead.hashtable.main",
-        "overhead.hashtable.expires",
-        "dataset.bytes",
-    ];
-    let stats = redis.ask(&["MEMORY", "STATS"]);
-    let number_after = |name: &str| {
-        let mut words = stats.lines().map(str::trim);
-        words.find(|word| *word == name)?;
-        words.next()?.parse::<u64>().ok()
-    };
-    let bytes = PARTS.into_iter().filter_map(number_after).sum();
-    (number_after("keys.count").unwrap_or(0), bytes)
 }
