@@ -1,6 +1,6 @@
 //! Options that make keys of logs as the gateway makes them of requests.
 
-use tollgate_http::{AddressSource, ClientAddressSettings, InvalidSetting};
+use tollgate_http::{AddressSource, ClientAddressSettings, InvalidSetting, InvalidSettings};
 use tollgate_replay::KeyShape;
 
 /// The bits of an IPv6 address that make a key by default: all, unlike in the gateway.
@@ -98,8 +98,13 @@ impl KeyShapeArgs {
     }
 }
 
-/// The error of a setting as one of the option that sets it.
-fn in_options(error: InvalidSetting) -> String {
+/// The errors of settings as those of the options that set them, one line each.
+fn in_options(errors: InvalidSettings) -> String {
+    let lines: Vec<String> = errors.into_iter().map(in_option).collect();
+    lines.join("\n")
+}
+
+fn in_option(error: InvalidSetting) -> String {
     let setting = error.at.split('[').next().unwrap_or_default();
     let option = match setting {
         "ipv4_prefix" => "--ipv4-prefix",

@@ -1,6 +1,6 @@
 //! What a reload of the settings replaces: routes, upstreams, and what applies to them.
 
-use tollgate_http::{InvalidSetting, Responder};
+use tollgate_http::{InvalidSettings, Responder};
 
 use crate::metrics::Metrics;
 use crate::route::RouteTable;
@@ -30,25 +30,21 @@ impl Active {
         settings: &GatewaySettings,
         metrics: &Metrics,
         former: Option<&Active>,
-    ) -> Result<Active, Vec<InvalidSetting>> {
+    ) -> Result<Active, InvalidSettings> {
         // Before they are used: what changes in between is found by the next comparison.
         let files = settings.hash_files();
         let former = former.map(|former| &former.routes);
-        let responder = Responder::new(&settings.responses);
-        let responder = responder.map_err(|invalid| invalid.below("responses"));
-        match (RouteTable::new(settings, metrics, former), responder) {
-            (Ok(routes), Ok(responder)) => Ok(Active {
+        let mut errors = InvalidSettings::default();
+        let routes = errors.take(RouteTable::new(settings, metrics, former));
+        // Routes without their own responses have the same errors.
+        let responder = errors.take_below("responses", Responder::new(&settings.responses));
+        match (routes, responder) {
+            (Some(routes), Some(responder)) => Ok(Active {
                 routes,
                 responder,
                 files,
             }),
-            (routes, responder) => {
-                let mut errors = routes.err().unwrap_or_default();
-                // Routes without their own responses have the same error.
-                let more = responder.err().filter(|one| !errors.contains(one));
-                errors.extend(more);
-                Err(errors)
-            }
+            _ => Err(errors),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
-use tollgate_http::{Identity, IdentityEntry, IdentitySettings, InvalidSetting};
+use tollgate_http::{Identity, IdentityEntry, IdentitySettings, InvalidSetting, InvalidSettings};
 
 use crate::metrics::Metrics;
 use crate::permit_table::{NoPermit, Permit, PermitRequest, PermitTable};
@@ -75,27 +75,33 @@ pub(crate) enum Exceeded {
 // === impl ConcurrencyLimitReader ===
 
 impl<'a> ConcurrencyLimitReader<'a> {
-    /// Reads those of the gateway.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// Without limits of the gateway.
     pub(crate) fn new(
-        settings: &[InFlightSettings],
         table: &Arc<PermitTable>,
         metrics: &'a Metrics,
-    ) -> Result<ConcurrencyLimitReader<'a>, InvalidSetting> {
+    ) -> ConcurrencyLimitReader<'a> {
         let of_gateway = ConcurrencyLimits {
             table: Arc::clone(table),
             limits: Vec::new(),
         };
-        let mut reader = ConcurrencyLimitReader {
+        ConcurrencyLimitReader {
             of_gateway,
             counts: HashMap::new(),
             metrics,
-        };
-        reader.of_gateway = reader.read(None, settings)?;
-        Ok(reader)
+        }
+    }
+
+    /// Reads those of the gateway.
+    ///
+    /// # Errors
+    ///
+    /// Every setting that cannot be used.
+    pub(crate) fn read_gateway(
+        &mut self,
+        settings: &[InFlightSettings],
+    ) -> Result<(), InvalidSettings> {
+        self.of_gateway = self.read(None, settings)?;
+        Ok(())
     }
 
     /// Those of the route `name`, whose requests `identity` describes: its own, or those of the
@@ -103,13 +109,13 @@ impl<'a> ConcurrencyLimitReader<'a> {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// Every setting that cannot be used.
     pub(crate) fn of_route(
         &mut self,
         name: &str,
         own: Option<&[InFlightSettings]>,
         identity: &IdentitySettings,
-    ) -> Result<ConcurrencyLimits, InvalidSetting> {
+    ) -> Result<ConcurrencyLimits, InvalidSettings> {
         let limits = match own {
             Some(own) => self.read(Some(name), own)?,
             None => self.of_gateway.clone(),
@@ -123,16 +129,15 @@ impl<'a> ConcurrencyLimitReader<'a> {
         &mut self,
         route: Option<&str>,
         settings: &[InFlightSettings],
-    ) -> Result<ConcurrencyLimits, InvalidSetting> {
+    ) -> Result<ConcurrencyLimits, InvalidSettings> {
         let (at, found) = ("in_flight", settings.len());
         InvalidSetting::check_at_most(at, found, "limits", IN_FLIGHT_LIMITS_MAX)?;
-        let mut limits = Vec::with_capacity(found);
-        for (index, one) in settings.iter().enumerate() {
+        let mut errors = InvalidSettings::default();
+        let limits = errors.take_each(at, settings, |one| {
             let identity = self.identify(route, one);
-            let limit = ConcurrencyLimit::new(one, identity, self.metrics);
-            let limit = limit.map_err(|invalid| invalid.below(&format!("{at}[{index}]")))?;
-            limits.push(Arc::new(limit));
-        }
+            ConcurrencyLimit::new(one, identity, self.metrics).map(Arc::new)
+        });
+        errors.check()?;
         Ok(ConcurrencyLimits {
             table: Arc::clone(&self.of_gateway.table),
             limits,
@@ -168,24 +173,27 @@ fn append(list: &mut Vec<u8>, bytes: &[u8]) {
 // === impl ConcurrencyLimits ===
 
 impl ConcurrencyLimits {
-    /// Reports a limit that never counts a request, because none has its descriptor.
-    fn check(&self, identity: &IdentitySettings) -> Result<(), InvalidSetting> {
+    /// Reports each limit that never counts a request, because none has its descriptor.
+    fn check(&self, identity: &IdentitySettings) -> Result<(), InvalidSettings> {
         let counts = |limit: &ConcurrencyLimit| {
             let mut descriptors = identity.descriptors.iter();
             let keys: Vec<&str> = limit.per.iter().map(String::as_str).collect();
             descriptors.any(|descriptor| descriptor.may_have_keys(&keys))
         };
-        let mut limits = self.limits.iter().enumerate();
-        let Some((index, unused)) = limits.find(|(_, limit)| !counts(limit)) else {
-            return Ok(());
-        };
-        let keys = unused.per.join(", ");
-        Err(InvalidSetting::new(
-            format!("in_flight[{index}].per"),
-            format!("no descriptor of `identity` has the keys [{keys}], so nothing is counted"),
-            "name all keys of a descriptor, in its order, or add such a descriptor; a route with \
-             its own `identity` may need its own `in_flight`",
-        ))
+        let mut errors = InvalidSettings::default();
+        errors.take_each("in_flight", &self.limits, |limit| {
+            if counts(limit) {
+                return Ok(());
+            }
+            let keys = limit.per.join(", ");
+            Err(InvalidSetting::new(
+                "per",
+                format!("no descriptor of `identity` has the keys [{keys}], so nothing is counted"),
+                "name all keys of a descriptor, in its order, or add such a descriptor; a route \
+                 with its own `identity` may need its own `in_flight`",
+            ))
+        });
+        errors.check()
     }
 
     /// Takes the permits of a request, or none.
@@ -242,7 +250,8 @@ impl ConcurrencyLimit {
         settings: &InFlightSettings,
         identity: Box<[u8]>,
         metrics: &Metrics,
-    ) -> Result<ConcurrencyLimit, InvalidSetting> {
+    ) -> Result<ConcurrencyLimit, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let InFlightSettings {
             name,
             per,
@@ -250,15 +259,16 @@ impl ConcurrencyLimit {
         } = settings;
         if per.is_empty() {
             let instead = "write the keys of a descriptor, such as `[remote_address]`";
-            return Err(InvalidSetting::new("per", "it has no keys", instead));
+            errors.push(InvalidSetting::new("per", "it has no keys", instead));
         }
         if !(1..=IN_FLIGHT_REQUESTS_MAX).contains(requests) {
-            return Err(InvalidSetting::new(
+            errors.push(InvalidSetting::new(
                 "requests",
                 format!("{requests} requests in flight"),
                 format!("write 1 to {IN_FLIGHT_REQUESTS_MAX}"),
             ));
         }
+        errors.check()?;
         let name = name.clone().unwrap_or_else(|| per.join("."));
         Ok(ConcurrencyLimit {
             identity,

@@ -10,10 +10,9 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
-use tollgate_http::InvalidSetting;
+use tollgate_http::{InvalidSetting, InvalidSettings};
 use tollgate_listen::Stream;
 
-use crate::invalid_settings::InvalidSettings;
 use crate::name_lookup::NameLookup;
 use crate::settings::{ADDRESSES_MAX, UpstreamProtocol, UpstreamSettings, parse_address};
 use crate::upstream_tls::{AddressTls, UpstreamTls};
@@ -77,7 +76,7 @@ pub(crate) fn open_connectors(
     if !(1..=ADDRESSES_MAX).contains(&addresses.len()) {
         let problem = format!("{} addresses", addresses.len());
         let instead = format!("write 1 to {ADDRESSES_MAX}, each as host:port");
-        errors.take::<()>(Err(InvalidSetting::new("addresses", problem, instead)));
+        errors.push(InvalidSetting::new("addresses", problem, instead));
         return Vec::new();
     }
     let tls = errors.take(UpstreamTls::open(settings.tls.as_ref(), protocol));

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
 use tollgate_core::{Clock, Timeline};
 use tollgate_engine::{Engine, Pace, Why};
-use tollgate_http::{InvalidSetting, check_framing};
+use tollgate_http::{InvalidSetting, InvalidSettings, check_framing};
 use tollgate_listen::Connection;
 use tollgate_telemetry::{HttpRequest, Tracing};
 
@@ -45,14 +45,14 @@ pub struct Gateway {
 impl Gateway {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// Every setting that cannot be used.
     pub fn new(
         settings: &GatewaySettings,
         engine: Arc<Engine>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Gateway, InvalidSetting> {
+    ) -> Result<Gateway, InvalidSettings> {
         let metrics = Metrics::new();
-        let active = Active::new(settings, &metrics, None).map_err(first)?;
+        let active = Active::new(settings, &metrics, None)?;
         let log = settings.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, &metrics).map(Arc::new));
         let lists = Lists::open(&settings.lists, metrics.lists())?;
@@ -77,22 +77,18 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// Every setting of upstreams and routes that cannot be used, and the first one of each other
-    /// section.
-    pub fn check(settings: &GatewaySettings) -> Result<(), Vec<InvalidSetting>> {
-        let active = Active::new(settings, &Metrics::new(), None);
-        let mut errors = active.err().unwrap_or_default();
-        errors.extend(settings.lists.check_paths().err());
+    /// Every setting that cannot be used.
+    pub fn check(settings: &GatewaySettings) -> Result<(), InvalidSettings> {
+        let mut errors = InvalidSettings::default();
+        errors.take(Active::new(settings, &Metrics::new(), None));
+        errors.take(settings.lists.check_paths());
         let log = settings.access_log.as_ref();
         if log.is_some_and(|log| log.path.as_os_str().is_empty()) {
             let instead = "name a file, or '-' for standard output";
             let empty = InvalidSetting::new("access_log.path", "it is empty", instead);
             errors.push(empty);
         }
-        match errors.is_empty() {
-            true => Ok(()),
-            false => Err(errors),
-        }
+        errors.check()
     }
 
     /// Checks the health of addresses from now on, until the gateway is dropped.
@@ -123,18 +119,18 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used; nothing is replaced then.
+    /// Every setting that cannot be used; nothing is replaced then.
     ///
     /// # Panics
     ///
     /// Outside of a runtime of tokio.
-    pub fn replace(&self, settings: &GatewaySettings) -> Result<(), InvalidSetting> {
+    pub fn replace(&self, settings: &GatewaySettings) -> Result<(), InvalidSettings> {
         let _alone = self
             .replacing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let active = Active::new(settings, &self.metrics, Some(&self.active.load()));
-        let active = active.map_err(first)?;
+        let active = active?;
         active.routes.start_health_checks();
         self.active.store(Arc::new(active));
         self.metrics.count_reload(true);
@@ -255,12 +251,6 @@ impl Gateway {
         });
         record.with_span(span)
     }
-}
-
-/// The first of several errors.
-fn first(errors: Vec<InvalidSetting>) -> InvalidSetting {
-    let mut errors = errors.into_iter();
-    errors.next().expect("an error has at least one setting")
 }
 
 fn find_route<'a>(active: &'a Active, head: &Parts) -> Result<&'a Route, Failure> {

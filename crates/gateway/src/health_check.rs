@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, StatusCode, Uri, Version};
 use http_body_util::Empty;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate_core::Span;
-use tollgate_http::InvalidSetting;
+use tollgate_http::{InvalidSetting, InvalidSettings};
 
 use crate::connector::{Connector, Task};
 use crate::settings::{HealthCheckSettings, UpstreamProtocol};
@@ -77,27 +77,30 @@ pub(crate) trait Observer {
 impl HealthCheck {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub(crate) fn new(settings: &HealthCheckSettings) -> Result<HealthCheck, InvalidSetting> {
+    /// Every setting that cannot be used.
+    pub(crate) fn new(settings: &HealthCheckSettings) -> Result<HealthCheck, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let path = settings.path.parse::<PathAndQuery>().ok();
         let path = path.filter(|_| settings.path.starts_with('/'));
         let path = path.ok_or_else(|| {
             let problem = format!("{:?} is no path", settings.path);
             InvalidSetting::new("path", problem, "write one such as /healthz")
-        })?;
+        });
+        let path = errors.take(path);
         let host = settings.host.as_ref().map(|host| {
             host.parse::<Authority>().map_err(|_| {
                 let problem = format!("{host:?} is no host");
                 InvalidSetting::new("host", problem, "write one such as shop.example")
             })
         });
+        let host = errors.take(host.transpose()).flatten();
         for (key, time) in [
             ("interval", settings.interval),
             ("timeout", settings.timeout),
         ] {
             if time < TIME_MIN || time > TIME_MAX {
                 let problem = format!("{time} is outside {TIME_MIN} to {TIME_MAX}");
-                return Err(InvalidSetting::new(key, problem, "write one such as 5s"));
+                errors.push(InvalidSetting::new(key, problem, "write one such as 5s"));
             }
         }
         for (key, count) in [
@@ -107,13 +110,16 @@ impl HealthCheck {
             if !(1..=IN_A_ROW_MAX).contains(&count) {
                 let problem = format!("{count} checks in a row");
                 let instead = format!("write a number from 1 to {IN_A_ROW_MAX}");
-                return Err(InvalidSetting::new(key, problem, instead));
+                errors.push(InvalidSetting::new(key, problem, instead));
             }
         }
-        check_statuses(&settings.statuses)?;
+        errors.take(check_statuses(&settings.statuses));
+        let (Some(path), true) = (path, errors.is_empty()) else {
+            return Err(errors);
+        };
         Ok(HealthCheck {
             path,
-            host: host.transpose()?,
+            host,
             interval: settings.interval.into(),
             timeout: settings.timeout.into(),
             healthy: settings.healthy,
@@ -201,20 +207,19 @@ impl HealthCheck {
     }
 }
 
-fn check_statuses(statuses: &[u16]) -> Result<(), InvalidSetting> {
-    InvalidSetting::check_at_most("statuses", statuses.len(), "statuses", STATUSES_MAX)?;
-    for (index, status) in statuses.iter().enumerate() {
-        if !(200..600).contains(status) {
-            let problem = format!("{status} is no status of a response");
-            let instead = "write numbers from 200 to 599";
-            return Err(InvalidSetting::new(
-                format!("statuses[{index}]"),
-                problem,
-                instead,
-            ));
+fn check_statuses(statuses: &[u16]) -> Result<(), InvalidSettings> {
+    let at = "statuses";
+    InvalidSetting::check_at_most(at, statuses.len(), "statuses", STATUSES_MAX)?;
+    let mut errors = InvalidSettings::default();
+    errors.take_each(at, statuses, |status| {
+        let problem = format!("{status} is no status of a response");
+        let instead = "write numbers from 200 to 599";
+        match (200..600).contains(status) {
+            true => Ok(()),
+            false => Err(InvalidSetting::new("", problem, instead)),
         }
-    }
-    Ok(())
+    });
+    errors.check()
 }
 
 // === impl Verdict ===

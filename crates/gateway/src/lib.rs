@@ -9,8 +9,6 @@
 
 mod settings;
 
-mod invalid_settings;
-
 mod matcher;
 
 mod metrics;

@@ -3,9 +3,8 @@
 use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use tollgate_http::{InvalidSetting, NormalPath, PathSettings, Routes};
+use tollgate_http::{InvalidSetting, InvalidSettings, NormalPath, PathSettings, Routes};
 
-use crate::invalid_settings::InvalidSettings;
 use crate::settings::{MATCHES_MAX, MatchSettings};
 
 /// Stands for any value of a header.
@@ -65,7 +64,7 @@ impl Matcher {
     pub(crate) fn new(
         settings: &MatchSettings,
         normal_form: PathSettings,
-    ) -> Result<Matcher, Vec<InvalidSetting>> {
+    ) -> Result<Matcher, InvalidSettings> {
         let mut errors = InvalidSettings::default();
         let MatchSettings {
             hosts,
@@ -79,22 +78,17 @@ impl Matcher {
             ("methods", methods.len()),
             ("headers", headers.len()),
         ] {
-            let checked = InvalidSetting::check_at_most(at, count, "of them", MATCHES_MAX);
             // So many errors would help nobody.
-            checked.map_err(|invalid| vec![invalid])?;
+            InvalidSetting::check_at_most(at, count, "of them", MATCHES_MAX)?;
         }
-        let hosts = hosts.iter().enumerate();
-        let hosts = hosts.filter_map(|(index, host)| errors.take(HostPattern::parse(index, host)));
-        let hosts = hosts.collect();
-        let read = errors.take(Routes::new(paths, &normal_form).map_err(at_paths));
-        let methods = methods.iter().enumerate();
-        let methods =
-            methods.filter_map(|(index, method)| errors.take(parse_method(index, method)));
-        let methods = methods.collect();
+        let hosts = errors.take_each("hosts", hosts, |host| HostPattern::parse(host));
+        let read = Routes::new(paths, &normal_form);
+        let read = read.map_err(|all| all.into_iter().map(at_paths).collect::<InvalidSettings>());
+        let read = errors.take(read);
+        let methods = errors.take_each("methods", methods, |method| parse_method(method));
         let headers = headers.iter();
         let headers = headers.filter_map(|(name, value)| errors.take(parse_header(name, value)));
         let headers = headers.collect();
-        let errors = errors.into_errors();
         match read {
             Some(read) if errors.is_empty() => Ok(Matcher {
                 hosts,
@@ -181,13 +175,13 @@ fn at_paths(invalid: InvalidSetting) -> InvalidSetting {
     InvalidSetting { at, ..invalid }
 }
 
-fn parse_method(index: usize, method: &str) -> Result<Method, InvalidSetting> {
+fn parse_method(method: &str) -> Result<Method, InvalidSetting> {
     let parsed = Method::from_bytes(method.as_bytes()).ok();
     let is_upper = !method.contains(|char: char| char.is_ascii_lowercase());
     parsed.filter(|_| is_upper).ok_or_else(|| {
         let problem = format!("\"{method}\" is no method");
         let instead = "write one such as POST, in capital letters".to_owned();
-        InvalidSetting::new(format!("methods[{index}]"), problem, instead)
+        InvalidSetting::new("", problem, instead)
     })
 }
 
@@ -220,7 +214,7 @@ fn parse_header(
 
 impl HostPattern {
     /// Reads a host, or `*` and a dot before one.
-    fn parse(index: usize, text: &str) -> Result<HostPattern, InvalidSetting> {
+    fn parse(text: &str) -> Result<HostPattern, InvalidSetting> {
         let name = text.strip_prefix('*').unwrap_or(text);
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._[]:".contains(&byte);
         let has_port = !name.starts_with('[') && name.contains(':');
@@ -234,11 +228,7 @@ impl HostPattern {
             let problem = format!("\"{text}\" is no host");
             let instead = "write a name without a port, such as shop.example, or *.shop.example \
                 for all below it";
-            return Err(InvalidSetting::new(
-                format!("hosts[{index}]"),
-                problem,
-                instead.to_owned(),
-            ));
+            return Err(InvalidSetting::new("", problem, instead));
         }
         let name = name.to_ascii_lowercase();
         Ok(match is_below {

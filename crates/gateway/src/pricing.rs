@@ -42,35 +42,34 @@ pub(crate) enum PriceAtHead<'p> {
 // === impl Pricing ===
 
 impl Pricing {
-    /// The prices of a route; `None` if no response changes any.
-    ///
     /// # Errors
     ///
     /// [`InvalidSetting`] if a request might meet more limits than can be reserved.
-    pub(crate) fn new(
-        identity: &IdentitySettings,
-        classifier: &Classifier,
-    ) -> Result<Option<Pricing>, InvalidSetting> {
-        let descriptors = &identity.descriptors;
+    pub(crate) fn check(identity: &IdentitySettings) -> Result<(), InvalidSetting> {
+        let count = identity.descriptors.len();
+        if !identity.needs_response() || count <= RESERVED_LIMITS_MAX {
+            return Ok(());
+        }
+        let problem = format!(
+            "{count} descriptors, and one of them is charged by its response (`count_when`, `cost`)"
+        );
+        let instead = format!(
+            "write at most {RESERVED_LIMITS_MAX}: as many limits can be reserved for a request"
+        );
+        Err(InvalidSetting::new("descriptors", problem, instead))
+    }
+
+    /// The prices of a route with such an identity; `None` if no response changes any.
+    pub(crate) fn new(identity: &IdentitySettings, classifier: &Classifier) -> Option<Pricing> {
         if !identity.needs_response() {
-            return Ok(None);
+            return None;
         }
-        if descriptors.len() > RESERVED_LIMITS_MAX {
-            let problem = format!(
-                "{} descriptors, and one of them is charged by its response (`count_when`, `cost`)",
-                descriptors.len()
-            );
-            let instead = format!(
-                "write at most {RESERVED_LIMITS_MAX}: as many limits can be reserved for a request"
-            );
-            return Err(InvalidSetting::new("descriptors", problem, instead));
-        }
-        let descriptors = descriptors.iter().enumerate();
+        let descriptors = identity.descriptors.iter().enumerate();
         let prices = descriptors.map(|(index, descriptor)| Price {
             count_when: descriptor.count_when.clone(),
             cost: classifier.cost(index).cloned(),
         });
-        Ok(Some(Pricing(prices.collect())))
+        Some(Pricing(prices.collect()))
     }
 
     /// Whether a request depends on its response: its descriptors that do may have been skipped.
@@ -143,7 +142,11 @@ mod tests {
     fn pricing(descriptors: &[Value]) -> Result<Option<Pricing>, InvalidSetting> {
         let settings = json!({ "descriptors": descriptors });
         let settings = serde_json::from_value(settings).unwrap();
-        Pricing::new(&settings, &Classifier::with_responses(&settings).unwrap())
+        Pricing::check(&settings)?;
+        Ok(Pricing::new(
+            &settings,
+            &Classifier::with_responses(&settings).unwrap(),
+        ))
     }
 
     #[test]

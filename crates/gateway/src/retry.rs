@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::request::Parts;
 use hyper::Request;
 use tokio::time::Instant;
-use tollgate_http::InvalidSetting;
+use tollgate_http::{InvalidSetting, InvalidSettings};
 
 use crate::request_body::RequestBody;
 use crate::settings::RetrySettings;
@@ -53,8 +53,9 @@ pub(crate) struct Retries {
 impl RetryBudget {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub(crate) fn new(settings: &RetrySettings) -> Result<RetryBudget, InvalidSetting> {
+    /// Every setting that cannot be used.
+    pub(crate) fn new(settings: &RetrySettings) -> Result<RetryBudget, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let RetrySettings {
             attempts,
             percent,
@@ -63,15 +64,20 @@ impl RetryBudget {
         if !(1..=ATTEMPTS_MAX).contains(&attempts) {
             let problem = format!("{attempts} retries of a request");
             let instead = format!("write a number from 1 to {ATTEMPTS_MAX}");
-            return Err(InvalidSetting::new("attempts", problem, instead));
+            errors.push(InvalidSetting::new("attempts", problem, instead));
         }
-        InvalidSetting::check_at_most("percent", percent, "percent", PERCENT_MAX)?;
-        InvalidSetting::check_at_most("per_second", per_second, "per second", PER_SECOND_MAX)?;
+        for (at, number, unit, most) in [
+            ("percent", percent, "percent", PERCENT_MAX),
+            ("per_second", per_second, "per second", PER_SECOND_MAX),
+        ] {
+            errors.take(InvalidSetting::check_at_most(at, number, unit, most));
+        }
         if percent == 0 && per_second == 0 {
             let problem = "no request could be sent again";
             let instead = "write a `percent` or `per_second` above 0, or remove `retries`";
-            return Err(InvalidSetting::new("percent", problem, instead));
+            errors.push(InvalidSetting::new("percent", problem, instead));
         }
+        errors.check()?;
         Ok(RetryBudget {
             attempts,
             percent: percent.into(),

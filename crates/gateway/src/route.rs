@@ -6,11 +6,10 @@ use std::sync::Arc;
 use http::request::Parts;
 use tollgate_core::Moment;
 use tollgate_engine::Pace;
-use tollgate_http::{Classifier, InvalidSetting, PathSettings, Responder};
+use tollgate_http::{Classifier, InvalidSetting, InvalidSettings, PathSettings, Responder};
 
 use crate::concurrency_limit::{ConcurrencyLimitReader, ConcurrencyLimits};
 use crate::failure::Failure;
-use crate::invalid_settings::InvalidSettings;
 use crate::load_trend::LoadSettings;
 use crate::matcher::{Matcher, Target, host};
 use crate::metrics::{Metrics, RouteMetrics};
@@ -71,7 +70,7 @@ impl RouteTable {
         settings: &GatewaySettings,
         metrics: &Metrics,
         former: Option<&RouteTable>,
-    ) -> Result<RouteTable, Vec<InvalidSetting>> {
+    ) -> Result<RouteTable, InvalidSettings> {
         let mut errors = check_timeouts(settings);
         let former_upstreams = former.map(|former| &former.upstreams);
         let upstreams = open_upstreams(settings, metrics, former_upstreams, &mut errors);
@@ -84,13 +83,10 @@ impl RouteTable {
             upstreams,
             in_flight: permits,
         };
-        if let Err(invalid) = table.add_routes(settings, metrics, &mut errors) {
-            errors.push(invalid);
-        }
-        match errors.is_empty() {
-            true => Ok(table),
-            false => Err(errors),
-        }
+        let added = table.add_routes(settings, metrics, &mut errors);
+        errors.take(added);
+        errors.check()?;
+        Ok(table)
     }
 
     /// Adds all routes. One that cannot be used adds to `errors`; an error is one of all routes.
@@ -98,10 +94,11 @@ impl RouteTable {
         &mut self,
         settings: &GatewaySettings,
         metrics: &Metrics,
-        errors: &mut Vec<InvalidSetting>,
+        errors: &mut InvalidSettings,
     ) -> Result<(), InvalidSetting> {
         let permits = Arc::clone(&self.in_flight);
-        let mut in_flight = ConcurrencyLimitReader::new(&settings.in_flight, &permits, metrics)?;
+        let mut in_flight = ConcurrencyLimitReader::new(&permits, metrics);
+        errors.take(in_flight.read_gateway(&settings.in_flight));
         let everything = [RouteSettings::default()];
         let routes = match settings.routes.as_slice() {
             [] => &everything,
@@ -115,22 +112,20 @@ impl RouteTable {
                 true => invalid,
                 false => route.locate(invalid, index),
             };
-            let made = made.map_err(|all| all.into_iter().map(locate).collect::<Vec<_>>());
+            let made = made.map_err(|all| all.into_iter().map(locate).collect());
             let made = made.and_then(|made| {
-                let reached = self.check_reachable(index, &made).map(|()| made);
-                reached.map_err(|invalid| vec![invalid])
+                self.check_reachable(index, &made)?;
+                Ok(made)
             });
             match made {
                 Ok(made) => {
                     self.needs_path |= made.matcher.needs_path();
                     self.routes.push(made);
                 }
-                Err(all) => {
-                    for invalid in all {
-                        if !errors.contains(&invalid) && !self.follows(&invalid, route, settings) {
-                            errors.push(invalid);
-                        }
-                    }
+                Err::<_, InvalidSettings>(all) => {
+                    let all = all.into_iter();
+                    let own = all.filter(|invalid| !self.follows(invalid, route, settings));
+                    own.for_each(|invalid| errors.push(invalid));
                 }
             }
         }
@@ -230,7 +225,7 @@ fn open_upstreams(
     settings: &GatewaySettings,
     metrics: &Metrics,
     former: Option<&Upstreams>,
-    errors: &mut Vec<InvalidSetting>,
+    errors: &mut InvalidSettings,
 ) -> Upstreams {
     let count = settings.upstreams.len();
     if !(1..=UPSTREAMS_MAX).contains(&count) {
@@ -244,26 +239,24 @@ fn open_upstreams(
         ));
         return Upstreams::default();
     }
-    let opened = settings.upstreams.iter().map(|(name, upstream)| {
-        let at = format!("upstreams.{name}");
+    let opened = settings.upstreams.iter().filter_map(|(name, upstream)| {
         if !is_name(name) {
             let problem = format!("{name:?} is no name of an upstream");
-            return Err(vec![InvalidSetting::new("upstreams", problem, NAMES)]);
+            errors.push(InvalidSetting::new("upstreams", problem, NAMES));
+            return None;
         }
         let connect = settings.timeouts.connect.into();
         let same = former.and_then(|former| former.get(name));
         if let Some(same) = same.filter(|former| former.is_as(upstream, connect)) {
-            return Ok((name.clone(), Arc::clone(same)));
+            return Some((name.clone(), Arc::clone(same)));
         }
         // What is usual for its servers stays known while its settings change.
         let load = same.map(|same| Arc::clone(&same.load));
         let load = load.unwrap_or_else(|| Arc::new(UpstreamLoad::new(name, metrics.load(name))));
         let opened = Upstream::new(name, upstream, connect, metrics.upstream(name), load);
-        let below = |one: InvalidSetting| one.below(&at);
-        let opened = opened.map_err(|all| all.into_iter().map(below).collect::<Vec<_>>());
-        Ok((name.clone(), Arc::new(opened?)))
+        let opened = errors.take_below(&format!("upstreams.{name}"), opened)?;
+        Some((name.clone(), Arc::new(opened)))
     });
-    let opened = opened.filter_map(|opened| opened.map_err(|all: Vec<_>| errors.extend(all)).ok());
     opened.collect()
 }
 
@@ -277,21 +270,18 @@ impl Route {
         upstreams: &Upstreams,
         in_flight: &mut ConcurrencyLimitReader<'_>,
         metrics: &Metrics,
-    ) -> Result<Route, Vec<InvalidSetting>> {
+    ) -> Result<Route, InvalidSettings> {
         let mut errors = InvalidSettings::default();
         let matcher = Matcher::new(&settings.matches, gateway.identity.path);
-        let matcher = errors.take_all(matcher, "match");
+        let matcher = errors.take_below("match", matcher);
         let identity = settings.identity.as_ref().unwrap_or(&gateway.identity);
         let responses = settings.responses.as_ref().unwrap_or(&gateway.responses);
-        let classified = errors.take(classify(identity));
-        let responder =
-            errors.take(Responder::new(responses).map_err(|invalid| invalid.below("responses")));
+        let classified = errors.take_below("identity", classify(identity));
+        let responder = errors.take_below("responses", Responder::new(responses));
         let name = errors.take(name_of(settings, matcher.as_ref()));
         let domain = errors.take(find_domain(settings, gateway));
         let upstream = errors.take(find_upstream(settings, gateway, upstreams));
-        let protocols = upstream.as_ref();
-        let protocols = protocols.map(|upstream| find_protocols(settings, gateway, upstream));
-        let protocols = protocols.and_then(|protocols| errors.take(protocols));
+        let protocols = errors.take(find_protocols(settings, gateway, upstream.as_deref()));
         let own_limits = settings.in_flight.as_deref();
         let in_flight = name
             .as_deref()
@@ -309,7 +299,7 @@ impl Route {
             matcher, classified, responder, name, domain, upstream, protocols, in_flight,
         )
         else {
-            return Err(errors.into_errors());
+            return Err(errors);
         };
         Ok(Route {
             protocols,

@@ -4,7 +4,7 @@ use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
-use tollgate_http::{InvalidSetting, list_members};
+use tollgate_http::{InvalidSetting, InvalidSettings, list_members};
 
 /// The most protocols of a route.
 const PROTOCOLS_MAX: usize = 16;
@@ -24,15 +24,16 @@ pub(crate) struct Requested(HeaderValue);
 impl Protocols {
     /// # Errors
     ///
-    /// [`InvalidSetting`], unless each is the name of a protocol that carries no requests of HTTP.
-    pub(crate) fn new(names: &[String]) -> Result<Protocols, InvalidSetting> {
-        InvalidSetting::check_at_most("upgrades", names.len(), "protocols", PROTOCOLS_MAX)?;
-        for (index, name) in names.iter().enumerate() {
-            check_protocol(name).map_err(|problem| {
-                let at = format!("upgrades[{index}]");
-                InvalidSetting::new(at, problem, "write the name of a protocol: websocket")
-            })?;
-        }
+    /// Every name that is none of a protocol, or that of one which carries requests of HTTP.
+    pub(crate) fn new(names: &[String]) -> Result<Protocols, InvalidSettings> {
+        let at = "upgrades";
+        InvalidSetting::check_at_most(at, names.len(), "protocols", PROTOCOLS_MAX)?;
+        let mut errors = InvalidSettings::default();
+        errors.take_each(at, names, |name| {
+            let instead = "write the name of a protocol: websocket";
+            check_protocol(name).map_err(|problem| InvalidSetting::new("", problem, instead))
+        });
+        errors.check()?;
         Ok(Protocols(names.into()))
     }
 
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    fn protocols(names: &[&str]) -> Result<Protocols, InvalidSetting> {
+    fn protocols(names: &[&str]) -> Result<Protocols, InvalidSettings> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         Protocols::new(&names)
     }
@@ -233,13 +234,13 @@ mod tests {
     #[test]
     fn protocols_that_carry_requests_are_rejected() {
         for name in ["h2c", "H2C", "HTTP/2.0", "TLS/1.0", "h2", "tls"] {
-            let problem = protocols(&["websocket", name]).unwrap_err();
-            assert_eq!(problem.at, "upgrades[1]");
-            assert!(problem.problem.contains("round the limits"), "{problem}");
+            let problem = protocols(&["websocket", name]).unwrap_err().to_string();
+            assert!(problem.starts_with("upgrades[1]: "), "{problem}");
+            assert!(problem.contains("round the limits"), "{problem}");
         }
         for name in ["", "a b", "a/b/c", "/", "a,b"] {
-            let problem = protocols(&[name]).unwrap_err();
-            assert!(problem.problem.contains("no name"), "{problem}");
+            let problem = protocols(&[name]).unwrap_err().to_string();
+            assert!(problem.contains("no name"), "{problem}");
         }
         let many = ["websocket"; PROTOCOLS_MAX + 1];
         assert!(protocols(&many).is_err());

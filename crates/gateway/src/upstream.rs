@@ -13,7 +13,7 @@ use hyper::{Request, Response};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::Clock;
-use tollgate_http::InvalidSetting;
+use tollgate_http::{InvalidSetting, InvalidSettings};
 use tollgate_listen::Throttle;
 use tracing::{info, warn};
 
@@ -22,7 +22,6 @@ use crate::connector::open_connectors;
 use crate::failure::Failure;
 use crate::forwarding::can_pass;
 use crate::health_check::{CheckError, HealthCheck, Observer};
-use crate::invalid_settings::InvalidSettings;
 use crate::metrics::{CheckMetrics, UpstreamMetrics};
 use crate::request_body::RequestBody;
 use crate::retry::{Retries, RetryBudget};
@@ -77,7 +76,7 @@ impl Upstream {
         connect_timeout: Duration,
         metrics: UpstreamMetrics,
         load: Arc<UpstreamLoad>,
-    ) -> Result<Upstream, Vec<InvalidSetting>> {
+    ) -> Result<Upstream, InvalidSettings> {
         // Before they are used: what changes in between is found by the next comparison.
         let files = settings.hash_files();
         let UpstreamSettings {
@@ -93,20 +92,13 @@ impl Upstream {
         if !(1..=REQUESTS_MAX).contains(requests) {
             let problem = format!("{requests} requests at once");
             let instead = format!("write a number from 1 to {REQUESTS_MAX}");
-            errors.take::<()>(Err(InvalidSetting::new("requests", problem, instead)));
+            errors.push(InvalidSetting::new("requests", problem, instead));
         }
-        let health_check = health_check.as_ref().and_then(|settings| {
-            let made = HealthCheck::new(settings);
-            errors.take(made.map_err(|invalid| invalid.below("health_check")))
-        });
-        let retries = retries.as_ref().and_then(|settings| {
-            let made = RetryBudget::new(settings);
-            errors.take(made.map_err(|invalid| invalid.below("retries")))
-        });
-        let errors = errors.into_errors();
-        if !errors.is_empty() {
-            return Err(errors);
-        }
+        let health_check = health_check.as_ref().map(HealthCheck::new).transpose();
+        let health_check = errors.take_below("health_check", health_check).flatten();
+        let retries = retries.as_ref().map(RetryBudget::new).transpose();
+        let retries = errors.take_below("retries", retries).flatten();
+        errors.check()?;
         let pool = |connector| Arc::new(ConnectionPool::new(connector, *requests));
         Ok(Upstream {
             name: name.to_owned(),

@@ -10,7 +10,7 @@ use rustls::{CertificateError, ClientConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tollgate_http::InvalidSetting;
+use tollgate_http::{InvalidSetting, InvalidSettings};
 use tollgate_listen::ClientTlsFiles;
 
 use crate::settings::{UpstreamProtocol, UpstreamTlsSettings};
@@ -59,11 +59,11 @@ impl UpstreamTls {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// Every setting that cannot be used.
     pub(crate) fn open(
         settings: Option<&UpstreamTlsSettings>,
         protocol: UpstreamProtocol,
-    ) -> Result<Option<UpstreamTls>, InvalidSetting> {
+    ) -> Result<Option<UpstreamTls>, InvalidSettings> {
         let (problem, instead) = match (protocol, settings) {
             (UpstreamProtocol::H2, None) => (
                 "`h2` is HTTP/2 over TLS, and there is no `tls`",
@@ -79,32 +79,28 @@ impl UpstreamTls {
                 return tls.map(Some).map_err(|invalid| invalid.below("tls"));
             }
         };
-        Err(InvalidSetting::new("protocol", problem, instead))
+        Err(InvalidSetting::new("protocol", problem, instead).into())
     }
 
     /// Reads the files.
     fn new(
         settings: &UpstreamTlsSettings,
         protocol: UpstreamProtocol,
-    ) -> Result<UpstreamTls, InvalidSetting> {
+    ) -> Result<UpstreamTls, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let identity = match (&settings.cert, &settings.key) {
             (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
             (None, None) => None,
             (Some(_), None) => {
-                let problem = "a certificate without its key";
-                return Err(InvalidSetting::new(
-                    "cert",
-                    problem,
-                    "add `key: FILE` (PEM)",
-                ));
+                let (problem, instead) = ("a certificate without its key", "add `key: FILE` (PEM)");
+                errors.push(InvalidSetting::new("cert", problem, instead));
+                None
             }
             (None, Some(_)) => {
-                let problem = "a key without its certificate";
-                return Err(InvalidSetting::new(
-                    "key",
-                    problem,
-                    "add `cert: FILE` (PEM)",
-                ));
+                let (problem, instead) =
+                    ("a key without its certificate", "add `cert: FILE` (PEM)");
+                errors.push(InvalidSetting::new("key", problem, instead));
+                None
             }
         };
         let server_name = settings.server_name.as_ref().map(|name| {
@@ -113,14 +109,19 @@ impl UpstreamTls {
                 InvalidSetting::new("server_name", problem, "write one such as api.example")
             })
         });
-        let server_name = server_name.transpose()?;
+        let server_name = errors.take(server_name.transpose()).flatten();
         let ca = settings.ca.clone();
         let files = ClientTlsFiles { ca, identity };
-        let mut config = files.read().map_err(|invalid| {
-            let first = invalid.into_iter().next().expect("an error has a reason");
-            let problem = format!("{}: {}", first.path.display(), first.problem);
-            InvalidSetting::new(first.file.name(), problem, first.problem.help())
-        })?;
+        let config = errors.take(files.read().map_err(|invalid| {
+            let invalid = invalid.into_iter().map(|one| {
+                let problem = format!("{}: {}", one.path.display(), one.problem);
+                InvalidSetting::new(one.file.name(), problem, one.problem.help())
+            });
+            invalid.collect::<InvalidSettings>()
+        }));
+        let (Some(mut config), true) = (config, errors.is_empty()) else {
+            return Err(errors);
+        };
         config.alpn_protocols = vec![match protocol {
             UpstreamProtocol::Http1 => b"http/1.1".to_vec(),
             UpstreamProtocol::H2 | UpstreamProtocol::H2c => b"h2".to_vec(),

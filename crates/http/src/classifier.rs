@@ -7,9 +7,10 @@ use tollgate_core::{ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX
 use crate::client_address::{Client, ClientAddress};
 use crate::head::Head;
 use crate::path::PathSettings;
+use crate::prefix::Prefix;
 use crate::rejection::{Flaw, Rejection};
 use crate::route::Routes;
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 use crate::source::{Facts, Source, VALUE_BYTES_MAX, fold_case};
 #[cfg(feature = "jwt")]
 use crate::token::Token;
@@ -98,54 +99,59 @@ impl Classifier {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub fn new(settings: &IdentitySettings) -> Result<Classifier, InvalidSetting> {
-        let mut descriptors = settings.descriptors.iter();
-        if let Some(index) = descriptors.position(DescriptorSettings::needs_response) {
-            return Err(InvalidSetting::new(
-                format!("descriptors[{index}]"),
-                "only the gateway sees responses, which its `count_when` or its `cost` needs",
-                "remove it, or send requests through the gateway",
-            ));
+    /// Every setting that cannot be used.
+    pub fn new(settings: &IdentitySettings) -> Result<Classifier, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
+        errors.take_each(
+            "descriptors",
+            &settings.descriptors,
+            |descriptor| match descriptor.needs_response() {
+                false => Ok(()),
+                true => Err(InvalidSetting::new(
+                    "",
+                    "only the gateway sees responses, which its `count_when` or its `cost` needs",
+                    "remove it, or send requests through the gateway",
+                )),
+            },
+        );
+        match errors.take(Classifier::with_responses(settings)) {
+            Some(classifier) if errors.is_empty() => Ok(classifier),
+            _ => Err(errors),
         }
-        Classifier::with_responses(settings)
     }
 
     /// For a program that also sees the responses, and settles what they say.
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub fn with_responses(settings: &IdentitySettings) -> Result<Classifier, InvalidSetting> {
-        let addresses = ClientAddress::new(&settings.client_address)
-            .map_err(|error| error.below("client_address"))?;
-        let routes = Routes::new(&settings.routes, &settings.path)?;
-        check_count("descriptors", settings.descriptors.len(), DESCRIPTORS_MAX)?;
-        let mut descriptors = Vec::new();
-        for (index, descriptor) in settings.descriptors.iter().enumerate() {
-            let at = format!("descriptors[{index}].entries");
-            check_count(&at, descriptor.entries.len(), ENTRIES_MAX)?;
-            let entries = descriptor.entries.iter().enumerate();
-            let rules = entries.map(|(index, entry)| {
-                Rule::new(entry, &addresses, &routes, &[])
-                    .map_err(|error| error.below(&format!("{at}[{index}]")))
-            });
-            let rules = rules.collect::<Result<_, _>>()?;
-            let cost = descriptor.cost.as_ref().map(CostSettings::check);
-            let cost = cost.transpose();
-            let cost = cost.map_err(|error| error.below(&format!("descriptors[{index}].cost")))?;
-            descriptors.push(Described { rules, cost });
-            let checked = descriptor.count_when.as_ref().map(CountWhenSettings::check);
-            checked
-                .transpose()
-                .map_err(|error| error.below(&format!("descriptors[{index}].count_when")))?;
-        }
+    /// Every setting that cannot be used.
+    pub fn with_responses(settings: &IdentitySettings) -> Result<Classifier, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
+        let addresses = ClientAddress::new(&settings.client_address);
+        let addresses = errors.take_below("client_address", addresses);
+        let routes = errors.take(Routes::new(&settings.routes, &settings.path));
+        let count = settings.descriptors.len();
+        let counted = errors.take(check_count("descriptors", count, DESCRIPTORS_MAX));
+        let descriptors = counted.map_or_else(Vec::new, |()| {
+            // Descriptors are checked even if the settings of addresses are wrong.
+            let prefix = addresses.as_ref().map(ClientAddress::prefix).cloned();
+            let prefix = prefix.unwrap_or_default();
+            let has_routes = !settings.routes.is_empty();
+            errors.take_each("descriptors", &settings.descriptors, |descriptor| {
+                Described::new(descriptor, &prefix, has_routes)
+            })
+        });
+        #[cfg(feature = "jwt")]
+        let token = errors.take(token(settings)).flatten();
+        let (Some(addresses), Some(routes), true) = (addresses, routes, errors.is_empty()) else {
+            return Err(errors);
+        };
         Ok(Classifier {
             addresses,
             paths: settings.path,
             routes,
             #[cfg(feature = "jwt")]
-            token: token(settings)?,
+            token,
             descriptors,
         })
     }
@@ -215,17 +221,15 @@ impl Classifier {
 
 /// What reads tokens; there must be something if a claim is used.
 #[cfg(feature = "jwt")]
-fn token(settings: &IdentitySettings) -> Result<Option<Token>, InvalidSetting> {
+fn token(settings: &IdentitySettings) -> Result<Option<Token>, InvalidSettings> {
     let entries = settings.descriptors.iter().flat_map(|one| &one.entries);
     if settings.token.is_none() && entries.clone().any(EntrySettings::uses_claim) {
-        return Err(InvalidSetting::new(
-            "token",
-            "a claim is used, and nothing says where the token is",
-            "write `token: { verify: { keys_file: keys.json } }`",
-        ));
+        let problem = "a claim is used, and nothing says where the token is";
+        let instead = "write `token: { verify: { keys_file: keys.json } }`";
+        return Err(InvalidSetting::new("token", problem, instead).into());
     }
     let token = settings.token.as_ref().map(Token::new).transpose();
-    token.map_err(|error| error.below("token"))
+    token.map_err(|errors| errors.below("token"))
 }
 
 fn check_count(at: &str, count: usize, most: usize) -> Result<(), InvalidSetting> {
@@ -242,6 +246,33 @@ fn check_count(at: &str, count: usize, most: usize) -> Result<(), InvalidSetting
     }
 }
 
+// === impl Described ===
+
+impl Described {
+    /// Checks the entries of a descriptor, and what it is charged.
+    fn new(
+        settings: &DescriptorSettings,
+        prefix: &Prefix,
+        has_routes: bool,
+    ) -> Result<Described, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
+        let entries = &settings.entries;
+        let counted = errors.take(check_count("entries", entries.len(), ENTRIES_MAX));
+        let rules = counted.map_or_else(Vec::new, |()| {
+            errors.take_each("entries", entries, |entry| {
+                Rule::new(entry, prefix, has_routes, &[])
+            })
+        });
+        let cost = settings.cost.as_ref().map(CostSettings::check).transpose();
+        let cost = errors.take_below("cost", cost).flatten();
+        let count_when = settings.count_when.as_ref();
+        let checked = count_when.map(CountWhenSettings::check).transpose();
+        errors.take_below("count_when", checked);
+        errors.check()?;
+        Ok(Described { rules, cost })
+    }
+}
+
 // === impl Rule ===
 
 impl Rule {
@@ -249,58 +280,29 @@ impl Rule {
     /// `before`.
     fn new(
         entry: &EntrySettings,
-        addresses: &ClientAddress,
-        routes: &Routes,
+        prefix: &Prefix,
+        has_routes: bool,
         before: &[&str],
-    ) -> Result<Rule, InvalidSetting> {
-        let EntrySettings { key, from, .. } = entry;
-        let keys = [before, &[key.as_str()]].concat();
+    ) -> Result<Rule, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
+        let key = &entry.key;
         if key.is_empty() {
-            return Err(InvalidSetting::new(
-                "key",
-                "an empty key",
-                "name it as the rules do",
-            ));
+            let invalid = InvalidSetting::new("key", "an empty key", "name it as the rules do");
+            errors.push(invalid);
         }
-        let source = Source::new(from, addresses, !routes.is_empty())
-            .map_err(|error| error.below("from"))?;
-        let wrong =
-            |problem: &str, instead: &str| Err(InvalidSetting::new("if_missing", problem, instead));
-        let if_missing = match (&entry.if_missing, source.may_be_missing()) {
-            (None, false) => Missing::Deny,
-            (Some(_), false) => return wrong("the value is never missing", "remove it"),
-            (None, true) => {
-                return wrong(
-                    "nothing says what becomes of requests without the value",
-                    "write `deny`, `skip` (its limits do not count them), or `use: {key, from}`",
-                );
-            }
-            (Some(IfMissing::Skip), true) => Missing::Skip,
-            (Some(IfMissing::Deny), true) => Missing::Deny,
-            (Some(IfMissing::Use(_)), true) if keys.len() > FALLBACKS_MAX => {
-                return wrong(
-                    "too many fallbacks",
-                    &format!("{FALLBACKS_MAX} is the most"),
-                );
-            }
-            (Some(IfMissing::Use(other)), true) if keys.contains(&other.key.as_str()) => {
-                return wrong(
-                    "the fallback has the same key, so a client could name another's value",
-                    "give it a key of its own, and the rules a limit for that",
-                );
-            }
-            (Some(IfMissing::Use(other)), true) => {
-                let other = Rule::new(other, addresses, routes, &keys)
-                    .map_err(|error| error.below("if_missing.use"))?;
-                Missing::Use(Box::new(other))
-            }
-        };
-        Ok(Rule {
-            key: key.clone(),
-            source,
-            fold_case: entry.fold_case,
-            if_missing,
-        })
+        let source = Source::new(&entry.from, prefix, has_routes);
+        let source = errors.take_below("from", source);
+        let if_missing = Missing::new(entry, prefix, has_routes, before);
+        let if_missing = errors.take_below("if_missing", if_missing);
+        match (source, if_missing) {
+            (Some(source), Some(if_missing)) if errors.is_empty() => Ok(Rule {
+                key: key.clone(),
+                source,
+                fold_case: entry.fold_case,
+                if_missing,
+            }),
+            _ => Err(errors),
+        }
     }
 
     /// The entry; `None` to skip the descriptor.
@@ -324,6 +326,46 @@ impl Rule {
             (None, Missing::Deny) => Err(reject(Flaw::Missing)),
             (None, Missing::Use(other)) => other.entry(facts),
         }
+    }
+}
+
+// === impl Missing ===
+
+impl Missing {
+    /// What becomes of a request that lacks the value of `entry`, which is itself a fallback of the
+    /// entries with the keys in `before`.
+    fn new(
+        entry: &EntrySettings,
+        prefix: &Prefix,
+        has_routes: bool,
+        before: &[&str],
+    ) -> Result<Missing, InvalidSettings> {
+        let keys = [before, &[entry.key.as_str()]].concat();
+        let (problem, instead) = match (&entry.if_missing, entry.from.may_be_missing()) {
+            (None, false) => return Ok(Missing::Deny),
+            (Some(_), false) => ("the value is never missing", "remove it"),
+            (None, true) => (
+                "nothing says what becomes of requests without the value",
+                "write `deny`, `skip` (its limits do not count them), or `use: {key, from}`",
+            ),
+            (Some(IfMissing::Skip), true) => return Ok(Missing::Skip),
+            (Some(IfMissing::Deny), true) => return Ok(Missing::Deny),
+            (Some(IfMissing::Use(_)), true) if keys.len() > FALLBACKS_MAX => {
+                let problem = "too many fallbacks";
+                let instead = format!("{FALLBACKS_MAX} is the most");
+                return Err(InvalidSetting::new("", problem, instead).into());
+            }
+            (Some(IfMissing::Use(other)), true) if keys.contains(&other.key.as_str()) => (
+                "the fallback has the same key, so a client could name another's value",
+                "give it a key of its own, and the rules a limit for that",
+            ),
+            (Some(IfMissing::Use(other)), true) => {
+                let other = Rule::new(other, prefix, has_routes, &keys);
+                let other = other.map_err(|errors| errors.below("use"))?;
+                return Ok(Missing::Use(Box::new(other)));
+            }
+        };
+        Err(InvalidSetting::new("", problem, instead).into())
     }
 }
 

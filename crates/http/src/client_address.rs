@@ -11,7 +11,7 @@ use http::HeaderMap;
 
 use crate::peer::Peer;
 use crate::prefix::Prefix;
-use crate::setting::InvalidSetting;
+use crate::setting::InvalidSettings;
 
 mod literal;
 
@@ -81,8 +81,8 @@ pub enum Unusable {
 impl ClientAddress {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub fn new(settings: &ClientAddressSettings) -> Result<ClientAddress, InvalidSetting> {
+    /// Every setting that cannot be used.
+    pub fn new(settings: &ClientAddressSettings) -> Result<ClientAddress, InvalidSettings> {
         let ClientAddressSettings {
             source,
             trusted_proxies,
@@ -91,11 +91,17 @@ impl ClientAddress {
             ipv6_prefix,
             nat64_prefixes,
         } = settings;
-        Ok(ClientAddress {
-            source: *source,
-            trust: Trust::new(*source, trusted_proxies, *trusted_hops)?,
-            prefix: Prefix::new(*ipv4_prefix, *ipv6_prefix, nat64_prefixes)?,
-        })
+        let mut errors = InvalidSettings::default();
+        let trust = errors.take(Trust::new(*source, trusted_proxies, *trusted_hops));
+        let prefix = errors.take(Prefix::new(*ipv4_prefix, *ipv6_prefix, nat64_prefixes));
+        match (trust, prefix) {
+            (Some(trust), Some(prefix)) => Ok(ClientAddress {
+                source: *source,
+                trust,
+                prefix,
+            }),
+            _ => Err(errors),
+        }
     }
 
     /// Whether the peer may name a client: it is one of `trusted_proxies`, or `trusted_hops` says

@@ -111,7 +111,7 @@ pub use responder::{
     ResponseSettings,
 };
 pub use route::{ROUTES_MAX, Routes};
-pub use setting::InvalidSetting;
+pub use setting::{InvalidSetting, InvalidSettings};
 pub use source::{
     PAIRS_MAX, PATTERN_BYTES_MAX, SourceSettings, USER_AGENT_PATTERNS_MAX, UserAgentPattern,
     VALUE_BYTES_MAX,

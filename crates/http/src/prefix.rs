@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv6Net};
 
 use crate::address_text::address_text;
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 
 /// The most `nat64_prefixes`.
 pub const NAT64_PREFIXES_MAX: usize = 8;
@@ -36,7 +36,8 @@ impl Prefix {
     pub const NAT64_DEFAULT: &str = "64:ff9b::/96";
 
     /// A prefix of so many bits; `nat64` are networks of 96 bits.
-    pub(crate) fn new(ipv4: u8, ipv6: u8, nat64: &[String]) -> Result<Prefix, InvalidSetting> {
+    pub(crate) fn new(ipv4: u8, ipv6: u8, nat64: &[String]) -> Result<Prefix, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let length = |key: &str, bits: u8, most: u8| match (1..=most).contains(&bits) {
             true => Ok(bits),
             false => Err(InvalidSetting::new(
@@ -47,22 +48,23 @@ impl Prefix {
         };
         let (at, count) = ("nat64_prefixes", nat64.len());
         InvalidSetting::check_at_most(at, count, "prefixes", NAT64_PREFIXES_MAX)?;
-        let nat64 = nat64.iter().enumerate().map(|(index, text)| {
+        let ipv4 = errors.take(length("ipv4_prefix", ipv4, 32));
+        let ipv6 = errors.take(length("ipv6_prefix", ipv6, 128));
+        let nat64 = errors.take_each(at, nat64, |text| {
             let network = text.parse::<Ipv6Net>().ok();
             let network = network.filter(|network| network.prefix_len() == 96);
             network.map(|network| network.trunc()).ok_or_else(|| {
                 InvalidSetting::new(
-                    format!("nat64_prefixes[{index}]"),
+                    "",
                     format!("\"{text}\" is no IPv6 network of 96 bits"),
                     format!("write one such as {}", Prefix::NAT64_DEFAULT),
                 )
             })
         });
-        Ok(Prefix {
-            ipv4: length("ipv4_prefix", ipv4, 32)?,
-            ipv6: length("ipv6_prefix", ipv6, 128)?,
-            nat64: nat64.collect::<Result<_, _>>()?,
-        })
+        match (ipv4, ipv6) {
+            (Some(ipv4), Some(ipv6)) if errors.is_empty() => Ok(Prefix { ipv4, ipv6, nat64 }),
+            _ => Err(errors),
+        }
     }
 
     /// The same with other lengths.
@@ -70,7 +72,7 @@ impl Prefix {
         &self,
         ipv4: Option<u8>,
         ipv6: Option<u8>,
-    ) -> Result<Prefix, InvalidSetting> {
+    ) -> Result<Prefix, InvalidSettings> {
         let lengths = Prefix::new(ipv4.unwrap_or(self.ipv4), ipv6.unwrap_or(self.ipv6), &[])?;
         Ok(Prefix {
             nat64: self.nat64.clone(),

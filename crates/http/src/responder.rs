@@ -13,7 +13,7 @@ use crate::media_range::preferred_offer;
 use crate::policy::policies;
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::rejection::Rejection;
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 
 mod cors;
 
@@ -57,29 +57,34 @@ struct Body {
 impl Responder {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub fn new(settings: &ResponseSettings) -> Result<Responder, InvalidSetting> {
+    /// Every setting that cannot be used.
+    pub fn new(settings: &ResponseSettings) -> Result<Responder, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let status = StatusCode::from_u16(settings.status).ok();
         let status = status.filter(|status| status.is_client_error() || status.is_server_error());
         let status = status.ok_or_else(|| {
             let problem = format!("{} is no status of an error", settings.status);
             InvalidSetting::new("status", problem, "write 429, or another from 400 to 599")
-        })?;
-        check_dialects(&settings.headers)?;
-        let count = settings.bodies.len();
-        InvalidSetting::check_at_most("bodies", count, "bodies", BODIES_MAX)?;
-        let bodies = settings.bodies.iter().enumerate().map(|(index, body)| {
-            Body::new(body).map_err(|error| error.below(&format!("bodies[{index}]")))
         });
-        let bodies = bodies.collect::<Result<_, _>>()?;
+        let status = errors.take(status);
+        errors.take(check_dialects(&settings.headers));
+        let count = settings.bodies.len();
+        let checked = InvalidSetting::check_at_most("bodies", count, "bodies", BODIES_MAX);
+        let bodies = errors.take(checked).map_or_else(Vec::new, |()| {
+            errors.take_each("bodies", &settings.bodies, Body::new)
+        });
         let mut exposed = vec![RETRY_AFTER, DELAY_MS];
         exposed.extend(settings.headers.iter().flat_map(|dialect| dialect.names()));
+        let cors = errors.take_below("cors", Cors::new(&settings.cors, &exposed));
+        let (Some(status), Some(cors), true) = (status, cors, errors.is_empty()) else {
+            return Err(errors);
+        };
         Ok(Responder {
             status,
             dialects: settings.headers.clone(),
             headers_on: settings.headers_on,
             bodies,
-            cors: Cors::new(&settings.cors, &exposed).map_err(|error| error.below("cors"))?,
+            cors,
         })
     }
 
@@ -211,28 +216,27 @@ impl Default for Responder {
 }
 
 /// Two dialects with the same headers would overwrite each other.
-fn check_dialects(dialects: &[Dialect]) -> Result<(), InvalidSetting> {
+fn check_dialects(dialects: &[Dialect]) -> Result<(), InvalidSettings> {
+    let mut errors = InvalidSettings::default();
     let mut names: Vec<HeaderName> = Vec::new();
-    for (index, dialect) in dialects.iter().enumerate() {
-        for name in dialect.names() {
-            if names.contains(&name) {
-                return Err(InvalidSetting::new(
-                    format!("headers[{index}]"),
-                    format!("another dialect has the header {name} too"),
-                    "keep one of them",
-                ));
-            }
-            names.push(name);
-        }
-    }
-    Ok(())
+    errors.take_each("headers", dialects, |dialect| {
+        let own = dialect.names();
+        let twice = own.iter().find(|name| names.contains(name)).cloned();
+        names.extend(own);
+        twice.map_or(Ok(()), |name| {
+            let problem = format!("another dialect has the header {name} too");
+            Err(InvalidSetting::new("", problem, "keep one of them"))
+        })
+    });
+    errors.check()
 }
 
 // === impl Body ===
 
 impl Body {
     /// Checks that the media type is one and the text is not too long.
-    fn new(settings: &BodySettings) -> Result<Body, InvalidSetting> {
+    fn new(settings: &BodySettings) -> Result<Body, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let BodySettings { media_type, text } = settings;
         let (name, _) = media_type.split_once(';').unwrap_or((media_type, ""));
         let name = name.trim().to_ascii_lowercase();
@@ -241,17 +245,22 @@ impl Body {
             .split_once('/')
             .is_some_and(|(kind, subtype)| is_name(kind) && is_name(subtype));
         let content_type = HeaderValue::try_from(media_type).ok();
-        let Some(content_type) = content_type.filter(|_| is_media_type) else {
+        let content_type = content_type.filter(|_| is_media_type).ok_or_else(|| {
             let problem = format!("\"{media_type}\" is no media type");
             let instead = "write one such as text/html; charset=utf-8";
-            return Err(InvalidSetting::new("media_type", problem, instead));
-        };
-        InvalidSetting::check_at_most("text", text.len(), "bytes", BODY_BYTES_MAX)?;
-        Ok(Body {
-            media_type: name,
-            content_type,
-            text: text.clone(),
-        })
+            InvalidSetting::new("media_type", problem, instead)
+        });
+        let content_type = errors.take(content_type);
+        let checked = InvalidSetting::check_at_most("text", text.len(), "bytes", BODY_BYTES_MAX);
+        errors.take(checked);
+        match content_type {
+            Some(content_type) if errors.is_empty() => Ok(Body {
+                media_type: name,
+                content_type,
+                text: text.clone(),
+            }),
+            _ => Err(errors),
+        }
     }
 
     /// The text with numbers in its places, so that nothing needs to be escaped.

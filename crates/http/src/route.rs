@@ -3,7 +3,7 @@
 use matchit::{InsertError, Router};
 
 use crate::path::{NormalPath, PathSettings};
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 
 /// The most routes.
 pub const ROUTES_MAX: usize = 4096;
@@ -24,30 +24,30 @@ impl Routes {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first template that is wrong.
-    pub fn new(templates: &[String], paths: &PathSettings) -> Result<Routes, InvalidSetting> {
+    /// Every template that is wrong.
+    pub fn new(templates: &[String], paths: &PathSettings) -> Result<Routes, InvalidSettings> {
         InvalidSetting::check_at_most("routes", templates.len(), "routes", ROUTES_MAX)?;
-        let mut routes = Routes::default();
-        for (index, template) in templates.iter().enumerate() {
-            let wrong = |problem: String, instead: String| {
-                InvalidSetting::new(format!("routes[{index}]"), problem, instead)
-            };
-            check(template, paths).map_err(|(problem, instead)| wrong(problem, instead))?;
-            routes.router.insert(template, index).map_err(|error| {
+        let mut errors = InvalidSettings::default();
+        let mut router = Router::new();
+        let mut index = 0;
+        errors.take_each("routes", templates, |template| {
+            check(template, paths)?;
+            let inserted = router.insert(template, index);
+            index += 1;
+            inserted.map_err(|error| {
                 let problem = match error {
                     InsertError::Conflict { with } => {
                         format!("{template} matches the same paths as {with}")
                     }
                     _ => format!("{template} is no template"),
                 };
-                wrong(
-                    problem,
-                    "write {name} for a segment, {*rest} at the end".into(),
-                )
-            })?;
-            routes.templates.push(template.clone());
-        }
-        Ok(routes)
+                let instead = "write {name} for a segment, {*rest} at the end";
+                InvalidSetting::new("", problem, instead)
+            })
+        });
+        errors.check()?;
+        let templates = templates.to_vec();
+        Ok(Routes { templates, router })
     }
 
     /// The template that a path matches.
@@ -63,12 +63,13 @@ impl Routes {
 }
 
 /// Checks that parameters are whole segments, and that the others are in normal form.
-fn check(template: &str, paths: &PathSettings) -> Result<(), (String, String)> {
+fn check(template: &str, paths: &PathSettings) -> Result<(), InvalidSetting> {
+    let wrong = |problem, instead| Err(InvalidSetting::new("", problem, instead));
     let Some(rest) = template.strip_prefix('/') else {
-        return Err((
+        return wrong(
             format!("\"{template}\" does not begin with a slash"),
             format!("write /{template}"),
-        ));
+        );
     };
     let is_parameter = |segment: &str| {
         let name = segment
@@ -80,24 +81,24 @@ fn check(template: &str, paths: &PathSettings) -> Result<(), (String, String)> {
     for segment in rest.split('/') {
         let is_parameter = is_parameter(segment);
         if !is_parameter && segment.contains(['{', '}']) {
-            return Err((
+            return wrong(
                 format!("a parameter is only a part of the segment \"{segment}\" of {template}"),
                 "write {name} for the whole segment".to_owned(),
-            ));
+            );
         }
         fixed.push('/');
         fixed.push_str(if is_parameter { "0" } else { segment });
     }
     match paths.normalize(fixed.as_bytes()) {
         Ok(normal) if normal.as_str() == fixed => Ok(()),
-        Ok(normal) => Err((
+        Ok(normal) => wrong(
             format!("{template} matches no path, because paths are normalised first"),
             format!("write it as {}, with its parameters", normal.as_str()),
-        )),
-        Err(error) => Err((
+        ),
+        Err(error) => wrong(
             format!("{template} matches no path: {error}"),
             "write a path as it is after normalisation".to_owned(),
-        )),
+        ),
     }
 }
 

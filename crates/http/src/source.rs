@@ -6,10 +6,9 @@ use http::HeaderName;
 use http::header::USER_AGENT;
 use regex::bytes::{Regex, RegexBuilder};
 
-use crate::client_address::ClientAddress;
 use crate::prefix::Prefix;
 use crate::rejection::Flaw;
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 
 mod facts;
 
@@ -58,21 +57,21 @@ impl Source {
     /// Checks the names and patterns.
     pub(crate) fn new(
         settings: &SourceSettings,
-        addresses: &ClientAddress,
+        addresses: &Prefix,
         has_routes: bool,
-    ) -> Result<Source, InvalidSetting> {
+    ) -> Result<Source, InvalidSettings> {
         Ok(match settings {
-            SourceSettings::ClientAddress => Source::ClientAddress(addresses.prefix().clone()),
+            SourceSettings::ClientAddress => Source::ClientAddress(addresses.clone()),
             SourceSettings::ClientNetwork {
                 ipv4_prefix,
                 ipv6_prefix,
             } => {
-                let prefix = addresses.prefix().with_lengths(*ipv4_prefix, *ipv6_prefix);
+                let prefix = addresses.with_lengths(*ipv4_prefix, *ipv6_prefix);
                 Source::ClientAddress(prefix.map_err(|error| error.below("client_network"))?)
             }
             SourceSettings::Header(header) if header.eq_ignore_ascii_case("host") => {
                 let problem = "HTTP/2 has no header host";
-                return Err(InvalidSetting::new("header", problem, "write `from: host`"));
+                return Err(InvalidSetting::new("header", problem, "write `from: host`").into());
             }
             SourceSettings::Header(header) => {
                 let instead = "write one such as x-api-key";
@@ -84,11 +83,8 @@ impl Source {
             SourceSettings::Host => Source::Host,
             SourceSettings::Path => Source::Path,
             SourceSettings::Route if !has_routes => {
-                return Err(InvalidSetting::new(
-                    "route",
-                    "there are no routes",
-                    "write `routes: [/users/{id}]`, or use `path`",
-                ));
+                let instead = "write `routes: [/users/{id}]`, or use `path`";
+                return Err(InvalidSetting::new("route", "there are no routes", instead).into());
             }
             SourceSettings::Route => Source::Route,
             SourceSettings::UserAgent => Source::Header(USER_AGENT),
@@ -97,14 +93,6 @@ impl Source {
             SourceSettings::Claim(claim) => Source::Claim(name("claim", claim)?),
             SourceSettings::Constant(value) => Source::Constant(name("constant", value)?),
         })
-    }
-
-    /// Whether a request may lack it.
-    pub(crate) const fn may_be_missing(&self) -> bool {
-        !matches!(
-            self,
-            Self::ClientAddress(_) | Self::Method | Self::Path | Self::Constant(_)
-        )
     }
 
     /// The value in a request; `None` if it is missing or empty.
@@ -151,34 +139,35 @@ impl Source {
 }
 
 /// Compiles patterns, whose number, memory and matching time are bounded.
-fn compile(patterns: &[UserAgentPattern]) -> Result<Vec<(Regex, String)>, InvalidSetting> {
+fn compile(patterns: &[UserAgentPattern]) -> Result<Vec<(Regex, String)>, InvalidSettings> {
+    let at = "user_agent_match";
     if !(1..=USER_AGENT_PATTERNS_MAX).contains(&patterns.len()) {
-        return Err(InvalidSetting::new(
-            "user_agent_match",
-            format!("{} patterns", patterns.len()),
-            format!("write 1 to {USER_AGENT_PATTERNS_MAX}"),
-        ));
+        let problem = format!("{} patterns", patterns.len());
+        let instead = format!("write 1 to {USER_AGENT_PATTERNS_MAX}");
+        return Err(InvalidSetting::new(at, problem, instead).into());
     }
-    let compiled = patterns.iter().enumerate().map(|(index, pattern)| {
+    let mut errors = InvalidSettings::default();
+    let compiled = errors.take_each(at, patterns, |pattern| {
+        let mut errors = InvalidSettings::default();
         if pattern.value.trim().is_empty() {
-            let at = format!("user_agent_match[{index}].value");
             let instead = "write one such as bot";
-            return Err(InvalidSetting::new(at, "an empty value", instead));
+            errors.push(InvalidSetting::new("value", "an empty value", instead));
         }
         let regex = RegexBuilder::new(&pattern.regex)
             .unicode(false)
             .size_limit(PATTERN_BYTES_MAX)
             .build();
         let regex = regex.map_err(|error| {
-            InvalidSetting::new(
-                format!("user_agent_match[{index}].regex"),
-                error.to_string(),
-                "write a regular expression over bytes, such as (?i)bot|crawler",
-            )
+            let instead = "write a regular expression over bytes, such as (?i)bot|crawler";
+            InvalidSetting::new("regex", error.to_string(), instead)
         });
-        Ok((regex?, pattern.value.clone()))
+        match errors.take(regex) {
+            Some(regex) if errors.is_empty() => Ok((regex, pattern.value.clone())),
+            _ => Err(errors),
+        }
     });
-    compiled.collect()
+    errors.check()?;
+    Ok(compiled)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::head::Head;
 use crate::rejection::Flaw;
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 use crate::source::{cookie, cookie_name, header, header_name};
 
 mod key;
@@ -61,44 +61,49 @@ enum Source {
 
 impl Token {
     /// Checks the settings and reads the file of keys.
-    pub(crate) fn new(settings: &TokenSettings) -> Result<Token, InvalidSetting> {
-        match &settings.verify {
-            Verify::Unverified => {
-                let ignored = [
-                    ("issuers", &settings.issuers),
-                    ("audiences", &settings.audiences),
-                ];
-                match ignored.iter().find(|(_, allowed)| !allowed.is_empty()) {
-                    None => Token::with_keys(settings, None),
-                    Some((key, _)) => Err(InvalidSetting::new(
-                        *key,
-                        "nothing of an unverified token is checked",
-                        "remove it, or write `verify: { keys_file: keys.json }`",
-                    )),
-                }
-            }
-            Verify::KeysFile(path) => {
-                let text = read(path).map_err(|problem| {
-                    let problem = format!("{}: {problem}", path.display());
-                    let instead = "name a file with a JSON Web Key Set";
-                    InvalidSetting::new("verify.keys_file", problem, instead)
-                })?;
-                Token::with_keys(settings, Some(&text))
-            }
-        }
+    pub(crate) fn new(settings: &TokenSettings) -> Result<Token, InvalidSettings> {
+        let text = match &settings.verify {
+            Verify::Unverified => Ok(None),
+            Verify::KeysFile(path) => read(path).map(Some).map_err(|problem| {
+                let problem = format!("{}: {problem}", path.display());
+                let instead = "name a file with a JSON Web Key Set";
+                InvalidSetting::new("verify.keys_file", problem, instead)
+            }),
+        };
+        Token::with_keys(settings, text)
     }
 
     /// The same with the text of a key set; without one, tokens are not verified.
-    fn with_keys(settings: &TokenSettings, text: Option<&str>) -> Result<Token, InvalidSetting> {
+    fn with_keys(
+        settings: &TokenSettings,
+        text: Result<Option<String>, InvalidSetting>,
+    ) -> Result<Token, InvalidSettings> {
         verifier::install();
+        let mut errors = InvalidSettings::default();
         let source = match &settings.from {
-            TokenSource::Cookie(name) => Source::Cookie(cookie_name("from.cookie", name)?),
+            TokenSource::Cookie(name) => cookie_name("from.cookie", name).map(Source::Cookie),
             TokenSource::Header(name) => {
-                Source::Header(header_name("from.header", name, "write authorization")?)
+                header_name("from.header", name, "write authorization").map(Source::Header)
             }
         };
+        let source = errors.take(source);
+        let is_unverified = settings.verify == Verify::Unverified;
+        let keys = text.and_then(|text| text.map_or(Ok(Vec::new()), |text| keys(&text)));
+        let keys = errors.take(keys);
+        for (key, allowed) in [
+            ("issuers", &settings.issuers),
+            ("audiences", &settings.audiences),
+        ] {
+            if is_unverified && !allowed.is_empty() {
+                let problem = "nothing of an unverified token is checked";
+                let instead = "remove it, or write `verify: { keys_file: keys.json }`";
+                errors.push(InvalidSetting::new(key, problem, instead));
+            }
+        }
         let leeway_secs = settings.leeway_secs;
-        InvalidSetting::check_at_most("leeway_secs", leeway_secs, "seconds", LEEWAY_SECS_MAX)?;
+        let checked =
+            InvalidSetting::check_at_most("leeway_secs", leeway_secs, "seconds", LEEWAY_SECS_MAX);
+        errors.take(checked);
         let mut validation = Validation {
             leeway: settings.leeway_secs,
             validate_nbf: true,
@@ -115,12 +120,15 @@ impl Token {
             required.push("aud");
         }
         validation.set_required_spec_claims(&required);
-        Ok(Token {
-            source,
-            keys: text.map_or(Ok(Vec::new()), keys)?,
-            is_unverified: text.is_none(),
-            validation,
-        })
+        match (source, keys) {
+            (Some(source), Some(keys)) if errors.is_empty() => Ok(Token {
+                source,
+                keys,
+                is_unverified,
+                validation,
+            }),
+            _ => Err(errors),
+        }
     }
 
     /// The claims of a request's token; `None` if there is none, or none that is valid.

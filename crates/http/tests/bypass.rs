@@ -296,7 +296,11 @@ fn bypass_18_no_value() {
     }))
     .unwrap();
     let error = Classifier::new(&settings).unwrap_err();
-    assert_eq!(error.at, "descriptors[0].entries[0].if_missing");
+    let error = error.to_string();
+    assert!(
+        error.starts_with("descriptors[0].entries[0].if_missing: "),
+        "{error}"
+    );
     let deny = one(header.clone(), json!("deny"));
     let other = json!({"use": {"key": "address", "from": "client_address"}});
     let other = one(header, other);

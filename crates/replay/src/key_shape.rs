@@ -7,7 +7,8 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_http::{
-    AddressSource, ClientAddress, ClientAddressSettings, InvalidSetting, PathSettings, Peer, Routes,
+    AddressSource, ClientAddress, ClientAddressSettings, InvalidSetting, InvalidSettings,
+    PathSettings, Peer, Routes,
 };
 
 use crate::field::{Field, Fields};
@@ -54,20 +55,18 @@ impl KeyShape {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used; another source is one.
+    /// Every setting that cannot be used; another source is one.
     pub fn with_clients(
         self,
         settings: &ClientAddressSettings,
-    ) -> Result<KeyShape, InvalidSetting> {
+    ) -> Result<KeyShape, InvalidSettings> {
         let reads_forwarded_for = match settings.source {
             AddressSource::Peer => false,
             AddressSource::XForwardedFor => true,
             _ => {
-                return Err(InvalidSetting::new(
-                    "source",
-                    "access logs have no such source",
-                    "write `peer` or `x-forwarded-for`",
-                ));
+                let problem = "access logs have no such source";
+                let instead = "write `peer` or `x-forwarded-for`";
+                return Err(InvalidSetting::new("source", problem, instead).into());
             }
         };
         let clients = ClientShape {
@@ -84,8 +83,8 @@ impl KeyShape {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first template that cannot be used.
-    pub fn with_templates(self, templates: &[String]) -> Result<KeyShape, InvalidSetting> {
+    /// Every template that cannot be used.
+    pub fn with_templates(self, templates: &[String]) -> Result<KeyShape, InvalidSettings> {
         let paths = PathSettings::default();
         let routes = Routes::new(templates, &paths)?;
         Ok(KeyShape {

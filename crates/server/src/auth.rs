@@ -15,7 +15,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use tollgate_core::{Answer, Clock, Moment, Request, Timeline};
 use tollgate_http::{
-    Classifier, Head, Identity, InvalidOriginal, InvalidSetting, OriginalFlaw, OriginalSource,
+    Classifier, Head, Identity, InvalidOriginal, InvalidSettings, OriginalFlaw, OriginalSource,
     Peer, Problem, Rejection, Responder,
 };
 use tollgate_listen::Throttle;
@@ -46,18 +46,22 @@ pub(crate) struct ForwardAuth {
 impl ForwardAuth {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// Every setting that cannot be used.
     pub(crate) fn new(
         settings: &Auth,
         clock: Arc<dyn Clock>,
-    ) -> Result<ForwardAuth, InvalidSetting> {
-        let classifier = settings.classifier();
-        let responder = settings.responder();
+    ) -> Result<ForwardAuth, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
+        let classifier = errors.take_below("identity", settings.classifier());
+        let responder = errors.take_below("responses", settings.responder());
+        let (Some(classifier), Some(responder)) = (classifier, responder) else {
+            return Err(errors);
+        };
         Ok(ForwardAuth {
             domain: settings.domain.clone(),
             source: settings.source,
-            classifier: classifier.map_err(|invalid| invalid.below("identity"))?,
-            responder: responder.map_err(|invalid| invalid.below("responses"))?,
+            classifier,
+            responder,
             clock,
             untrusted: Throttle::default(),
         })

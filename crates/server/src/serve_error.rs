@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use tollgate_backends::OpenError;
-use tollgate_http::InvalidSetting;
+use tollgate_http::InvalidSettings;
 use tollgate_listen::{Address, InvalidTls};
 use tollgate_rules::{Diagnostic, ReadError};
 use tollgate_telemetry::InvalidTelemetry;
@@ -24,10 +24,10 @@ pub enum ServeError {
         /// What is wrong.
         source: OpenError,
     },
-    /// A setting of `auth` cannot be used.
-    Auth(InvalidSetting),
-    /// A setting of `gateway` cannot be used.
-    Gateway(InvalidSetting),
+    /// Settings of `auth` cannot be used.
+    Auth(InvalidSettings),
+    /// Settings of `gateway` cannot be used.
+    Gateway(InvalidSettings),
     /// The tokens of the admin listener cannot be used. The text contains none.
     AdminTokens(String),
     /// A setting of `telemetry`, or a variable of the environment for it, cannot be used.
@@ -67,8 +67,7 @@ impl fmt::Display for ServeError {
                 f.write_str("no domain has valid rules, so there is nothing to serve")
             }
             ServeError::Store { name, .. } => write!(f, "the store `{name}` cannot be used"),
-            ServeError::Auth(invalid) => write!(f, "auth.{invalid}"),
-            ServeError::Gateway(invalid) => write!(f, "gateway.{invalid}"),
+            ServeError::Auth(invalid) | ServeError::Gateway(invalid) => write!(f, "{invalid}"),
             ServeError::AdminTokens(invalid) => f.write_str(invalid),
             ServeError::Telemetry(invalid) => write!(f, "{invalid}"),
             ServeError::Listen {

@@ -172,7 +172,8 @@ fn open_auth(
 ) -> Result<Option<Arc<ActiveAuth>>, ServeError> {
     let auth = config.auth.as_ref();
     let auth = auth.map(|auth| ActiveAuth::new(auth, Arc::clone(clock)).map(Arc::new));
-    auth.transpose().map_err(ServeError::Auth)
+    auth.transpose()
+        .map_err(|invalid| ServeError::Auth(invalid.below("auth")))
 }
 
 /// Loads the rules for the first time. There must be some.
@@ -228,7 +229,9 @@ fn open_gateway(
     let tracing = telemetry.tracer();
     let tracing = tracing.for_listener(ListenerKind::Gateway.name());
     let opened = opened.map(|gateway| Arc::new(gateway.with_tracing(tracing)));
-    opened.map(Some).map_err(ServeError::Gateway)
+    opened
+        .map(Some)
+        .map_err(|invalid| ServeError::Gateway(invalid.below("gateway")))
 }
 
 /// Warns that nothing limits the requests of a domain without rules.

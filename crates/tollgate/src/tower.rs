@@ -111,7 +111,7 @@ pub use response::ResponseFuture;
 pub use ruled::RuleLimits;
 pub use tollgate_http::{
     AddressSource, BodySettings, ClientAddress, ClientAddressSettings, CorsSettings, Dialect,
-    HeadersOn, InvalidSetting, Peer, Problem, ResponseSettings,
+    HeadersOn, InvalidSetting, InvalidSettings, Peer, Problem, ResponseSettings,
 };
 #[cfg(feature = "rules")]
 pub use tollgate_http::{
@@ -239,8 +239,8 @@ impl<G> RateLimitLayer<G> {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub fn responses(self, settings: &ResponseSettings) -> Result<Self, InvalidSetting> {
+    /// Every setting that cannot be used.
+    pub fn responses(self, settings: &ResponseSettings) -> Result<Self, InvalidSettings> {
         let responder = Arc::new(Responder::new(settings)?);
         Ok(RateLimitLayer { responder, ..self })
     }

@@ -22,7 +22,7 @@ fn table() -> Arc<PermitTable> {
 /// Limits that are not compared with descriptors.
 fn limits(settings: &[InFlightSettings]) -> ConcurrencyLimits {
     let metrics = Metrics::new();
-    let mut reader = ConcurrencyLimitReader::new(&[], &table(), &metrics).unwrap();
+    let mut reader = ConcurrencyLimitReader::new(&table(), &metrics);
     reader.read(None, settings).unwrap()
 }
 
@@ -97,7 +97,8 @@ fn limits_of_the_gateway_are_shared_by_routes_and_those_of_a_route_are_not() {
     let metrics = Metrics::new();
     let shared = [limit(&["remote_address"], 1)];
     let settings_of_route = IdentitySettings::default();
-    let mut reader = ConcurrencyLimitReader::new(&shared, &table(), &metrics).unwrap();
+    let mut reader = ConcurrencyLimitReader::new(&table(), &metrics);
+    reader.read_gateway(&shared).unwrap();
     let mut of_route =
         |own: Option<&[InFlightSettings]>| reader.of_route("route", own, &settings_of_route);
     let (a, b) = (of_route(None).unwrap(), of_route(None).unwrap());
@@ -118,8 +119,9 @@ fn errors_say_where_and_what_instead() {
     let metrics = Metrics::new();
     let settings_of_route = IdentitySettings::default();
     let wrong = |settings: &[InFlightSettings]| {
-        let reader = ConcurrencyLimitReader::new(settings, &table(), &metrics);
-        let made = reader.and_then(|mut reader| reader.of_route("route", None, &settings_of_route));
+        let mut reader = ConcurrencyLimitReader::new(&table(), &metrics);
+        let read = reader.read_gateway(settings);
+        let made = read.and_then(|()| reader.of_route("route", None, &settings_of_route));
         made.map(drop).unwrap_err().to_string()
     };
     let ok = limit(&["remote_address"], 1);

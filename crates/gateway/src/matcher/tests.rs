@@ -5,7 +5,7 @@ use http::Request;
 use super::*;
 
 /// Conditions: lists of words, separated by a bar: hosts, paths, methods, headers as `name=value`.
-fn matcher(text: &str) -> Result<Matcher, Vec<InvalidSetting>> {
+fn matcher(text: &str) -> Result<Matcher, InvalidSettings> {
     let lists: Vec<Vec<String>> = text
         .split('|')
         .map(|list| list.split_whitespace().map(str::to_owned).collect())
@@ -114,7 +114,7 @@ fn an_invalid_condition_is_named() {
         ("|||é=h", "headers.é: \"é\" is no name of a header"),
         ("|||x=é\u{7f}", "headers.x: the value has characters"),
     ] {
-        let found = matcher(conditions).unwrap_err()[0].to_string();
+        let found = matcher(conditions).unwrap_err().to_string();
         assert!(found.starts_with(expected), "{found}");
     }
 }

@@ -72,7 +72,7 @@ impl Bench {
         ]}))
         .unwrap();
         let classifier = Classifier::with_responses(&identity).unwrap();
-        let pricing = Pricing::new(&identity, &classifier).unwrap();
+        let pricing = Pricing::new(&identity, &classifier);
         Bench {
             settler: Settler::new(&engine),
             engine,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::Span;
-use tollgate_http::InvalidSetting;
+use tollgate_http::{InvalidSetting, InvalidSettings};
 
 use crate::settings::{GatewaySettings, RouteSettings, UpstreamProtocol};
 
@@ -27,7 +27,7 @@ pub(crate) struct Bounds {
 }
 
 /// The timeouts that are too short or too long.
-pub(super) fn check_timeouts(settings: &GatewaySettings) -> Vec<InvalidSetting> {
+pub(super) fn check_timeouts(settings: &GatewaySettings) -> InvalidSettings {
     let timeouts = settings.timeouts;
     let all = [
         ("connect", timeouts.connect),

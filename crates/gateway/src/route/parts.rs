@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollgate_core::DOMAIN_BYTES_MAX;
-use tollgate_http::{AddressSource, Classifier, IdentitySettings, InvalidSetting};
+use tollgate_http::{AddressSource, Classifier, IdentitySettings, InvalidSetting, InvalidSettings};
 
 use super::Upstreams;
 use crate::matcher::Matcher;
@@ -28,18 +28,24 @@ pub(super) fn is_name(name: &str) -> bool {
 /// What describes the requests of a route, and what they cost.
 pub(super) fn classify(
     identity: &IdentitySettings,
-) -> Result<(Classifier, Option<Arc<Pricing>>), InvalidSetting> {
+) -> Result<(Classifier, Option<Arc<Pricing>>), InvalidSettings> {
+    let mut errors = InvalidSettings::default();
     if identity.client_address.source == AddressSource::ProxyProtocol {
-        return Err(InvalidSetting::new(
-            "identity.client_address.source",
+        errors.push(InvalidSetting::new(
+            "client_address.source",
             "the gateway reads no PROXY protocol",
             "write `peer`, or the header in which your proxy names the client",
         ));
     }
-    let below = |invalid: InvalidSetting| invalid.below("identity");
-    let classifier = Classifier::with_responses(identity).map_err(below)?;
-    let pricing = Pricing::new(identity, &classifier).map_err(below)?;
-    Ok((classifier, pricing.map(Arc::new)))
+    let classifier = errors.take(Classifier::with_responses(identity));
+    errors.take(Pricing::check(identity));
+    match classifier {
+        Some(classifier) if errors.is_empty() => {
+            let pricing = Pricing::new(identity, &classifier);
+            Ok((classifier, pricing.map(Arc::new)))
+        }
+        _ => Err(errors),
+    }
 }
 
 /// The name of a route: its own, or its first condition.
@@ -87,25 +93,25 @@ pub(super) fn find_upstream(
 }
 
 /// What the requests of a route may switch to. Upstreams of HTTP/2 have no upgrades, so those that
-/// a gateway with several routes allows do not concern them.
+/// a gateway with several routes allows do not concern them. Without an upstream, which is an error
+/// of its own, the names are checked.
 pub(super) fn find_protocols(
     settings: &RouteSettings,
     gateway: &GatewaySettings,
-    upstream: &Upstream,
-) -> Result<Protocols, InvalidSetting> {
+    upstream: Option<&Upstream>,
+) -> Result<Protocols, InvalidSettings> {
     let names = settings.upgrades.as_ref().unwrap_or(&gateway.upgrades);
     let protocols = Protocols::new(names)?;
-    if upstream.protocol() == UpstreamProtocol::Http1 || names.is_empty() {
+    let has_upgrades = |upstream: &Upstream| upstream.protocol() == UpstreamProtocol::Http1;
+    if upstream.is_none_or(has_upgrades) || names.is_empty() {
         return Ok(protocols);
     }
     if settings.upgrades.is_none() && !gateway.routes.is_empty() {
         return Ok(Protocols::default());
     }
-    Err(InvalidSetting::new(
-        "upgrades",
-        "its upstream speaks HTTP/2, which has no upgrades",
-        "remove it, or write `protocol: http1` for the upstream",
-    ))
+    let problem = "its upstream speaks HTTP/2, which has no upgrades";
+    let instead = "remove it, or write `protocol: http1` for the upstream";
+    Err(InvalidSetting::new("upgrades", problem, instead).into())
 }
 
 pub(super) fn find_domain(

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tollgate_core::COST_MAX;
 
 use crate::json_pointer::JsonPointer;
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 
 /// The cost of a request, for one descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -82,14 +82,11 @@ impl CostSettings {
     }
 
     /// Checks the names, and that there is an estimate only where it is used.
-    pub(super) fn check(&self) -> Result<Cost, InvalidSetting> {
+    pub(super) fn check(&self) -> Result<Cost, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         if let (CostSource::Constant(_), Some(_)) = (&self.from, self.estimate) {
-            let instead = "remove it";
-            return Err(InvalidSetting::new(
-                "estimate",
-                "the cost is known",
-                instead,
-            ));
+            let invalid = InvalidSetting::new("estimate", "the cost is known", "remove it");
+            errors.push(invalid);
         }
         let name = |name: &String, key: &str| {
             let instead = "write the name of a header, such as `x-cost`";
@@ -111,10 +108,13 @@ impl CostSettings {
             CostSource::Constant(units) => units,
             _ => self.estimate.unwrap_or(1),
         };
-        Ok(Cost {
-            source: source.map_err(|wrong| wrong.below("from"))?,
-            estimate: known.into(),
-        })
+        match errors.take_below("from", source) {
+            Some(source) if errors.is_empty() => Ok(Cost {
+                source,
+                estimate: known.into(),
+            }),
+            _ => Err(errors),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::{AddressSource, Unusable};
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 
 /// The most entries of a list that are looked at, and so the most `trusted_hops`.
 pub const HOPS_MAX: usize = 32;
@@ -37,10 +37,11 @@ impl Trust {
         source: AddressSource,
         proxies: &[String],
         hops: Option<usize>,
-    ) -> Result<Trust, InvalidSetting> {
+    ) -> Result<Trust, InvalidSettings> {
         let hops_at = "trusted_hops";
-        let wrong =
-            |at: &str, problem: &str, instead: &str| Err(InvalidSetting::new(at, problem, instead));
+        let wrong = |at: &str, problem: &str, instead: &str| {
+            Err(InvalidSetting::new(at, problem, instead).into())
+        };
         if source == AddressSource::Peer && (!proxies.is_empty() || hops.is_some()) {
             return wrong(
                 "source",
@@ -74,25 +75,23 @@ impl Trust {
     }
 
     /// Merges the networks, so that a search finds the only one that can contain an address.
-    fn networks(proxies: &[String]) -> Result<Trust, InvalidSetting> {
+    fn networks(proxies: &[String]) -> Result<Trust, InvalidSettings> {
         let (at, count) = ("trusted_proxies", proxies.len());
         InvalidSetting::check_at_most(at, count, "networks", TRUSTED_PROXIES_MAX)?;
-        let mut networks = Vec::new();
-        let mut unix = false;
-        for (index, text) in proxies.iter().enumerate() {
-            match text == UNIX {
-                true => unix = true,
-                false => networks.push(network(index, text)?),
-            }
-        }
+        let mut errors = InvalidSettings::default();
+        let networks = errors.take_each(at, proxies, |text| match text == UNIX {
+            true => Ok(None),
+            false => network(text).map(Some),
+        });
+        errors.check()?;
+        let unix = networks.contains(&None);
+        let networks: Vec<IpNet> = networks.into_iter().flatten().collect();
         let mut networks = IpNet::aggregate(&networks);
         networks.sort_unstable();
         if networks.iter().any(|network| network.prefix_len() == 0) {
-            return Err(InvalidSetting::new(
-                "trusted_proxies",
-                "together, the networks trust every client to name its own address",
-                "write the networks of your proxies, or `trusted_hops` instead",
-            ));
+            let problem = "together, the networks trust every client to name its own address";
+            let instead = "write the networks of your proxies, or `trusted_hops` instead";
+            return Err(InvalidSetting::new(at, problem, instead).into());
         }
         Ok(Trust::Networks { networks, unix })
     }
@@ -149,19 +148,18 @@ impl Trust {
 }
 
 /// Reads a network, or an address as the network of that address alone.
-fn network(index: usize, text: &str) -> Result<IpNet, InvalidSetting> {
-    let at = format!("trusted_proxies[{index}]");
+fn network(text: &str) -> Result<IpNet, InvalidSetting> {
     let parsed = text.parse::<IpNet>();
     let Ok(network) = parsed.or_else(|_| text.parse::<IpAddr>().map(IpNet::from)) else {
         return Err(InvalidSetting::new(
-            at,
+            "",
             format!("\"{text}\" is no network"),
             "write one such as 10.0.0.0/8 or 2001:db8::/32, an address, or `unix`",
         ));
     };
     if network != network.trunc() {
         return Err(InvalidSetting::new(
-            at,
+            "",
             format!("{text} has bits behind its prefix"),
             format!("write {}, or {} alone", network.trunc(), network.addr()),
         ));
@@ -169,7 +167,7 @@ fn network(index: usize, text: &str) -> Result<IpNet, InvalidSetting> {
     let network = unmap(network);
     if network.prefix_len() == 0 {
         return Err(InvalidSetting::new(
-            at,
+            "",
             format!("{text} trusts every client to name its own address"),
             "write the networks of your proxies, or `trusted_hops` instead",
         ));

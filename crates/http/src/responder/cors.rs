@@ -7,7 +7,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
-use crate::setting::InvalidSetting;
+use crate::setting::{InvalidSetting, InvalidSettings};
 
 /// The most `allow_origins`.
 pub const CORS_ORIGINS_MAX: usize = 256;
@@ -55,19 +55,20 @@ impl Cors {
     pub(super) fn new(
         settings: &CorsSettings,
         exposed: &[HeaderName],
-    ) -> Result<Cors, InvalidSetting> {
+    ) -> Result<Cors, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let origins = &settings.allow_origins;
         let has_any = origins.iter().any(|origin| origin == ANY);
         let (at, count) = ("allow_origins", origins.len());
         InvalidSetting::check_at_most(at, count, "origins", CORS_ORIGINS_MAX)?;
         if settings.allow_credentials && has_any {
-            return Err(InvalidSetting::new(
+            errors.push(InvalidSetting::new(
                 "allow_credentials",
                 "browsers allow no credentials for `*`",
                 "name the origins",
             ));
         }
-        let origins = origins.iter().enumerate().map(|(index, origin)| {
+        let origins = errors.take_each(at, origins, |origin| {
             let is_origin = origin == ANY
                 || origin.split_once("://").is_some_and(|(_, host)| {
                     !host.is_empty() && !host.contains('/') && origin.is_ascii()
@@ -75,18 +76,19 @@ impl Cors {
             let value = HeaderValue::try_from(origin).ok();
             value.filter(|_| is_origin).ok_or_else(|| {
                 InvalidSetting::new(
-                    format!("allow_origins[{index}]"),
+                    "",
                     format!("\"{origin}\" is no origin"),
                     "write one such as https://app.example, without a path, or `*`",
                 )
             })
         });
+        errors.check()?;
         let names: Vec<&str> = exposed.iter().map(HeaderName::as_str).collect();
         let list = HeaderValue::try_from(names.join(", "));
         let list = list.expect("names of headers are valid in a header");
         Ok(Cors {
             exposed: settings.expose_headers.then_some(list),
-            origins: origins.collect::<Result<_, _>>()?,
+            origins,
             credentials: settings.allow_credentials,
         })
     }

@@ -58,6 +58,22 @@ pub struct UserAgentPattern {
     pub value: String,
 }
 
+// === impl SourceSettings ===
+
+impl SourceSettings {
+    /// Whether a request may lack it.
+    pub(crate) const fn may_be_missing(&self) -> bool {
+        !matches!(
+            self,
+            Self::ClientAddress
+                | Self::ClientNetwork { .. }
+                | Self::Method
+                | Self::Path
+                | Self::Constant(_)
+        )
+    }
+}
+
 /// A name that is not empty.
 pub(super) fn name(at: &str, name: &str) -> Result<String, InvalidSetting> {
     match name.is_empty() {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tollgate_behaviour::check;
 
 use super::*;
+use crate::client_address::ClientAddress;
 use crate::head::Head;
 use crate::path::PathSettings;
 use crate::peer::Peer;
@@ -13,7 +14,7 @@ use crate::route::Routes;
 fn source(settings: Value) -> Result<Source, String> {
     let settings: SourceSettings =
         serde_json::from_value(settings).map_err(|error| error.to_string())?;
-    Source::new(&settings, &ClientAddress::default(), false).map_err(|error| error.to_string())
+    Source::new(&settings, &Prefix::default(), false).map_err(|error| error.to_string())
 }
 
 /// What a source finds in a request.

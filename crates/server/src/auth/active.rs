@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use tollgate_core::Clock;
 use tollgate_engine::Why;
 use tollgate_gateway::hash_files;
-use tollgate_http::InvalidSetting;
+use tollgate_http::InvalidSettings;
 use tracing::{error, info};
 
 use super::ForwardAuth;
@@ -28,11 +28,11 @@ pub(crate) struct ActiveAuth {
 impl ActiveAuth {
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
+    /// Every setting that cannot be used.
     pub(crate) fn new(
         settings: &Auth,
         clock: Arc<dyn Clock>,
-    ) -> Result<ActiveAuth, InvalidSetting> {
+    ) -> Result<ActiveAuth, InvalidSettings> {
         // Before it is used: what changes in between is found by the next comparison.
         let tried = hash_files(settings.identity.keys_file().into_iter());
         let in_effect = ForwardAuth::new(settings, Arc::clone(&clock))?;
@@ -73,7 +73,7 @@ impl ActiveAuth {
                 info!(%file, "the keys of tokens for /v1/auth are in effect");
             }
             Err(invalid) => {
-                let error = format!("auth.{invalid}");
+                let error = invalid.below("auth").to_string();
                 error!(%file, error, "the previous keys of tokens for /v1/auth stay in effect");
             }
         }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use tollgate_core::DOMAIN_BYTES_MAX;
 use tollgate_http::{
-    AddressSource, Classifier, IdentitySettings, InvalidSetting, OriginalSource, Responder,
-    ResponseSettings,
+    AddressSource, Classifier, IdentitySettings, InvalidSetting, InvalidSettings, OriginalSource,
+    Responder, ResponseSettings,
 };
 use tollgate_rules::Settings;
 
@@ -54,13 +54,9 @@ impl Auth {
                 ("responses", auth.responder().map(drop)),
             ];
             for ((key, checked), _) in checked.into_iter().zip(is_read).filter(|one| one.1) {
-                if let Err(InvalidSetting {
-                    at,
-                    problem,
-                    instead,
-                }) = checked
-                {
-                    map.report_error_at(key, &at, format!("`{at}`: {problem}"), &instead);
+                for invalid in checked.err().unwrap_or_default() {
+                    let message = format!("`{}`: {}", invalid.at, invalid.problem);
+                    map.report_error_at(key, &invalid.at, message, &invalid.instead);
                 }
             }
             Some(auth)
@@ -71,41 +67,45 @@ impl Auth {
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub(crate) fn classifier(&self) -> Result<Classifier, InvalidSetting> {
+    /// Every setting that cannot be used.
+    pub(crate) fn classifier(&self) -> Result<Classifier, InvalidSettings> {
+        let mut errors = InvalidSettings::default();
         let mut identity = self.identity.clone();
         let address = &mut identity.client_address;
-        let wrong = |problem: &str| {
-            Err(InvalidSetting {
-                at: "client_address.source".to_owned(),
-                problem: problem.to_owned(),
-                instead: "write the header in which your proxy names the client, such as \
-                    `source: x-real-ip` or `source: x-forwarded-for`"
-                    .to_owned(),
-            })
+        let mut wrong = |problem: &str| {
+            let instead = "write the header in which your proxy names the client, such as \
+                `source: x-real-ip` or `source: x-forwarded-for`";
+            errors.push(InvalidSetting::new(
+                "client_address.source",
+                problem,
+                instead,
+            ));
         };
         match (address.source, address.trusted_hops) {
             (AddressSource::Peer, _) => {
-                return wrong("all requests come from the proxy, so the peer is no client");
+                wrong("all requests come from the proxy, so the peer is no client");
             }
             (AddressSource::ProxyProtocol, _) => {
-                return wrong("this listener reads no PROXY protocol");
+                wrong("this listener reads no PROXY protocol");
             }
-            (_, Some(0)) => return wrong("0 hops, and all requests come through the proxy"),
+            (_, Some(0)) => wrong("0 hops, and all requests come through the proxy"),
             (_, None) if address.trusted_proxies.is_empty() => {
                 address.trusted_proxies = THIS_HOST.map(str::to_owned).to_vec();
             }
             _ => {}
         }
-        Classifier::new(&identity)
+        match errors.take(Classifier::new(&identity)) {
+            Some(classifier) if errors.is_empty() => Ok(classifier),
+            _ => Err(errors),
+        }
     }
 
     /// What makes responses.
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`] is the first setting that cannot be used.
-    pub(crate) fn responder(&self) -> Result<Responder, InvalidSetting> {
+    /// Every setting that cannot be used.
+    pub(crate) fn responder(&self) -> Result<Responder, InvalidSettings> {
         Responder::new(&self.responses)
     }
 }

@@ -530,3 +530,136 @@ fn every_error_of_the_gateway_is_reported_with_its_line() {
         }
     }
 }
+
+/// The settings `at` that errors name, each at the beginning of its message.
+fn places(errors: &str) -> Vec<&str> {
+    let messages = errors.lines().filter(|line| line.starts_with("error["));
+    let messages = messages.filter_map(|line| line.split_once("]: `"));
+    let places = messages.filter_map(|(_, rest)| rest.split_once("`: "));
+    places.map(|(at, _)| at).collect()
+}
+
+const IDENTITY: &str = "{\
+    client_address: {source: x-forwarded-for, trusted_proxies: [a, 10.0.0.1/8], ipv4_prefix: 0, \
+        ipv6_prefix: 129, nat64_prefixes: [b]}, \
+    routes: [users, '/{a}', '/{b}', '/a{b}'], \
+    descriptors: [{entries: []}, {entries: [{key: '', from: {header: host}}, \
+        {key: k, from: {cookie: ''}}, {key: k, from: host}, \
+        {key: k, from: {user_agent_match: [{regex: '(', value: ''}]}, if_missing: deny}, \
+        {key: k, from: {claim: sub}, if_missing: {use: {key: f, from: {query: ''}, if_missing: skip}}}], \
+        cost: {from: {header: ' '}, estimate: 2}}, \
+        {entries: [{key: k, from: method}], cost: {from: {constant: 1}, estimate: 2}}], \
+    token: {from: {cookie: ''}, verify: unverified, issuers: [a], audiences: [b], \
+        leeway_secs: 9999}}";
+
+const IDENTITY_PLACES: [&str; 24] = [
+    "client_address.trusted_proxies[0]",
+    "client_address.trusted_proxies[1]",
+    "client_address.ipv4_prefix",
+    "client_address.ipv6_prefix",
+    "client_address.nat64_prefixes[0]",
+    "routes[0]",
+    "routes[2]",
+    "routes[3]",
+    "descriptors[0].entries",
+    "descriptors[1].entries[0].key",
+    "descriptors[1].entries[0].from.header",
+    "descriptors[1].entries[0].if_missing",
+    "descriptors[1].entries[1].from.cookie",
+    "descriptors[1].entries[1].if_missing",
+    "descriptors[1].entries[2].if_missing",
+    "descriptors[1].entries[3].from.user_agent_match[0].regex",
+    "descriptors[1].entries[3].from.user_agent_match[0].value",
+    "descriptors[1].entries[4].if_missing.use.from.query",
+    "descriptors[1].cost.from.header",
+    "descriptors[2].cost.estimate",
+    "token.issuers",
+    "token.audiences",
+    "token.from.cookie",
+    "token.leeway_secs",
+];
+
+const RESPONSES: &str = "{status: 200, headers: [x_ratelimit_seconds, x_ratelimit_epoch, \
+    x_ratelimit_epoch], bodies: [{media_type: html, text: a}, {media_type: '*/*', text: b}], \
+    cors: {allow_origins: ['*', a, b], allow_credentials: true}}";
+
+const RESPONSES_PLACES: [&str; 8] = [
+    "status",
+    "headers[1]",
+    "headers[2]",
+    "bodies[0].media_type",
+    "bodies[1].media_type",
+    "cors.allow_credentials",
+    "cors.allow_origins[1]",
+    "cors.allow_origins[2]",
+];
+
+#[test]
+fn every_error_of_identity_and_responses_is_reported() {
+    let sections = format!("identity: {IDENTITY}, responses: {RESPONSES}");
+    let auth = format!("rules: r\nauth: {{domain: d, source: x-original-uri, {sections}}}\n");
+    let upstreams = "upstreams: {api: {addresses: ['127.0.0.1:1']}}";
+    let gateway = format!("rules: r\ngateway: {{domain: d, {upstreams}, {sections}}}\n");
+    for (text, is_gateway) in [(auth, false), (gateway, true)] {
+        let found = invalid(&text);
+        let prefixed = |section: &str, place: &&str| match is_gateway {
+            true => format!("{section}.{place}"),
+            false => (*place).to_owned(),
+        };
+        let expected = IDENTITY_PLACES
+            .iter()
+            .map(|place| prefixed("identity", place));
+        let responses = RESPONSES_PLACES
+            .iter()
+            .map(|place| prefixed("responses", place));
+        let mut expected: Vec<String> = expected.chain(responses).collect();
+        let mut places = places(&found);
+        expected.sort_unstable();
+        places.sort_unstable();
+        assert_eq!(places, expected, "{found}");
+    }
+}
+
+#[test]
+fn every_error_of_an_upstream_is_reported() {
+    let found = invalid(
+        "rules: r\ngateway:\n\
+        \x20 domain: d\n\
+        \x20 upstreams:\n\
+        \x20   api: {addresses: ['127.0.0.1:1'], protocol: h2, \
+        tls: {ca: /none, cert: /none, server_name: '!'},\n\
+        \x20     health_check: {path: a, host: '?', interval: 0s, timeout: 0s, healthy: 0, \
+        unhealthy: 0, statuses: [100, 200, 600]},\n\
+        \x20     retries: {attempts: 0, percent: 101, per_second: 10001}}\n\
+        \x20 upgrades: [h2c, 'a b']\n\
+        \x20 in_flight: [{per: [], requests: 0}, {per: [a], requests: 0}]\n",
+    );
+    let mut places = places(&found);
+    places.sort_unstable();
+    let in_upstream = [
+        "health_check.healthy",
+        "health_check.host",
+        "health_check.interval",
+        "health_check.path",
+        "health_check.statuses[0]",
+        "health_check.statuses[2]",
+        "health_check.timeout",
+        "health_check.unhealthy",
+        "retries.attempts",
+        "retries.per_second",
+        "retries.percent",
+        "tls.ca",
+        "tls.cert",
+        "tls.server_name",
+    ];
+    let of_gateway = [
+        "in_flight[0].per",
+        "in_flight[0].requests",
+        "in_flight[1].requests",
+    ];
+    let upgrades = ["upgrades[0]", "upgrades[1]"];
+    let in_upstream = in_upstream.map(|place| format!("upstreams.api.{place}"));
+    let expected = of_gateway.into_iter().chain(upgrades).map(str::to_owned);
+    let expected: Vec<String> = expected.chain(in_upstream).collect();
+    assert_eq!(places, expected, "{found}");
+}

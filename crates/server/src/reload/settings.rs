@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tollgate_engine::Why;
 use tollgate_gateway::{Gateway, GatewaySettings};
-use tollgate_http::InvalidSetting;
+use tollgate_http::InvalidSettings;
 use tracing::{info, warn};
 
 use crate::config::Config;
@@ -46,7 +46,7 @@ impl SettingsFile {
         let read = Config::read_again(path).map_err(|error| error.to_string());
         let applied = read.and_then(|config| {
             let applied = apply(gateway, &config, in_effect);
-            applied.map_err(|invalid| format!("gateway.{invalid}"))?;
+            applied.map_err(|invalid| invalid.below("gateway").to_string())?;
             Ok(config)
         });
         let found = match applied {
@@ -83,7 +83,7 @@ fn apply(
     gateway: Option<&Gateway>,
     found: &Config,
     in_effect: &mut Config,
-) -> Result<(), InvalidSetting> {
+) -> Result<(), InvalidSettings> {
     let (Some(gateway), Some(found)) = (gateway, &found.gateway) else {
         return Ok(());
     };
