@@ -36,10 +36,13 @@ struct Meddler(Arc<Scene>);
 // === impl Scene ===
 
 impl Scene {
-    fn of(limit: Limit) -> Arc<Scene> {
+    /// One in which the next request with the key has to wait.
+    fn exhausted(limit: Limit) -> Arc<Scene> {
         let limiter = Limiter::builder(limit).max_keys(100);
+        let limiter = limiter.clock(ManualClock::default()).build();
+        assert!(limiter.check(KEY).is_allowed());
         Arc::new(Scene {
-            limiter: limiter.clock(ManualClock::default()).build(),
+            limiter,
             droppable: Mutex::default(),
             made: AtomicUsize::new(0),
             woken: AtomicUsize::new(0),
@@ -120,12 +123,20 @@ impl Drop for Meddler {
     }
 }
 
-/// Runs `script` in a thread, which is left behind if it does not end.
-fn run(script: impl FnOnce() + Send + 'static) {
+/// Runs `script` with the only unit of an hour taken.
+fn run(script: impl FnOnce(&Arc<Scene>) + Send + 'static) {
+    run_with(Limit::per_hour(1).burst(1), script);
+}
+
+/// Runs `script` in a thread, which is left behind if it does not end. Then nobody waits any more,
+/// and no waker is left.
+fn run_with(limit: Limit, script: impl FnOnce(&Arc<Scene>) + Send + 'static) {
     // It ends once.
     let (ended, end) = sync_channel(1);
     let running = thread::spawn(move || {
-        script();
+        let scene = Scene::exhausted(limit);
+        script(&scene);
+        scene.end();
         ended.send(()).unwrap();
     });
     let end = end.recv_timeout(DEADLOCK_AFTER);
@@ -136,64 +147,50 @@ fn run(script: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn a_refund_wakes_without_the_lock() {
-    run(|| {
-        let scene = Scene::of(Limit::per_hour(1).burst(1));
-        assert!(scene.limiter.check(KEY).is_allowed());
+    run(|scene| {
         let mut first = scene.wait();
         scene.add_droppable(6);
         assert_eq!(scene.limiter.refund(KEY, 1), 1);
         assert_eq!(scene.woken(), 1);
         assert!(scene.poll(&mut first));
-        scene.end();
     });
 }
 
 #[test]
 fn a_waker_is_replaced_without_the_lock() {
-    run(|| {
-        let scene = Scene::of(Limit::per_hour(1).burst(1));
-        assert!(scene.limiter.check(KEY).is_allowed());
+    run(|scene| {
         let [mut first, mut second] = [scene.wait(), scene.wait()];
         scene.add_droppable(6);
         assert!(!scene.poll(&mut first) && !scene.poll(&mut second));
         drop((second, first));
-        scene.end();
     });
 }
 
 #[test]
 fn the_next_is_woken_without_the_lock() {
-    run(|| {
-        let scene = Scene::of(Limit::per_hour(1).burst(1));
-        assert!(scene.limiter.check(KEY).is_allowed());
+    run(|scene| {
         let [first, second] = [scene.wait(), scene.wait()];
         drop(first);
         assert_eq!(scene.woken(), 1);
         drop(second);
-        scene.end();
     });
 }
 
 #[test]
 fn another_limit_wakes_without_the_lock() {
-    run(|| {
-        let scene = Scene::of(Limit::per_hour(1).burst(1));
-        assert!(scene.limiter.check(KEY).is_allowed());
+    run(|scene| {
         let mut first = scene.wait();
         scene.add_droppable(6);
         scene.limiter.set_limit(Limit::per_hour(2).burst(2));
         assert_eq!(scene.woken(), 1);
         assert!(scene.poll(&mut first));
-        scene.end();
     });
 }
 
 #[test]
 fn those_who_are_held_are_woken_without_the_lock() {
-    run(|| {
-        let limit = Limit::per_second(1).counted_by(Algorithm::LeakyBucket);
-        let scene = Scene::of(limit.burst(3));
-        assert!(scene.limiter.check(KEY).is_allowed());
+    let limit = Limit::per_second(1).counted_by(Algorithm::LeakyBucket);
+    run_with(limit.burst(3), |scene| {
         let [held, mut behind] = [scene.wait(), scene.wait()];
         // No room is left for these, so they stand in line.
         let [mut first, second] = [scene.wait(), scene.wait()];
@@ -205,6 +202,5 @@ fn those_who_are_held_are_woken_without_the_lock() {
         assert!(!scene.poll(&mut first), "it is held now");
         assert!(scene.woken() > woken, "the next in line may ask");
         drop((second, first));
-        scene.end();
     });
 }
