@@ -31,7 +31,7 @@ mod transaction;
 
 use passwords::Passwords;
 use service::{NAME, Service};
-pub(crate) use throttles::{ThrottleCounts, ThrottleStore};
+pub(crate) use throttles::ThrottleStore;
 
 /// Serves the connections of the listener `redis`.
 #[derive(Clone)]

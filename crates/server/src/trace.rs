@@ -8,7 +8,6 @@ use tollgate_engine::{Decided, Engine, ReservationReceipt, ReserveError};
 use tollgate_gateway::REQUEST_ID;
 use tollgate_telemetry::{RequestSpan, Value, attribute};
 
-use crate::redis_protocol::ThrottleCounts;
 use crate::reply::{Failure, store_kind};
 
 /// The outcome of a request until it has another one: its client has gone.
@@ -22,6 +21,15 @@ const ALLOWED: &str = "allowed";
 const DENIED: &str = "denied";
 /// The outcome of a request that no store decided.
 const ERROR: &str = "error";
+
+/// What became of a batch of `CL.THROTTLE`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BatchCounts {
+    pub(crate) asked: u64,
+    pub(crate) denied: u64,
+    /// Those without an answer.
+    pub(crate) errors: u64,
+}
 
 /// Decides on a request, and says in its span how, and how long the store took.
 pub(crate) async fn decide(
@@ -101,11 +109,11 @@ pub(crate) fn describe_batch(
 }
 
 /// Says in the span of a batch of `CL.THROTTLE` how it was decided, since `began`.
-pub(crate) fn describe_throttles(span: &mut RequestSpan, counts: ThrottleCounts, began: Instant) {
+pub(crate) fn describe_throttles(span: &mut RequestSpan, counts: BatchCounts, began: Instant) {
     if !span.is_sampled() {
         return;
     }
-    let ThrottleCounts {
+    let BatchCounts {
         asked,
         denied,
         errors,

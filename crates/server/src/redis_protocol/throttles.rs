@@ -13,6 +13,7 @@ use tollgate_memory::{Memory, Stats};
 use tollgate_resp::{Command, Replies};
 
 use crate::config::{Config, ListenerKind};
+use crate::trace::BatchCounts;
 
 /// The most commands that are decided at one reading of the clock.
 const BATCH_MAX: usize = 32;
@@ -33,15 +34,6 @@ pub(super) struct Throttles {
     waiting: Vec<Throttle>,
     /// The limit of the last command, which is likely that of the next.
     latest: Option<(Terms, Limit)>,
-}
-
-/// What became of a batch.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ThrottleCounts {
-    pub(crate) asked: u64,
-    pub(crate) denied: u64,
-    /// Those without an answer.
-    pub(crate) errors: u64,
 }
 
 struct Throttle {
@@ -144,7 +136,7 @@ impl Throttles {
         &mut self,
         store: &ThrottleStore,
         replies: &mut Replies<'_>,
-    ) -> ThrottleCounts {
+    ) -> BatchCounts {
         let (mut counts, mut errors) = ([0; OUTCOMES.len()], 0);
         let (mut charged, mut answered) = (self.waiting.iter(), self.waiting.iter());
         let expected = "one for each key";
@@ -171,7 +163,7 @@ impl Throttles {
                 total.fetch_add(count, Ordering::Relaxed);
             }
         }
-        ThrottleCounts {
+        BatchCounts {
             asked: counts.iter().sum::<u64>() + errors,
             denied: counts[DENIED],
             errors,
