@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod fairness;
+
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
 use std::net::SocketAddr;

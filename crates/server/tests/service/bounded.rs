@@ -16,6 +16,8 @@ use crate::over_redis;
 
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
+/// Requests of one connection that are sent at once.
+const PIPELINE: usize = 12;
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -110,6 +112,34 @@ async fn unfinished_requests_are_held_up_to_a_bound() {
         200
     );
     grpc.ask(GOOD).await.unwrap();
+}
+
+/// Both requests are there before the service, on the same thread, looks at either connection.
+#[tokio::test]
+async fn a_pipeline_does_not_delay_the_request_of_another_connection() {
+    for (path, pointer) in [
+        ("/json", "/statuses/0/limitRemaining"),
+        ("/v1/check", "/limits/0/remaining"),
+    ] {
+        let house = House::with(RULES, |config| config.limits.turn_bytes = GOOD.len()).await;
+        let mut busy = Client::to(house.http()).await;
+        let mut other = Client::to(house.http()).await;
+        for client in [&mut busy, &mut other] {
+            assert_eq!(client.get("/healthz").await.status, 200);
+        }
+        let length = GOOD.len();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+        let request = head + GOOD;
+        busy.send(request.repeat(PIPELINE).as_bytes()).await;
+        other.send(request.as_bytes()).await;
+        let json = other.reply().await.unwrap().json();
+        let remaining = json.pointer(pointer).unwrap().as_u64().unwrap();
+        let before = 999 - remaining;
+        assert!(before <= 2, "{path}: {before} of the pipeline came first");
+        for _ in 0..PIPELINE {
+            assert_eq!(busy.reply().await.unwrap().status, 200);
+        }
+    }
 }
 
 #[tokio::test]
