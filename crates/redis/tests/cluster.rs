@@ -79,11 +79,11 @@ async fn an_idle_store_is_up_again_after_a_failover() {
     all_decide(&store).await;
 }
 
-/// A seed that is first in every order, and refuses connections.
+/// A seed that is first in every order, and at which nothing listens.
 const DEAD: &str = "127.0.0.1:1";
 
-/// One seed is dead, which may be the first that is asked: it refuses connections, or accepts them
-/// and never replies. The other one serves decisions and operators.
+/// One seed is dead, which may be the first that is asked: nothing listens there, or it accepts
+/// connections and never replies. The other one serves decisions and operators.
 ///
 /// On one thread, as in `tollgate keys`: no connection has failed yet when the first command comes.
 #[tokio::test]

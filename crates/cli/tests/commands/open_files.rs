@@ -124,9 +124,9 @@ fn connections_that_take_all_open_files_are_served_and_make_room_when_they_end()
     }
     let mut late = Client::open(&admin);
     late.send("/healthz");
-    let refused = service.logged(|line| line["message"] == CANNOT_ACCEPT);
-    assert_eq!(refused["listener"], "admin");
-    let error = refused["error"].as_str().unwrap();
+    let rejected = service.logged(|line| line["message"] == CANNOT_ACCEPT);
+    assert_eq!(rejected["listener"], "admin");
+    let error = rejected["error"].as_str().unwrap();
     assert!(error.contains("Too many open files"), "{error}");
 
     let start = Instant::now();

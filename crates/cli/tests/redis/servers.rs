@@ -20,7 +20,7 @@ const ASKED_AGAIN: usize = 5;
 /// How long after a failover each service decides again.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
 
-/// A seed that refuses connections.
+/// A seed at which nothing listens.
 const DEAD: &str = "127.0.0.1:1";
 
 /// How many requests of each user were allowed.

@@ -546,7 +546,8 @@ const IDENTITY: &str = "{\
     descriptors: [{entries: []}, {entries: [{key: '', from: {header: host}}, \
         {key: k, from: {cookie: ''}}, {key: k, from: host}, \
         {key: k, from: {user_agent_match: [{regex: '(', value: ''}]}, if_missing: deny}, \
-        {key: k, from: {claim: sub}, if_missing: {use: {key: f, from: {query: ''}, if_missing: skip}}}], \
+        {key: k, from: {claim: sub}, \
+        if_missing: {use: {key: f, from: {query: ''}, if_missing: skip}}}], \
         cost: {from: {header: ' '}, estimate: 2}}, \
         {entries: [{key: k, from: method}], cost: {from: {constant: 1}, estimate: 2}}], \
     token: {from: {cookie: ''}, verify: unverified, issuers: [a], audiences: [b], \
