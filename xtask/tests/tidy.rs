@@ -22,7 +22,7 @@ const POLLS: &str = "waits for a condition of a real process, between looks, up 
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 32] = [
+const SLEEPS: [(&str, &str); 33] = [
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
     ("crates/gateway/src/reservation/tests.rs", VIRTUAL),
@@ -33,6 +33,7 @@ const SLEEPS: [(&str, &str); 32] = [
     ("crates/redis/tests/access.rs", POLLS),
     ("crates/redis/tests/cluster.rs", POLLS),
     ("crates/redis/tests/deaths/instance.rs", POLLS),
+    ("crates/redis/tests/denials.rs", POLLS),
     ("crates/redis/tests/errors.rs", POLLS),
     ("crates/redis/tests/exact.rs", POLLS),
     ("crates/redis/tests/faults/alone.rs", LOAD),

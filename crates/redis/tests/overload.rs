@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollgate_core::{Charge, Cost, Key, KeyHasher, Limit, Mode, Sharing, Span};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
+
+/// How soon after an overload decisions are local again. The interval of reports is 100 ms.
+const RECOVERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Callers that send one request after the other.
 struct Load {
@@ -80,11 +84,33 @@ impl Load {
     }
 }
 
+/// Decides on some keys again and again, until nearly all decisions are local.
+async fn recovers(store: &Arc<Redis>) {
+    let load = Load {
+        mode: Mode::WriteBack,
+        keys: 500,
+        callers: 1,
+        decisions: 10_000,
+    };
+    let latest = Instant::now() + RECOVERS_WITHIN;
+    loop {
+        let before = store.counts().requests;
+        let outcome = load.ask(store).await;
+        let asked = store.counts().requests - before;
+        println!("afterwards: {outcome:?}; {asked} questions");
+        assert_eq!(outcome.denied, 0, "nobody is near a limit");
+        if outcome.unanswered == 0 && asked * 50 <= outcome.decisions {
+            return;
+        }
+        assert!(Instant::now() < latest, "{asked} of {outcome:?}");
+    }
+}
+
 async fn warm(store: &Redis) {
     let limit = Limit::token_bucket(500, Span::HOUR).unwrap();
     let charge = Charge::new(key(store, u64::MAX), &limit, Cost::ONE);
     while store.decide(&[charge]).await.is_err() {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -115,6 +141,9 @@ async fn compare(redis: &testbed::Redis, keys: u64) -> [u64; 2] {
         let most = outcome.decisions + outcome.unanswered;
         assert!(counts.keys_reported <= most, "{counts:?}");
         *unanswered = outcome.unanswered;
+        if mode == Mode::WriteBack {
+            recovers(&store).await;
+        }
     }
     unanswered
 }
