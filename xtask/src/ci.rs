@@ -30,6 +30,8 @@ fn run(args: &[String]) -> Result<(), String> {
     tools::ensure_debian("prometheus", "promtool")?;
     tools::ensure_cargo(deny::PROGRAM, deny::VERSION)?;
     let envoy = tools::ensure_envoy()?;
+    let caddy = tools::ensure_caddy()?;
+    let traefik = tools::ensure_traefik()?;
     // Clients of the Redis protocol.
     let redis_py = tools::ensure_redis_py()?;
     let node_redis = tools::ensure_node_redis()?;
@@ -52,6 +54,8 @@ fn run(args: &[String]) -> Result<(), String> {
         // Dependency rules, budgets and doc examples are among these tests.
         Step::cargo("tests", &["test", "--workspace", "--no-fail-fast"])
             .env("TOLLGATE_ENVOY", envoy)
+            .env("TOLLGATE_CADDY", caddy)
+            .env("TOLLGATE_TRAEFIK", traefik)
             .env("TOLLGATE_REDIS_PY", redis_py)
             .env("TOLLGATE_NODE_REDIS", node_redis),
         Step::cargo("lints of tokens", &["clippy", "--all-targets"])

