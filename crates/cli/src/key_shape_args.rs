@@ -23,12 +23,12 @@ pub(crate) struct KeyShapeArgs {
     /// gateway's default is 64.
     #[arg(long, value_name = "BITS")]
     ipv6_prefix: Option<u8>,
-    /// A template such as `/users/{id}`, which becomes the `{path}` of all paths that match it; may
-    /// be repeated.
+    /// A template such as `/users/{id}`: for every path that matches it, `{path}` is the template;
+    /// may be repeated.
     ///
     /// Templates work as in the gateway's `routes`: `{id}` stands for one segment, `{*rest}` at the
-    /// end for one or more, and the template with more fixed segments wins. Other paths do not
-    /// change.
+    /// end for one or more, and the template with more fixed segments wins. For other paths,
+    /// `{path}` is the path itself.
     #[arg(long, value_name = "TEMPLATE")]
     path_template: Vec<String>,
 }

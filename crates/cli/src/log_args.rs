@@ -11,12 +11,13 @@ pub(crate) struct LogArgs {
     /// Format of the input.
     #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
     pub(crate) format: LogFormat,
-    /// The names that fields have in the log, for JSON and columns.
+    /// The names that fields have in the log, for formats with named values: JSON, CSV and W3C.
     ///
-    /// A list such as `time=ts,client=request.client_ip|request.remote_ip`: on the left is `time`,
-    /// `request` (`GET / HTTP/1.1`) or a field; on the right are names, and the first of them that
-    /// a line has is used. `date+time` joins two values. In JSON, `a.b` is the member b of the
-    /// object a. Fields that are not listed have the names of the format.
+    /// A list such as `time=ts,client=request.client_ip|request.remote_ip`. On the left is `time`,
+    /// `request` (a request line such as `GET / HTTP/1.1`) or a field. On the right are names,
+    /// separated by `|`; the first that a line has is used. `date+time` joins two values. In JSON,
+    /// `a.b` is the member b of the object a. Fields that are not listed keep the names of the
+    /// format.
     #[arg(long, value_name = "FIELD=NAME,...")]
     pub(crate) fields: Option<FieldNames>,
     /// For --format csv: the names of the columns, if the first line does not have them.
@@ -39,11 +40,11 @@ pub(crate) enum LogFormat {
     Common,
     /// An access log with referer and user agent.
     Combined,
-    /// An access log, one JSON object a line; --fields says what its members are.
+    /// An access log, one JSON object per line; --fields names its members.
     Json,
-    /// JSON of nginx, its members named as variables: `log_format … escape=json`.
+    /// nginx's JSON, whose members have the names of variables: `log_format … escape=json`.
     NginxJson,
-    /// JSON of Envoy, as Istio and Envoy Gateway write it by default.
+    /// Envoy's JSON, as Istio and Envoy Gateway write it by default.
     EnvoyJson,
     /// Caddy's access log.
     #[value(alias = "caddy")]
@@ -51,16 +52,16 @@ pub(crate) enum LogFormat {
     /// Traefik's access log with `format: json`.
     #[value(alias = "traefik")]
     TraefikJson,
-    /// Values separated by commas, semicolons, tabs or bars; the first line has their names.
+    /// Values separated by commas, semicolons, tabs or bars; the first line names the columns.
     Csv,
-    /// The W3C's extended log format: IIS, and CloudFront's standard logs.
+    /// The W3C's extended log format, as IIS and CloudFront (standard logs) write it.
     #[value(aliases = ["iis", "cloudfront"])]
     W3c,
-    /// AWS's Application Load Balancer.
+    /// The access log of AWS's Application Load Balancer.
     Alb,
     /// HAProxy's HTTP log.
     Haproxy,
-    /// Requests per second, one number a line; events are generated, see --keys and --start.
+    /// Requests per second, one number per line. Events are generated: see --keys and --start.
     Counts,
     /// A trace: one event per line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
     Jsonl,

@@ -38,16 +38,16 @@ use report::Report;
 pub(crate) struct Args {
     /// How many users are limited at the same time, such as 250000, 250k or 1M.
     ///
-    /// A user counts from the first request until its budgets are full again.
+    /// A user counts from its first request until all of its budgets are full again.
     #[arg(long, value_name = "COUNT")]
     users: Count,
-    /// Requests of all users together, such as 500, 10k/s or 36M/hour; per second without a unit.
+    /// Requests of all users together, such as 500, 10k/s or 36M/hour. Without a unit, per second.
     #[arg(long, value_name = "RATE")]
     rate: RequestRate,
     /// A limit that each request is charged to, with a key for each user; may be repeated.
     ///
-    /// Such as `100/minute`, `5 per 15m sliding_log`, `9/s leaky_bucket queue 20`. Without an
-    /// algorithm, a token bucket. By default `100/minute`.
+    /// Such as `100/minute`, `5 per 15m sliding_log` or `9/s leaky_bucket queue 20`. A limit that
+    /// names no algorithm is a token bucket. Default: `100/minute`.
     #[arg(long = "limit", value_name = "LIMIT", conflicts_with = "rules")]
     limits: Vec<Limit>,
     /// Instead of --limit: a rules file, or a directory of rules files; may be repeated.

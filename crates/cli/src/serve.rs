@@ -16,7 +16,7 @@ const NO_SETTINGS: &str = "name a settings file, as in `tollgate serve PATH`; it
 /// address space.
 const BLOCKING_THREADS: usize = 8;
 
-/// Run the service, with its gRPC (Envoy's rate limit service), HTTP and admin listeners.
+/// Run the service: gRPC (Envoy's protocol), HTTP, the Redis protocol, and the gateway.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The settings file.

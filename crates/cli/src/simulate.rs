@@ -52,7 +52,7 @@ pub(crate) struct Args {
         default_value = "remote_address={client}"
     )]
     descriptors: Vec<Pattern>,
-    /// Traffic, in the words below; if repeated, all of it is combined.
+    /// A description of traffic, in the words below; if repeated, all of it is combined.
     #[arg(long, value_name = "WORDS", required_unless_present = "table")]
     traffic: Vec<Workload>,
     /// The random seed: the same seed generates the same requests.
@@ -93,7 +93,7 @@ followed by, in any order:
   retry every TIME           denied clients try again after this time
   retry backoff TIME         after a random part of this time, which doubles with each retry
   retry retry-after          after `Retry-After`, and a random part of a second
-  attempts N                 after so many attempts they give up (default 10)
+  attempts N                 they give up after this many attempts (default 10)
 
 A rate is 20/s, 300/m or 5/10s. Times are 100ms, 30s, 5m, 1h30m.
 

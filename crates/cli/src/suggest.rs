@@ -24,10 +24,10 @@ const TOP_MAX: usize = 1000;
 
 /// Suggest limits from access logs.
 ///
-/// Shows how many requests each key sends in a second, a minute, five minutes and an hour, for all
-/// requests and for the routes with the most, and the limits that would touch no key, 0.1 % and 1 %
-/// of them. Limits made from the first half of the requests are checked on the second. Needs no
-/// rules.
+/// Shows how many requests a key sends in a second, a minute, five minutes and an hour, for all
+/// requests together and for the busiest routes. Suggests limits that no key, 0.1 % of the keys or
+/// 1 % of the keys would have exceeded. Limits computed from the first half of the requests are
+/// checked against the second half. Needs no rules.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -43,16 +43,16 @@ pub(crate) struct Args {
     /// Write a rules file with the suggested limits per minute, for all requests and each route.
     #[arg(long, value_name = "FILE")]
     write_rules: Option<PathBuf>,
-    /// The domain of that file.
+    /// The domain in the file of --write-rules.
     #[arg(long, value_name = "NAME", default_value = "web")]
     domain: String,
-    /// The share of keys that its limits may touch.
+    /// How many keys may exceed the limits in the file of --write-rules.
     #[arg(long, value_enum, default_value_t = Touch::Tenth)]
     touch: Touch,
     /// Decide all requests under each of these limits, with each of --algorithms, in virtual time.
     #[arg(long = "try", value_name = "N,.../UNIT")]
     tried: Option<TriedLimits>,
-    /// The algorithms of --try.
+    /// The algorithms to use with --try.
     #[arg(
         long,
         value_enum,
@@ -61,7 +61,7 @@ pub(crate) struct Args {
         requires = "tried"
     )]
     algorithms: Vec<AlgorithmChoice>,
-    /// How many of the keys that a trial denies are listed, those with the most denials first.
+    /// For --try: how many of the denied keys to list, those with the most denials first.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = top)]
     top: usize,
     /// Report format.

@@ -37,11 +37,12 @@ const UPDATES_MAX: usize = 4;
 
 /// Show what a running service does now: the dashboard in a terminal.
 ///
-/// Decisions per second, times, the most denied and the hottest keys, the use of each rule's
-/// budget, stores and reloads, from the same snapshots as the page `/` of the admin listener. If
-/// standard output is not a terminal, prints them once.
+/// Shows decisions per second and how long they take, the keys with the most denials and the most
+/// requests, how much of each rule's budget is used, stores, and reloads. The numbers are those of
+/// the page `/` of the admin listener. If standard output is not a terminal, prints them once.
 ///
-/// Keys: q quits, Tab and 1 to 5 change the view, the arrows, PgUp, PgDn, Home and End scroll.
+/// Press q to quit, Tab or 1 to 5 to change the view, and the arrows, PgUp, PgDn, Home and End to
+/// scroll.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -56,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Report format. JSON is the latest snapshot, as the service sent it, and implies --once.
+    /// Report format. JSON implies --once, and prints the latest snapshot as the service sent it.
     #[arg(long, value_enum, default_value_t = Output::Human, visible_alias = "format")]
     output: Output,
     #[command(flatten)]

@@ -6,7 +6,7 @@
 //! let limiter = Limiter::new(Limit::per_second(10).burst(20));
 //! let decision = limiter.check("alice");
 //! if decision.is_allowed() {
-//!     println!("200, {} left", decision.remaining());
+//!     println!("200, {} remaining", decision.remaining());
 //! } else {
 //!     println!("429, Retry-After: {:?}", decision.retry_after_secs());
 //! }

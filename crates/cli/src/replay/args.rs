@@ -31,7 +31,7 @@ pub(crate) struct Args {
     ///
     /// A file or a directory, as for --rules; may be repeated. Decides every event by both sets of
     /// rules, and reports which requests are newly denied and no longer denied: by rule, key and
-    /// client. The decisions of --decisions are those of --rules.
+    /// client. --decisions then writes the decisions of --rules.
     #[arg(long, value_name = "OLD-RULES")]
     pub(super) compare: Vec<PathBuf>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// The field `{client}` is the key: key-0, key-1 and so on. Default: 10000.
     #[arg(long, value_name = "N", value_parser = keys())]
     pub(super) keys: Option<u32>,
-    /// For --format counts: when the first second begins. Default: 1970.
+    /// For --format counts: when the first second begins. Default: the start of 1970.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub(super) start: Option<Moment>,
     /// Decide only events from this time on.

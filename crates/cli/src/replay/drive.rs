@@ -47,18 +47,20 @@ pub(crate) struct DriveArgs {
     /// Send the requests to the `http` listener of a running service, which decides with its own
     /// rules and clock, instead of deciding them here.
     ///
-    /// http://HOST:PORT or https://HOST:PORT. Requests are sent at their times, whether or not
-    /// earlier ones are answered. Access logs need --domain. Reports what was allowed, denied and
-    /// failed, how late requests were sent, and how long answers took.
+    /// http://HOST:PORT or https://HOST:PORT. Each request is sent at its time, whether or not
+    /// earlier ones have been answered. Access logs need --domain. Reports how many requests were
+    /// allowed, denied and failed, how late they were sent, and how long the answers took.
     #[arg(long, value_name = "URL", conflicts_with_all = ["rules", "merge_domains", "compare",
         "fail_if", "top", "report", "decisions", "max_keys"])]
     pub(super) target: Option<ServiceUrl>,
-    /// The speed, as a multiple of the log's own pace: `1x`, `10x`, `0.5x`; or `max`, as fast as
-    /// the service answers with --in-flight requests at a time. Default: 1x.
+    /// The speed, as a multiple of the log's own pace: `1x`, `10x`, `0.5x`. With `max`, requests
+    /// are sent as fast as the service answers them, --in-flight of them at a time. Default: 1x.
     #[arg(long, value_name = "SPEED")]
     speed: Option<Speed>,
-    /// How many requests may wait for their answers at once. A request that is due waits up to a
-    /// second for its turn; after that, it is not sent, and counted as such. Default: 256.
+    /// The largest number of requests that wait for an answer at the same time. Default: 256.
+    ///
+    /// When this many are waiting, the next request is held back. If none of them is answered
+    /// within a second, the request is dropped, and the report counts it as not sent.
     #[arg(long, value_name = "N", value_parser = in_flight)]
     in_flight: Option<NonZeroUsize>,
     /// A file with a bearer token: its first line that is neither empty nor a comment (`#`), for a

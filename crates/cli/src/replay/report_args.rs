@@ -13,9 +13,10 @@ pub(crate) struct ReportArgs {
     /// Exit with status 3 if this condition holds, such as `denied > 0.1%`; if repeated, if any of
     /// them holds.
     ///
-    /// A metric (events, allowed, denied, over_soft, delayed, without_limit, skipped; with
-    /// --compare, newly_denied and no_longer_denied), a comparison (> >= < <= == !=), and a number
-    /// or a percentage: of all events, for `skipped` of all lines.
+    /// A metric, a comparison (> >= < <= == !=), and a number or a percentage. Metrics: events,
+    /// allowed, denied, over_soft, delayed, without_limit, skipped; with `tollgate replay
+    /// --compare` also newly_denied and no_longer_denied. Percentages are of all events; for
+    /// skipped, of all lines.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<Condition>,
     /// Report format.
@@ -30,8 +31,9 @@ pub(crate) struct ReportArgs {
     /// Write a page of HTML to this file, with charts: outcomes over time and by rule, who is
     /// denied and how they behave, how long they would wait, requests per key and window.
     ///
-    /// It needs no network. Events are decided twice. With --compare, the page shows what changes:
-    /// over time, by rule, by key and by client.
+    /// The page needs no network. Making it takes time, because all events are decided a second
+    /// time. With `tollgate replay --compare`, it shows what changes: over time, by rule, by key
+    /// and by client.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Write every decision to this file, one JSON object per line, in order.
