@@ -95,6 +95,15 @@ impl Enforcement {
             Enforcement::Quota => "quota",
         }
     }
+
+    /// What is unusual about it, in reports; `None` if a denial denies the request.
+    pub const fn note(self) -> Option<&'static str> {
+        match self {
+            Enforcement::Enforce => None,
+            Enforcement::Shadow => Some("never denies a request"),
+            Enforcement::Quota => Some("denies only if all quotas do"),
+        }
+    }
 }
 
 // === impl Charge ===

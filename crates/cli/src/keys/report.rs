@@ -101,10 +101,8 @@ impl fmt::Display for Report {
                         row(f, "name", name)?;
                     }
                     row(f, "limit", limited.limit)?;
-                    match limited.enforcement {
-                        Enforcement::Enforce => {}
-                        Enforcement::Shadow => row(f, "shadow", "never denies a request")?,
-                        Enforcement::Quota => row(f, "quota", "denies only if all quotas do")?,
+                    if let Some(note) = limited.enforcement.note() {
+                        row(f, limited.enforcement.name(), note)?;
                     }
                     if let Some(key) = keys.next() {
                         key.write_rows(f, limited)?;

@@ -172,10 +172,9 @@ fn write_rule(
         });
         row(f, "sources", reports.collect::<Vec<_>>().join(", "))?;
     }
-    match view.enforcement {
-        Enforcement::Enforce => Ok(()),
-        Enforcement::Shadow => row(f, "shadow", "never denies a request"),
-        Enforcement::Quota => row(f, "quota", "denies only if all quotas do"),
+    match view.enforcement.note() {
+        None => Ok(()),
+        Some(note) => row(f, view.enforcement.name(), note),
     }
 }
 
