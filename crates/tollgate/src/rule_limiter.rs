@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use tollgate_core::{Answer, Clock, Request};
-use tollgate_memory::{Memory, SystemClock};
+use tollgate_memory::{Memory, Stats, SystemClock};
 use tollgate_rules::{Attempt, Changes, Loaded, Options, RuleSet, Source};
 
 use active_rules::{ActiveRules, read, request_of};
@@ -191,8 +191,13 @@ impl<C: Clock> RuleLimiter<C> {
         RuleSet::clone(&self.rules.load())
     }
 
-    /// The store that counts the units.
-    pub const fn store(&self) -> &Memory<C> {
-        &self.store
+    /// How much is stored. Scans every slot, so it is meant for reports.
+    pub fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+
+    /// The clock of its decisions.
+    pub fn clock(&self) -> &C {
+        self.store.clock()
     }
 }

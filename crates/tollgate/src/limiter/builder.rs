@@ -19,6 +19,7 @@ use crate::queue::{Queues, WAITING_PER_KEY};
 /// use tollgate::{Limit, Limiter};
 ///
 /// let builder = Limiter::builder(Limit::per_minute(100)).name("per user").max_keys(50_000);
+/// let builder = builder.max_waiting(100);
 /// let limiter = builder.try_build()?;
 /// assert_eq!(limiter.name(), "per user");
 /// # Ok::<(), tollgate::BuildError>(())

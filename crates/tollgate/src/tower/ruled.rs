@@ -84,14 +84,14 @@ impl<C: Clock + 'static> RuleLimits for RuleLimiter<C> {
         };
         let delay = answer.delay;
         if delay.is_zero() || !answer.is_allowed() {
-            return Outcome::Decided(Decided::new(answer, self.store().clock()));
+            return Outcome::Decided(Decided::new(answer, self.clock()));
         }
         let held = Held {
             limiter: Arc::clone(self),
             charged: Descriptors::of_charged(request, &answer),
             has_gone: false,
         };
-        let decided = Decided::new(answer, self.store().clock());
+        let decided = Decided::new(answer, self.clock());
         Outcome::Delayed(Box::pin(async move {
             held.until_turn(delay).await;
             Ok(decided)
@@ -116,9 +116,9 @@ pub(super) fn problem(error: &RuleError) -> Problem {
 impl<C: Clock> Held<C> {
     /// Waits for the turn by the limiter's clock, because a timer may fire early.
     async fn until_turn(mut self, delay: Span) {
-        let due = self.limiter.store().clock().now().monotonic + delay;
+        let due = self.limiter.clock().now().monotonic + delay;
         loop {
-            let wait = due.since(self.limiter.store().clock().now().monotonic);
+            let wait = due.since(self.limiter.clock().now().monotonic);
             if wait.is_zero() {
                 break;
             }
