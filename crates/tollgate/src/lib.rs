@@ -261,6 +261,7 @@ struct CrateReadme;
 
 /// The examples of the README, as doc tests.
 #[cfg(doctest)]
+#[allow(rustdoc::invalid_codeblock_attributes)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
