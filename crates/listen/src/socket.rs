@@ -151,10 +151,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         let this = self.get_mut();
         ready!(this.connection.quantum().poll_read(cx));
         let before = buf.filled().len();
-        if !this.read_again(buf) {
+        let is_again = this.read_again(buf);
+        // In one read with what follows: a reader that gets part of a request makes room for more.
+        if buf.remaining() > 0 {
             match Pin::new(&mut this.stream).poll_read(cx, buf) {
-                Poll::Pending => return this.poll_quiet(cx).map(Ok),
                 Poll::Ready(read) => read?,
+                Poll::Pending if is_again => {}
+                Poll::Pending => return this.poll_quiet(cx).map(Ok),
             }
         }
         this.quiet = None;
@@ -223,17 +226,43 @@ mod tests {
     use crate::address::PeerAddress;
     use crate::budget::Budget;
     use crate::limits::Limits;
+    use crate::preface::read_first;
+
+    fn connection() -> Arc<Connection> {
+        let budget = Arc::new(Budget::new(&Limits::default()));
+        let (peer, now) = (PeerAddress::Unix, Instant::now());
+        Arc::new(Connection::new(peer, false, 1000, budget, now))
+    }
 
     /// A drained socket that ends on a drain, and its peer.
     fn drained(drain_timeout: Duration) -> (DuplexStream, Socket<DuplexStream>) {
-        let budget = Arc::new(Budget::new(&Limits::default()));
-        let peer = PeerAddress::Unix;
-        let connection = Arc::new(Connection::new(peer, false, 1000, budget, Instant::now()));
+        let connection = connection();
         connection.drain();
         let (peer, stream) = duplex(1000);
         let first = FirstBytes::default();
         let socket = Socket::new(stream, first, connection, None, Duration::ZERO);
         (peer, socket.with_end_on_drain(drain_timeout))
+    }
+
+    #[tokio::test]
+    async fn bytes_that_were_read_already_arrive_in_one_read_with_those_that_follow() {
+        let (mut peer, stream) = duplex(1000);
+        let request = b"GET / HTTP/1.1\r\nHost: example.com\r\n\r\n";
+        peer.write_all(request).await.unwrap();
+        let mut stream = stream;
+        let first = read_first(&mut stream).await.unwrap();
+        assert!(!first.rest().is_empty());
+        let mut socket = Socket::new(stream, first, connection(), None, Duration::ZERO);
+        let mut read = [0; 1000];
+        assert_eq!(socket.read(&mut read).await.unwrap(), request.len());
+        assert_eq!(&read[..request.len()], request);
+        // What was read by the HTTP library comes first, without waiting for more.
+        socket.unread(Bytes::from_static(b"again "));
+        assert_eq!(socket.read(&mut read).await.unwrap(), 6);
+        socket.unread(Bytes::from_static(b"again "));
+        peer.write_all(b"and more").await.unwrap();
+        assert_eq!(socket.read(&mut read).await.unwrap(), 14);
+        assert_eq!(&read[..14], b"again and more");
     }
 
     #[tokio::test(start_paused = true)]
