@@ -35,8 +35,7 @@ use warnings::Warnings;
 /// How long to pause after the system could not accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What every connection of a listener needs.
-#[derive(Clone)]
+/// What every connection of a listener needs; they share it.
 pub(crate) struct Acceptor<S, T> {
     handshake: T,
     session: S,
@@ -45,7 +44,7 @@ pub(crate) struct Acceptor<S, T> {
 }
 
 /// Counts an open connection until it is dropped.
-struct Counted<C: ConnectionCounts>(C);
+struct Counted<'a, C: ConnectionCounts>(&'a C);
 
 /// Whether the peer closed the connection before it was accepted, which is not an error here.
 fn is_aborted_by_peer(error: &io::Error) -> bool {
@@ -57,14 +56,14 @@ fn is_aborted_by_peer(error: &io::Error) -> bool {
 
 // === impl Counted ===
 
-impl<C: ConnectionCounts> Counted<C> {
-    fn new(counts: C) -> Counted<C> {
+impl<C: ConnectionCounts> Counted<'_, C> {
+    fn new(counts: &C) -> Counted<'_, C> {
         counts.count_open();
         Counted(counts)
     }
 }
 
-impl<C: ConnectionCounts> Drop for Counted<C> {
+impl<C: ConnectionCounts> Drop for Counted<'_, C> {
     fn drop(&mut self) {
         self.0.count_end();
     }
@@ -80,7 +79,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         limits: Limits,
         budget: Arc<Budget>,
         shutdown: ShutdownSignal,
-    ) -> Acceptor<S, T> {
+    ) -> Arc<Acceptor<S, T>> {
         let terms = Terms {
             protocol: listener.protocol(),
             half_close: listener.has_half_close(),
@@ -88,12 +87,12 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
             budget,
             warnings: Arc::new(Warnings::new(listener.name())),
         };
-        Acceptor {
+        Arc::new(Acceptor {
             handshake: listener.handshake(),
             session,
             terms,
             shutdown,
-        }
+        })
     }
 
     /// How long a drain may take.
@@ -103,7 +102,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
 
     /// Accepts connections until shutdown.
     pub(crate) async fn accept(
-        &self,
+        self: &Arc<Self>,
         binding: &Binding,
         connections: &Arc<Connections>,
         tasks: &mut JoinSet<()>,
@@ -126,7 +125,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
                 Ok((stream, peer)) => {
                     let (permit, kind) = connections.acquire(peer, Instant::now());
                     self.terms.warnings.log_full(kind, peer);
-                    tasks.spawn(self.clone().serve(stream, permit));
+                    tasks.spawn(Arc::clone(self).serve(stream, permit));
                     if kind == PermitKind::Reserved {
                         // The next ones would take its permit back before its task has run, which
                         // reads a request that is there already.
@@ -170,11 +169,14 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     }
 
     /// Serves a connection until it ends, from its handshake on.
-    async fn serve(self, socket: RawSocket, permit: Permit) {
-        let _counted = Counted::new(self.session.counts().clone());
-        let connection = Arc::clone(&permit.connection);
-        match self.shake_hands(socket, &connection).await {
-            Some(Ok(stream)) => self.session.serve(stream, &connection, &self.terms).await,
+    ///
+    /// Its future is as large as its largest stage, and there are as many as connections, most of
+    /// which are idle: so a stage that ends is in a box of its own.
+    async fn serve(self: Arc<Self>, socket: RawSocket, permit: Permit) {
+        let _counted = Counted::new(self.session.counts());
+        let connection = &permit.connection;
+        match Box::pin(self.shake_hands(socket, connection)).await {
+            Some(Ok(stream)) => self.session.serve(stream, connection, &self.terms).await,
             Some(Err(error)) => {
                 self.session.counts().count_close(error.failure.reason());
                 self.terms.warnings.log_handshake(&error, connection.peer());

@@ -76,14 +76,15 @@ impl fmt::Debug for Tls {
 }
 
 impl Handshake for Tls {
-    type Stream = TlsStream<RawSocket>;
+    /// In a box, because the future of a connection holds its stream in several places.
+    type Stream = Box<TlsStream<RawSocket>>;
 
     async fn handshake(&self, socket: RawSocket) -> Result<Self::Stream, HandshakeError> {
         let acceptor = TlsAcceptor::from(self.current());
         let accepted = acceptor.accept_with(socket, |session| {
             session.set_buffer_limit(Some(BUFFER_BYTES));
         });
-        accepted.await.map_err(describe)
+        accepted.await.map(Box::new).map_err(describe)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Serves HTTP on a stream.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hyper::body::Bytes;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -58,12 +60,12 @@ impl<H: Handler> Session for Http<H> {
                 .await;
             return;
         }
-        let read = timeout(
+        // In a box, which an idle connection no longer has.
+        let read = Box::pin(timeout(
             header_timeout(&terms.limits, known),
             read_first(&mut stream),
-        )
-        .await;
-        let Ok(Ok(first)) = read else {
+        ));
+        let Ok(Ok(first)) = read.await else {
             return;
         };
         if first.is_preface() {
@@ -75,21 +77,24 @@ impl<H: Handler> Session for Http<H> {
             self.http1(stream, first, known, terms).await;
         } else {
             let within = terms.limits.write_timeout;
-            let mut socket = Socket::new(stream, first, Arc::clone(known), None, within);
+            let mut socket = Box::new(Socket::new(stream, first, Arc::clone(known), None, within));
             write_last(&mut socket, NOT_HTTP2).await;
         }
     }
 }
 
+/// What serves a connection: in a box as large as its protocol needs, not as the larger one does.
+type Served<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 impl<H: Handler> Http<H> {
     /// Serves a connection that speaks HTTP/1.
-    async fn http1(
-        &self,
+    fn http1<'a>(
+        &'a self,
         stream: impl Stream,
         first: FirstBytes,
-        known: &Arc<Connection>,
+        known: &'a Arc<Connection>,
         terms: &Terms,
-    ) {
+    ) -> Served<'a> {
         let socket = Socket::new(
             stream,
             first,
@@ -104,20 +109,33 @@ impl<H: Handler> Http<H> {
             .header_read_timeout(header_timeout(&terms.limits, known))
             .max_buf_size(usize::try_from(terms.limits.header_bytes).expect("32 bits fit"))
             .serve_connection(TokioIo::new(socket), self.0.service(known));
-        let shut_down = http1::Connection::graceful_shutdown;
-        let Some(ended) = drive(&mut connection, known, shut_down).await else {
-            return;
-        };
-        let parts = connection.into_parts();
-        let mut socket = parts.io.into_inner();
+        Box::pin(async move {
+            let shut_down = http1::Connection::graceful_shutdown;
+            let Some(ended) = drive(&mut connection, known, shut_down).await else {
+                return;
+            };
+            let parts = connection.into_parts();
+            let rest = (parts.io.into_inner(), parts.read_buf);
+            // In a box, because few connections come here, and only at their end.
+            Box::pin(self.end_http1(ended, rest, known)).await;
+        })
+    }
+
+    /// Ends a connection of HTTP/1, or runs the tunnel that it has become.
+    async fn end_http1(
+        &self,
+        ended: hyper::Result<()>,
+        (mut socket, unused): (Socket<impl Stream>, Bytes),
+        known: &Connection,
+    ) {
         let Err(error) = ended else {
-            socket.unread(parts.read_buf);
+            socket.unread(unused);
             run_tunnel(socket, known).await;
             return;
         };
         debug!(%error, "connection ended");
         // An idle connection has not begun a request.
-        if error.is_timeout() && !parts.read_buf.is_empty() {
+        if error.is_timeout() && !unused.is_empty() {
             self.0.count_error("timeout");
             write_last(&mut socket, LATE).await;
         }
@@ -131,13 +149,13 @@ impl<H: Handler> Http<H> {
     }
 
     /// Serves a connection that speaks HTTP/2 with prior knowledge.
-    async fn http2(
-        &self,
+    fn http2<'a>(
+        &'a self,
         stream: impl Stream,
         first: FirstBytes,
-        known: &Arc<Connection>,
-        (terms, streams): (&Terms, usize),
-    ) {
+        known: &'a Arc<Connection>,
+        (terms, streams): (&'a Terms, usize),
+    ) -> Served<'a> {
         let limits = &terms.limits;
         let frames = Frames::new(limits.control_frames, Instant::now());
         let socket = Socket::new(
@@ -160,15 +178,17 @@ impl<H: Handler> Http<H> {
             .keep_alive_interval(limits.ping_interval)
             .keep_alive_timeout(limits.ping_timeout)
             .serve_connection(TokioIo::new(socket), self.0.service(known));
-        let shut_down = http2::Connection::graceful_shutdown;
-        let Some(Err(error)) = drive(&mut connection, known, shut_down).await else {
-            return;
-        };
-        debug!(%error, "connection ended");
-        if known.close_reason().is_none() && is_protocol_error(&error) {
-            self.0.count_close("protocol");
-            terms.warnings.log_broken(&reason(&error), known.peer());
-        }
+        Box::pin(async move {
+            let shut_down = http2::Connection::graceful_shutdown;
+            let Some(Err(error)) = drive(&mut connection, known, shut_down).await else {
+                return;
+            };
+            debug!(%error, "connection ended");
+            if known.close_reason().is_none() && is_protocol_error(&error) {
+                self.0.count_close("protocol");
+                terms.warnings.log_broken(&reason(&error), known.peer());
+            }
+        })
     }
 }
 

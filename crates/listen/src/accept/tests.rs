@@ -24,12 +24,13 @@ use super::http_session::run_tunnel;
 use super::*;
 use crate::address::PeerAddress;
 use crate::handler::Handler;
-use crate::handshake::Failure;
+use crate::handshake::{Failure, Plain};
 use crate::permits::{ConnectionLimits, RESERVED};
 use crate::preface::PREFACE;
 use crate::protocol::Protocol;
 use crate::raw_responses::NOT_HTTP2;
 use crate::shutdown::shutdown_channel;
+use crate::tls::Tls;
 use crate::tunnel::Tunnel;
 
 /// More than any response here.
@@ -164,7 +165,7 @@ fn address_of<T: Handshake>(listener: &Listener<T>) -> SocketAddr {
 fn acceptor<T: Handshake>(
     listener: &Listener<T>,
     limits: Limits,
-) -> (Acceptor<Http<Served>, T>, Arc<Connection>) {
+) -> (Arc<Acceptor<Http<Served>, T>>, Arc<Connection>) {
     let budget = Arc::new(Budget::new(&limits));
     let peer = PeerAddress::Unix;
     let connection = Connection::new(peer, false, 1000, Arc::clone(&budget), Instant::now());
@@ -434,4 +435,17 @@ async fn a_connection_that_has_ended_leaves_no_task() {
         () = talk => {}
     }
     assert_eq!(tasks.len(), 0);
+}
+
+/// The bytes of the future that a function of three arguments returns.
+fn future_bytes<A, B, C, F: Future>(_function: impl FnOnce(A, B, C) -> F) -> usize {
+    size_of::<F>()
+}
+
+/// Every connection has this future for as long as it is open, idle or not.
+#[test]
+fn the_future_of_a_connection_does_not_have_room_for_all_that_it_may_become() {
+    let plain = future_bytes(Acceptor::<Http<Served>, Plain>::serve);
+    let tls = future_bytes(Acceptor::<Http<Served>, Tls>::serve);
+    assert!(plain <= 512 && tls <= 512, "{plain} {tls}");
 }
