@@ -22,6 +22,8 @@ const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// to another continent, and so short that all permits can be replaced several times a second.
 /// Otherwise an attacker would keep them all with connections that it opens again and again.
 const FIRST_REQUEST_WITHIN: Duration = Duration::from_millis(250);
+/// For so many sources there is always memory.
+const SOURCES_KEPT: usize = 256;
 /// The most connections that are compared when one must make room.
 const COMPARED_MAX: usize = 1024;
 
@@ -250,9 +252,18 @@ impl Open {
             indices.retain(|other| *other != index);
             if indices.is_empty() {
                 self.by_source.remove(&source);
+                self.shrink_sources();
             }
         }
         Some(connection)
+    }
+
+    /// Returns memory once most sources are gone, seldom enough to cost nothing.
+    fn shrink_sources(&mut self) {
+        let count = self.by_source.len();
+        if self.by_source.capacity() > SOURCES_KEPT.max(4 * count) {
+            self.by_source.shrink_to(2 * count);
+        }
     }
 
     fn remove(&mut self, connection: &Arc<Connection>) {
@@ -337,6 +348,27 @@ mod tests {
         let kinds: Vec<_> = kinds.iter().map(|(_, kind)| *kind).collect();
         let expected = [PermitKind::Free, PermitKind::Free, PermitKind::Reserved];
         assert_eq!(kinds, expected);
+    }
+
+    #[test]
+    fn the_sources_of_connections_that_have_ended_take_no_memory() {
+        let (all, now) = (connections(10_000, 1), Instant::now());
+        let kept = all.acquire(peer(1), now);
+        let of = |number: u32| {
+            let address = std::net::Ipv4Addr::from(0x0b00_0000 + number);
+            PeerAddress::Tcp(SocketAddr::new(address.into(), 1))
+        };
+        for _peak in 0..2 {
+            let permits: Vec<_> = (0..5_000)
+                .map(|number| all.acquire(of(number), now))
+                .collect();
+            assert!(permits.iter().all(|(_, kind)| *kind == PermitKind::Free));
+            drop(permits);
+            let open = all.open.lock().unwrap();
+            assert!(open.by_source.capacity() <= 2 * SOURCES_KEPT);
+            assert_eq!(open.by_source.len(), 1);
+        }
+        drop(kept);
     }
 
     #[test]
