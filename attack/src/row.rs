@@ -9,16 +9,18 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{Arguments, CLIENT};
 use crate::attacks::{Answered, Attack, Begin};
-use crate::service::{Kind, Service, Surroundings};
+use crate::service::{Kind, Service, Surroundings, idle_connections};
 
 /// How much more memory the service may use than without an attack, in KiB; `docs/operating.md` has
 /// the calculation.
 const BUDGET_KIB: u64 = 192 << 10;
 /// The same of a service whose listeners have TLS, in KiB; `docs/tls.md` has the calculation.
 const TLS_BUDGET_KIB: u64 = BUDGET_KIB + (104 << 10);
-/// The same of a service with idle connections, in KiB: less than 20 kB for each, and with what the
-/// service uses itself less than 200 MB.
-const IDLE_BUDGET_KIB: u64 = 160 << 10;
+/// The same for each idle connection, in bytes.
+const IDLE_BYTES: u64 = 20_000;
+/// The most memory of a gateway with idle connections and delayed requests, with all that it uses
+/// itself, in bytes.
+const GATEWAY_BYTES: u64 = 200_000_000;
 /// How many more open files than before may stay: connections to the upstream, and those of the
 /// client that come and go.
 const FILES_KEPT: usize = 16;
@@ -104,7 +106,7 @@ pub(crate) fn measure(
         budget: match attack.kind {
             Kind::Plain => BUDGET_KIB,
             Kind::Tls => TLS_BUDGET_KIB,
-            Kind::Idle(_) => IDLE_BUDGET_KIB,
+            Kind::Idle(listener) => idle_budget(listener, before),
         },
         client,
         before,
@@ -156,6 +158,14 @@ fn wait_until_released(service: &Service, before: u64, files: usize, settle: Dur
             return now;
         }
         std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// How much more memory a service with idle connections may use than without them, in KiB.
+fn idle_budget(listener: &str, before: u64) -> u64 {
+    match listener {
+        "gateway" => (GATEWAY_BYTES >> 10).saturating_sub(before),
+        other => (IDLE_BYTES * u64::from(idle_connections(other))) >> 10,
     }
 }
 
@@ -312,6 +322,12 @@ mod tests {
             last_lines: Vec::new(),
             ended: None,
         }
+    }
+
+    #[test]
+    fn idle_connections_have_a_budget_each_and_the_gateway_one_in_all() {
+        assert_eq!(idle_budget("grpc", 16 << 10), 195_312);
+        assert_eq!(idle_budget("gateway", 16 << 10), 195_312 - (16 << 10));
     }
 
     #[test]
