@@ -1,13 +1,17 @@
 //! HTTP/2 from clients and to upstreams, and gRPC over both.
 
+use std::convert::Infallible;
 use std::error::Error;
 
 use http::{HeaderMap, Request, Version};
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Bytes};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Body, Bytes, Frame};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 
 use super::upstream::{Echo, Stage};
 use super::{FREE, RULES, gateway, gateway_with, section_of};
@@ -170,4 +174,52 @@ async fn a_stream_that_its_client_resets_is_dropped_at_the_upstream() {
     let mut expected = HeaderMap::new();
     expected.insert("x-end", "1".parse().unwrap());
     assert_eq!(body.trailers(), Some(&expected));
+}
+
+#[tokio::test]
+async fn a_stream_whose_body_comes_byte_by_byte_gets_408_and_the_others_continue() {
+    let stage = Stage::open().await;
+    let more = format!("{FREE}, timeouts: {{body: 500ms}}, body_rate: 1GiB");
+    let house = gateway(stage.address(), &more).await;
+    let (mut client, _socket) = open(&house).await;
+    let (send, parts) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
+    let byte = || Ok(Frame::data(Bytes::from_static(b"a")));
+    let request = Request::post("http://h/").body(StreamBody::new(ReceiverStream::new(parts)));
+    let slow = client.send_request(request.unwrap());
+    let drip = async {
+        send.send(byte()).await.unwrap();
+        let mut upstream = stage.accept().await;
+        upstream.head().await;
+        // Never a pause that would be too long by itself: the next byte follows as soon as the last
+        // one has arrived. It ends with the connection to the upstream.
+        let mut part = [0; 64];
+        while let Ok(1..) = upstream.0.read(&mut part).await {
+            let _ = send.send(byte()).await;
+        }
+    };
+    let (response, ()) = tokio::join!(slow, drip);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 408);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let expected = "the body comes slower than 1073741824 bytes a second; send it faster";
+    assert_eq!(json["detail"], expected);
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    let counted = "{route=\"default\",outcome=\"slow_body\"} 1\n";
+    assert!(metrics.contains(counted), "{metrics}");
+    // It was the stream's fault, not the connection's.
+    let (send, parts) = mpsc::channel(1);
+    let request = Request::post("http://h/").body(StreamBody::new(ReceiverStream::new(parts)));
+    let answer = async {
+        send.send(byte()).await.unwrap();
+        drop(send);
+        let mut upstream = stage.accept().await;
+        upstream.head().await;
+        upstream
+            .send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            .await;
+        upstream
+    };
+    let (response, _upstream) = tokio::join!(client.send_request(request.unwrap()), answer);
+    assert_eq!(response.unwrap().status(), 200);
 }
