@@ -1,8 +1,8 @@
 //! `tollgate replay` as a process: exit statuses, files and streams.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -340,6 +340,53 @@ fn an_interrupt_says_how_far_it_came_and_leaves_no_file() {
         fs::read_to_string(scene.0.join("out.jsonl")).unwrap(),
         "from before\n"
     );
+}
+
+/// The file of decisions is a pipe, of which the test reads one line before it interrupts: the
+/// process is then deciding, and cannot finish before the rest is read.
+#[test]
+fn an_interrupt_between_decisions_says_where_they_are() {
+    const EVENTS: usize = 100_000;
+    let scene = Scene::new("interrupt-deciding");
+    scene.write("a.log", &LINE.repeat(EVENTS));
+    scene.write("out.jsonl", "from before\n");
+    let pipe = scene.0.join("out.jsonl.partial");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["replay", "--rules", "rules.yaml"])
+        .args(["--decisions", "out.jsonl"])
+        .args(BY_CLIENT)
+        .arg("a.log")
+        .current_dir(&scene.0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut decisions = BufReader::new(File::open(&pipe).unwrap());
+    assert!(decisions.read_line(&mut String::new()).unwrap() > 0);
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(sent.success());
+    let written = 1 + decisions.lines().map_while(Result::ok).count();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    let expected = format!(
+        "error: interrupted after {written} of {EVENTS} events; out.jsonl is not written, \
+         the decisions so far are in out.jsonl.partial\n"
+    );
+    let expected = expected.replace(
+        "out.jsonl",
+        &scene.0.join("out.jsonl").display().to_string(),
+    );
+    assert_eq!(err, expected);
+    assert!(written < EVENTS);
+    // Reading the pipe would never end.
+    assert!(fs::metadata(scene.0.join("out.jsonl")).unwrap().is_file());
+    let before = fs::read_to_string(scene.0.join("out.jsonl")).unwrap();
+    assert_eq!(before, "from before\n");
 }
 
 #[test]
