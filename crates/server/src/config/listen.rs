@@ -31,8 +31,8 @@ pub enum ListenerKind {
     Grpc,
     /// `http`: `/json` and `/v1/check`. `127.0.0.1:8080`.
     Http,
-    /// `admin`: metrics and rules, without authentication unless `tls` has a `client_ca`.
-    /// `127.0.0.1:6070`.
+    /// `admin`: metrics and rules, without authentication unless the settings have tokens or `tls`
+    /// has a `client_ca`. `127.0.0.1:6070`.
     Admin,
     /// `gateway`: whatever the settings' section of this name passes on; without the section there
     /// is no such listener. `127.0.0.1:8000`.
