@@ -94,3 +94,41 @@ impl<C: Clock> Memory<C> {
         is_evicted
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests {
+    use tollgate_core::{Charge, Cost, Limit, Moment, Span};
+
+    use super::*;
+
+    /// Many times as many as one search compares, all live and in the arena.
+    const KEYS: usize = 4_000;
+
+    #[test]
+    fn a_search_looks_at_few_of_many_keys_and_the_next_one_goes_on_from_there() {
+        let store = Memory::builder().max_keys(2 * KEYS).build();
+        let limit = Limit::sliding_log(10, Span::DAY).expect("a day is a window");
+        let now = Now::at(Moment::ZERO + Span::DAY);
+        for number in 0..KEYS {
+            let charge = Charge::new(store.key_of(&number), &limit, Cost::ONE);
+            assert!(
+                store
+                    .check_at(now, &charge)
+                    .is_ok_and(|decision| decision.is_allowed())
+            );
+        }
+        let spilled_before = |hand| {
+            let numbers = std::iter::successors(store.table.next_spilled(0), |number| {
+                store.table.next_spilled(number + 1)
+            });
+            numbers.take_while(|number| *number < hand).count()
+        };
+        for searches in 1..=10 {
+            assert!(store.reclaim(now));
+            // Victims are still marked: a later search finds that they are gone.
+            let hand = store.clock_hand.load(Ordering::Relaxed);
+            assert_eq!(spilled_before(hand), searches * COMPARED_MAX);
+        }
+        assert_eq!(store.evicted_keys(), 10);
+    }
+}
