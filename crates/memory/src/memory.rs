@@ -72,6 +72,7 @@ pub struct Memory<C = SystemClock> {
 
 /// The size of a store's contents at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Keys that are live now.
     pub live_keys: u64,

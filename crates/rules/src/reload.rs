@@ -15,6 +15,7 @@ pub const REMOVED_RULES_MAX: usize = 10_000;
 
 /// What a reload changed.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Changes {
     /// Rules with another limit than before.
     pub changed: Vec<Changed>,
@@ -28,6 +29,7 @@ pub struct Changes {
 
 /// A rule with another limit than before.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Changed {
     /// Which.
     pub rule: Arc<RuleName>,

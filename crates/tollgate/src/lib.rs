@@ -275,3 +275,12 @@ struct OverRedis;
 #[cfg(all(doctest, feature = "redis", feature = "tower"))]
 #[doc = include_str!("../../../docs/middleware.md")]
 struct Middleware;
+
+/// What a program cannot write, so that results may have more fields later.
+///
+/// ```compile_fail
+/// let stats = tollgate::Limiter::new(tollgate::Limit::per_second(1)).stats();
+/// let tollgate::Stats { live_keys: _, evicted_keys: _, arena_bytes: _, bytes_max: _ } = stats;
+/// ```
+#[cfg(doctest)]
+struct Extensible;
