@@ -10,6 +10,8 @@ use tollgate_testbed as testbed;
 
 /// A denial is cached for a second, and the retry time is up to a day.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
+/// A server's role is checked once a second. Less than the timeout of a decision here.
+const DEMOTED_WITHIN: Duration = Duration::from_secs(5);
 /// Far more than the unit that is asked for.
 const CAPACITY: u32 = 1_000;
 
@@ -90,5 +92,24 @@ async fn returned_leases_end_a_cached_denial() {
         exhaust(&store, limit).await;
         holder.close().await;
         is_soon_allowed(&store, limit, "a lease was returned").await;
+    }
+}
+
+/// A denial writes nothing, so a replica does not reject it: the check of the server's role ends
+/// it, once a second, however long a decision may take.
+#[tokio::test]
+async fn a_demoted_primary_soon_denies_no_more() {
+    let redis = testbed::Redis::start();
+    let (store, other) = (instance(&redis), instance(&redis));
+    let limit = limits()[0];
+    assert!(is_allowed(&other, &limit, Cost::ONE).await);
+    exhaust(&store, &limit).await;
+    redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let charge = Charge::new(key(&other, &limit), &limit, Cost::ONE);
+    let latest = Instant::now() + DEMOTED_WITHIN;
+    while let Ok(verdict) = other.decide(&[charge]).await {
+        assert!(!verdict.is_allowed());
+        assert!(Instant::now() < latest, "a replica still decides");
+        sleep(Duration::from_millis(5)).await;
     }
 }

@@ -39,13 +39,14 @@ impl Session<'_> {
         wanted.map(|pending| pending.since).min()
     }
 
-    /// Makes the timer fire no later than the first deadline of these requests.
+    /// Makes the timer fire no later than the first deadline of these requests, and than the next
+    /// check of the server's role: the timeout of a request may be longer than until then.
     pub(super) fn watch(&mut self, requests: &[Pending]) {
         let oldest = requests.iter().map(|pending| pending.since).min();
         if let Some(deadline) = oldest.map(|since| since + self.shared.reply_timeout)
             && self.fires_at.is_none_or(|at| deadline < at)
         {
-            self.set_timer(deadline);
+            self.set_timer(deadline.min(self.check_at));
         }
     }
 
@@ -54,7 +55,7 @@ impl Session<'_> {
         if let Some(deadline) = self.shared.first_deadline()
             && self.fires_at.is_none_or(|at| deadline < at)
         {
-            self.set_timer(deadline);
+            self.set_timer(deadline.min(self.check_at));
         }
     }
 
