@@ -84,24 +84,24 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if chosen.is_empty() {
         return Err("no attack has that in its name".to_owned());
     }
-    let mut faults = Vec::new();
+    let mut faults = 0;
     println!("{}", Row::HEADINGS);
     for space in &arguments.address_spaces {
         for attack in &chosen {
             let row = row::measure(attack, arguments, *space, &surroundings)
                 .map_err(|error| format!("{}: {error}", attack.name))?;
             println!("{row}");
-            faults.extend(row.faults());
+            // Beside its row: a long run may be ended before its last one.
+            for fault in row.faults() {
+                println!("  fault: {fault}");
+                faults += 1;
+            }
         }
     }
-    if faults.is_empty() {
-        return Ok(());
+    match faults {
+        0 => Ok(()),
+        count => Err(format!("{count} faults")),
     }
-    Err(format!(
-        "{} faults:\n  {}",
-        faults.len(),
-        faults.join("\n  ")
-    ))
 }
 
 /// Attacks need thousands of sockets.
