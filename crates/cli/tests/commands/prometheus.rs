@@ -14,8 +14,8 @@ const IS_READY: &str = "Server is ready to receive web requests";
 /// It logs to standard error.
 const SCRIPT: &str = r#"exec prometheus "$@" 2>&1"#;
 
-/// Settings with the file of rules and the address to scrape. A scrape may take as long as the pause
-/// between two, and on a machine with much other work it takes hundreds of milliseconds.
+/// Settings with the file of rules and the address to scrape. A scrape may take as long as the
+/// pause between two, and on a machine with much other work it takes hundreds of milliseconds.
 const SETTINGS: &str = r"
 global: {scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 200ms}
 rule_files: ['RULES']
