@@ -8,6 +8,8 @@ mod proxy;
 
 mod site;
 
+mod every_proxy;
+
 mod forwarded;
 
 mod nginx;
