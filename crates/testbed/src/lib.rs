@@ -22,6 +22,8 @@ mod tls;
 
 mod proxy;
 
+pub mod tool;
+
 #[cfg(feature = "collector")]
 pub mod collector;
 

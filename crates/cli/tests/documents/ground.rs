@@ -3,9 +3,10 @@
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use tollgate_testbed::tool::ENVOY;
 use tollgate_testbed::{Folder, Process};
 
 use crate::root;
@@ -24,8 +25,6 @@ const READY: [(&str, &str); 4] = [
 ];
 /// How long a command may take, in seconds. None waits for anything, so this is generous.
 const SECONDS_MAX: &str = "120";
-/// The Envoy that `cargo xtask ci` installs.
-const ENVOY: &str = "1.40.0";
 /// Stands for `cargo`: `cargo run` in a page runs the program that these tests have built.
 const CARGO: &str = r#"#!/bin/sh
 case "$*" in
@@ -145,7 +144,7 @@ impl Ground {
         let bin = self.path().join("bin");
         fs::create_dir_all(&bin).unwrap();
         symlink(env!("CARGO_BIN_EXE_tollgate"), bin.join("tollgate")).unwrap();
-        let envoy = envoy();
+        let envoy = ENVOY.path(env!("CARGO_TARGET_TMPDIR"));
         if envoy.is_file() {
             symlink(envoy, bin.join("envoy")).unwrap();
         }
@@ -185,15 +184,6 @@ fn replaced(text: &str, number: &str, other: &str) -> String {
     }
     out.push_str(&text[done..]);
     out
-}
-
-/// Where Envoy is: `TOLLGATE_ENVOY`, or where `cargo xtask ci` puts it.
-fn envoy() -> PathBuf {
-    let from_ci = || {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        target.join(format!("tools/envoy-{ENVOY}/envoy/_bin/envoy"))
-    };
-    std::env::var_os("TOLLGATE_ENVOY").map_or_else(from_ci, PathBuf::from)
 }
 
 #[test]

