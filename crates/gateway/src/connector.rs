@@ -6,6 +6,7 @@ use std::time::Duration;
 use hyper::body::Body;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -28,6 +29,13 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 /// How often the server of a connection of HTTP/2 is sent a PING, and how long it may take.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// When the kernel asks the server of a connection on which nothing arrives whether it still has
+/// it, how often it asks again without an answer, and how many times. A server that lost its power,
+/// or whose last packet was lost, never says that it is gone.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+const KEEPALIVE_PROBES: u32 = 5;
 
 /// How an address is connected to.
 #[derive(Debug)]
@@ -158,11 +166,19 @@ impl Connector {
     async fn connect_late(&self) -> io::Result<Connected> {
         let stream = TcpStream::connect(self.name.find().await?.as_slice()).await?;
         let _ = stream.set_nodelay(true);
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
         Ok(match &self.tls {
             None => Connected::Plain(stream),
             Some(tls) => Connected::Tls(Box::new(tls.handshake(stream, self.protocol).await?)),
         })
     }
+}
+
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new()
+        .with_time(KEEPALIVE_IDLE)
+        .with_interval(KEEPALIVE_INTERVAL)
+        .with_retries(KEEPALIVE_PROBES)
 }
 
 async fn begin_http1<B: Sent>(stream: impl Stream) -> io::Result<Http1<B>> {
@@ -208,5 +224,34 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_is_silently_gone_is_noticed_within_half_a_minute() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let limit = Duration::from_secs(5);
+        let connector = Connector::new(address, UpstreamProtocol::Http1, None, limit);
+        let Connected::Plain(stream) = connector.connect().await.unwrap() else {
+            panic!("there is no TLS");
+        };
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        let probes = socket.tcp_keepalive_retries().unwrap();
+        let (idle, interval) = (
+            socket.tcp_keepalive_time().unwrap(),
+            socket.tcp_keepalive_interval().unwrap(),
+        );
+        assert_eq!((idle, interval, probes), (limit, limit, 5));
+        assert_eq!(idle + interval * probes, Duration::from_secs(30));
     }
 }
