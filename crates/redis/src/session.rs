@@ -56,7 +56,8 @@ const OUT_BYTES_MAX: usize = 1 << 20;
 const LOST_MAX: u32 = 8;
 /// The interval between probes of a server that does not reply.
 const PROBE_EVERY: Duration = Duration::from_millis(50);
-/// How long a server may be silent before the connection is closed.
+/// How long a server may be silent before the connection is closed; for a caller that waits for
+/// longer, as long as that.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// How long to wait for unread replies after that: they may have arrived while this process was
 /// stopped.

@@ -51,12 +51,23 @@ impl AsyncWrite for Stuck {
     }
 }
 
-/// A peer whose replies are seen only by the second read, as if this process had been stopped from
-/// before they came until after they were due.
-#[derive(Default)]
+/// A peer that replies late, and whose replies are seen only by the second read, as if this process
+/// had been stopped from before they came until after they were due.
 struct Unread {
+    after: Duration,
     asked_at: Option<Instant>,
     was_looked_at: bool,
+}
+
+impl Unread {
+    /// Replies later than after this time.
+    fn after(after: Duration) -> Unread {
+        Unread {
+            after,
+            asked_at: None,
+            was_looked_at: false,
+        }
+    }
 }
 
 impl AsyncRead for Unread {
@@ -65,7 +76,7 @@ impl AsyncRead for Unread {
         _: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let is_due = |at: Instant| at.elapsed() > SILENCE_MAX;
+        let is_due = |at: Instant| at.elapsed() > self.after;
         if !self.asked_at.is_some_and(is_due) {
             return Poll::Pending;
         }
@@ -73,7 +84,7 @@ impl AsyncRead for Unread {
             self.was_looked_at = true;
             return Poll::Pending;
         }
-        *self = Unread::default();
+        *self = Unread::after(self.after);
         into.put_slice(b"-ERR no\r\n");
         Poll::Ready(Ok(()))
     }
@@ -106,13 +117,16 @@ fn request() -> ScriptRequest {
 
 /// A request queue with one session on a stuck connection; the receiver gets the reason it ended.
 fn stuck() -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
-    session_on(Stuck)
+    session_on(Stuck, REPLY_TIMEOUT)
 }
 
-fn session_on(stream: impl Stream + 'static) -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
+fn session_on(
+    stream: impl Stream + 'static,
+    reply_timeout: Duration,
+) -> (RequestQueue, Arc<Stats>, oneshot::Receiver<End>) {
     let stats = Arc::new(Stats::default());
     let (reply, ended) = oneshot::channel();
-    let queue = RequestQueue::new(REPLY_TIMEOUT, Arc::clone(&stats), |shared| async move {
+    let queue = RequestQueue::new(reply_timeout, Arc::clone(&stats), |shared| async move {
         let task = ConnectionTask {
             opener: Opener::new(&Config::single("h:1"), &Environment::default()).unwrap(),
             target: Target::Fixed("h:1".into()),
@@ -167,8 +181,25 @@ async fn an_idle_connection_that_is_dead_is_noticed_before_it_is_needed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_was_not_read_in_time_is_no_silence() {
-    let (queue, _, mut ended) = session_on(Unread::default());
+    let (queue, _, mut ended) = session_on(Unread::after(SILENCE_MAX), REPLY_TIMEOUT);
     let went_on = timeout(10 * SILENCE_MAX, &mut ended).await;
     assert!(went_on.is_err(), "{went_on:?}");
     assert!(queue.is_up());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_waits_for_longer_has_its_reply_after_a_long_silence() {
+    let (queue, _, _ended) = session_on(Unread::after(5 * SILENCE_MAX), 10 * SILENCE_MAX);
+    let asked = queue.ask(request(), 0, false, Instant::now()).await;
+    assert!(matches!(asked, Err(Failure::Unreachable(_))), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_left_once_its_callers_have_given_up() {
+    let (queue, _, ended) = session_on(Stuck, 10 * SILENCE_MAX);
+    let since = Instant::now();
+    let asked = queue.ask(request(), 0, false, since).await;
+    assert!(matches!(asked, Err(Failure::OutcomeUnknown)), "{asked:?}");
+    assert_eq!(since.elapsed(), 10 * SILENCE_MAX);
+    timeout(SILENCE_MAX, ended).await.unwrap().unwrap();
 }

@@ -107,13 +107,18 @@ impl Session<'_> {
     }
 
     /// Closes the connection if the server has been silent for too long twice in a row: the first
-    /// time, a reply may have arrived and not been read yet.
+    /// time, a reply may have arrived and not been read yet. Not while a caller may still have its
+    /// reply: the silence may be a slow script, or that of a machine that is overloaded.
     fn check_silence(&mut self, now: Instant) -> io::Result<()> {
+        let silence_max = match self.oldest() {
+            Some(_) => SILENCE_MAX.max(self.shared.reply_timeout),
+            None => SILENCE_MAX,
+        };
         let silent_since = self
             .sent
             .front()
             .map(|call| call.at.max(self.received_at))
-            .filter(|since| *since + SILENCE_MAX < now);
+            .filter(|since| *since + silence_max < now);
         if silent_since.is_none() {
             return Ok(());
         }
