@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate_core::{Charge, Cost, Limit, Moment, Now};
@@ -126,10 +126,11 @@ fn planned_memory_of_redis_is_that_of_a_redis_with_so_many_users() {
         ask_each(folder.path(), &redis, USERS..USERS + 64);
         let before = redis.keys_and_bytes();
         ask_each(folder.path(), &redis, 64..USERS);
-        let after = redis.keys_and_bytes();
-        assert_eq!(after.0 - before.0, USERS - 64, "keys");
-        let of_others = after.1 - before.1;
-        let grown = of_others * USERS / (USERS - 64);
+        let grown = || {
+            let after = redis.keys_and_bytes();
+            assert_eq!(after.0 - before.0, USERS - 64, "keys");
+            (after.1 - before.1) * USERS / (USERS - 64)
+        };
         let arguments = [
             "--users", "8k", "--rate", "1", "--store", "redis", "--rules",
         ];
@@ -137,11 +138,16 @@ fn planned_memory_of_redis_is_that_of_a_redis_with_so_many_users() {
         let more = [&file, "--descriptor", "user={client}"];
         let report = json(&[&arguments[..], &more].concat());
         let keys = value(&report, "redis", "keyBytes") + value(&report, "redis", "hashTableBytes");
-        let bounds = grown * 97 / 100..=grown * 103 / 100;
-        assert!(
-            bounds.contains(&keys),
-            "{limit}: planned {keys}, grown {grown}"
-        );
+        // Redis counts what its clients had up to a second ago, or longer if the machine stalls.
+        let latest = Instant::now() + Duration::from_secs(10);
+        loop {
+            let grown = grown();
+            if (grown * 97 / 100..=grown * 103 / 100).contains(&keys) {
+                break;
+            }
+            let is_late = Instant::now() > latest;
+            assert!(!is_late, "{limit}: planned {keys}, grown {grown}");
+        }
     }
 }
 
