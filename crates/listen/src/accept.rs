@@ -7,8 +7,9 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::binding::Binding;
 use crate::budget::Budget;
@@ -32,7 +33,7 @@ use session::{Terms, header_timeout};
 pub use stream_session::Streams;
 use warnings::Warnings;
 
-/// How long to pause after the system could not accept a connection.
+/// The longest pause after the system could not accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What every connection of a listener needs; they share it.
@@ -52,6 +53,14 @@ fn is_aborted_by_peer(error: &io::Error) -> bool {
         error.kind(),
         ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
     )
+}
+
+/// Whether the process, or the system, may not open another file.
+fn has_no_file(error: &io::Error) -> bool {
+    let errors = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+    error
+        .raw_os_error()
+        .is_some_and(|code| errors.contains(&code))
 }
 
 // === impl Counted ===
@@ -133,12 +142,22 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
                     }
                 }
                 Err(error) if is_aborted_by_peer(&error) => {}
-                Err(error) => {
-                    self.terms.warnings.log_cannot_accept(&error);
-                    sleep(ACCEPT_PAUSE).await;
-                }
+                Err(error) => self.wait_for_file(&error).await,
             }
         }
+    }
+
+    /// Pauses after the system could not accept a connection. If no file can be opened, an idle
+    /// connection is closed, and the pause ends as soon as any connection has ended.
+    async fn wait_for_file(&self, error: &io::Error) {
+        let budget = &self.terms.budget;
+        // Counts ends from here on, also before it is polled.
+        let ended = budget.next_end();
+        match has_no_file(error) && budget.close_idlest(Instant::now()) {
+            true => self.terms.warnings.log_no_file(error),
+            false => self.terms.warnings.log_cannot_accept(error),
+        }
+        let _whichever = timeout(ACCEPT_PAUSE, ended).await;
     }
 
     /// Closes connections that are too old, and those whose peers open no window for responses.

@@ -4,7 +4,13 @@
 //! others exhaust the rest. What a connection uses beyond that comes out of a bounded pool.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::idleness::CloseIdle;
 use crate::limits::Limits;
 
 /// Bytes of unfinished requests that every connection may have.
@@ -30,6 +36,9 @@ pub struct Budget {
     streams: AtomicUsize,
     /// An estimate of the bytes that connections have freed, ever.
     freed: AtomicUsize,
+    /// The connections of every listener: they share the files that the process may open.
+    listeners: Mutex<Vec<Weak<dyn CloseIdle>>>,
+    ended: Notify,
 }
 
 // === impl Budget ===
@@ -46,6 +55,8 @@ impl Budget {
             streams_per_connection: streams,
             streams: AtomicUsize::new(0),
             freed: AtomicUsize::new(0),
+            listeners: Mutex::default(),
+            ended: Notify::new(),
         }
     }
 
@@ -115,9 +126,44 @@ impl Budget {
             .fetch_add(promised * STREAM_BYTES, Ordering::Relaxed);
     }
 
-    /// A connection has ended.
+    /// A connection has ended, and its socket is closed.
     pub(crate) fn end_connection(&self) {
         self.freed.fetch_add(CONNECTION_BYTES, Ordering::Relaxed);
+        self.ended.notify_waiters();
+    }
+
+    /// Waits until a connection of any listener has ended after this call.
+    pub(crate) fn next_end(&self) -> Notified<'_> {
+        self.ended.notified()
+    }
+
+    /// Idle connections of this listener may be closed from now on.
+    pub(crate) fn add_listener(&self, listener: Weak<dyn CloseIdle>) {
+        let mut listeners = self.lock_listeners();
+        listeners.retain(|other| other.strong_count() > 0);
+        listeners.push(listener);
+    }
+
+    /// Closes the connection that loses least of those of all listeners, so that its file is free
+    /// soon; whether one was idle.
+    pub(crate) fn close_idlest(&self, now: Instant) -> bool {
+        let listeners: Vec<_> = self
+            .lock_listeners()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let idle = listeners.iter().filter_map(|listener| {
+            let idleness = listener.greatest_idleness(now)?;
+            Some((idleness, listener))
+        });
+        let idlest = idle.max_by_key(|(idleness, _)| *idleness);
+        idlest.is_some_and(|(_, listener)| listener.close_idlest(now))
+    }
+
+    fn lock_listeners(&self) -> MutexGuard<'_, Vec<Weak<dyn CloseIdle>>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::address::PeerAddress;
 use crate::budget::Budget;
+use crate::idleness::Idleness;
 use crate::quantum::Quantum;
 use crate::tunnel::Tunnel;
 
@@ -32,6 +33,8 @@ pub(crate) enum Source {
 pub(crate) enum Close {
     /// Its permit was needed, and it was idle.
     Idle,
+    /// No file could be opened for a new connection, and it was idle.
+    NoFile,
     /// Too many frames of this type.
     Flood(&'static str),
     /// The peer read nothing of what was written.
@@ -162,7 +165,7 @@ impl Connection {
     }
 
     /// Whether a request has ever arrived completely.
-    pub(crate) fn has_requested(&self) -> bool {
+    fn has_requested(&self) -> bool {
         self.last_request.load(Ordering::Relaxed) > 0
     }
 
@@ -185,6 +188,11 @@ impl Connection {
         }
         let last_request = self.last_request.load(Ordering::Relaxed);
         Duration::from_millis(self.millis(now).saturating_sub(last_request))
+    }
+
+    /// How little it loses if it is closed; `None` if it is not idle.
+    pub(crate) fn idleness(&self, now: Instant) -> Option<Idleness> {
+        Idleness::new(self.has_requested(), self.idle_time(now))
     }
 
     pub(crate) fn age(&self) -> Duration {
@@ -324,6 +332,7 @@ impl Close {
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Close::Idle => "idle",
+            Close::NoFile => "open_files",
             Close::Flood(_) => "flood",
             Close::SlowReader => "slow_reader",
             Close::UnreadAnswers => "unread_answers",
@@ -336,6 +345,7 @@ impl fmt::Display for Close {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Close::Idle => f.write_str("it was idle and its permit was needed"),
+            Close::NoFile => f.write_str("it was idle and a new connection needed its file"),
             Close::Flood(kind) => write!(f, "it sent too many {kind} frames"),
             Close::SlowReader => f.write_str("it did not read within `write_timeout`"),
             Close::UnreadAnswers => {

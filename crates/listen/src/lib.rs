@@ -23,6 +23,8 @@ mod binding;
 
 mod shutdown;
 
+mod idleness;
+
 mod budget;
 
 mod quantum;

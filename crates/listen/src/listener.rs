@@ -118,7 +118,6 @@ impl<T: Handshake> Listener<T> {
     ) {
         let connections =
             Connections::new(connection_limits, limits.turn_bytes, Arc::clone(&budget));
-        let connections = Arc::new(connections);
         let acceptor = Acceptor::new(&self, session, limits, budget, shutdown);
         let mut tasks = JoinSet::new();
         acceptor

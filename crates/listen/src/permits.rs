@@ -6,22 +6,17 @@
 //! checks are served. The same applies to an address that has too many connections.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 
 use crate::address::PeerAddress;
 use crate::budget::Budget;
 use crate::connection::{Close, Connection, Source};
+use crate::idleness::{CloseIdle, Idleness};
 use crate::limits::Limits;
 
 /// Permits beyond `connections`, for health checks.
 pub(crate) const RESERVED: usize = 16;
-/// A connection that has sent a request within this time is not idle.
-const IDLE_AFTER: Duration = Duration::from_secs(1);
-/// A new connection that has not sent a request within this time is idle: enough for a round trip
-/// to another continent, and so short that all permits can be replaced several times a second.
-/// Otherwise an attacker would keep them all with connections that it opens again and again.
-const FIRST_REQUEST_WITHIN: Duration = Duration::from_millis(250);
 /// For so many sources there is always memory.
 const SOURCES_KEPT: usize = 256;
 /// The most connections that are compared when one must make room.
@@ -98,17 +93,21 @@ impl ConnectionLimits {
 // === impl Connections ===
 
 impl Connections {
+    /// None yet. Other listeners with the same budget may close idle ones.
     pub(crate) fn new(
         bounds: ConnectionLimits,
         turn_bytes: usize,
         budget: Arc<Budget>,
-    ) -> Connections {
-        Connections {
+    ) -> Arc<Connections> {
+        let connections = Arc::new(Connections {
             bounds,
             turn_bytes,
-            budget,
+            budget: Arc::clone(&budget),
             open: Mutex::default(),
-        }
+        });
+        let known: Weak<Connections> = Arc::downgrade(&connections);
+        budget.add_listener(known);
+        connections
     }
 
     /// Finds a permit for a new connection.
@@ -154,6 +153,24 @@ impl Connections {
     }
 }
 
+impl CloseIdle for Connections {
+    fn greatest_idleness(&self, now: Instant) -> Option<Idleness> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.idlest_open(now).map(|(idleness, _)| idleness)
+    }
+
+    fn close_idlest(&self, now: Instant) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let idlest = open.idlest_open(now).map(|(_, idlest)| Arc::clone(idlest));
+        open.move_hand();
+        drop(open);
+        // It keeps its permit until it has ended.
+        let Some(idlest) = idlest else { return false };
+        idlest.close(Close::NoFile);
+        true
+    }
+}
+
 // === impl Open ===
 
 impl Open {
@@ -183,12 +200,15 @@ impl Open {
 
     /// The connection that loses least, of as many as may be compared.
     fn idlest(&mut self, now: Instant) -> Option<usize> {
-        let count = self.slots.len();
-        let compared = count.min(COMPARED_MAX);
-        let indices = (self.hand..self.hand + compared).map(|index| index % count.max(1));
-        let idlest = self.idlest_among(indices, now);
-        self.hand = (self.hand + compared) % count.max(1);
+        let idlest = self.idlest_among(self.candidates(), now);
+        self.move_hand();
         idlest
+    }
+
+    /// The next search begins where this one has ended.
+    fn move_hand(&mut self) {
+        let count = self.slots.len().max(1);
+        self.hand = (self.hand + count.min(COMPARED_MAX)) % count;
     }
 
     fn idlest_of(&self, source: Source, now: Instant) -> Option<usize> {
@@ -198,16 +218,30 @@ impl Open {
 
     fn idlest_among(&self, indices: impl Iterator<Item = usize>, now: Instant) -> Option<usize> {
         let idle = indices.filter_map(|index| {
-            let connection = self.slots.get(index)?.as_ref()?;
-            let (idle, has_requested) = (connection.idle_time(now), connection.has_requested());
-            let idle_after = if has_requested {
-                IDLE_AFTER
-            } else {
-                FIRST_REQUEST_WITHIN
-            };
-            (idle >= idle_after).then_some((!has_requested, idle, index))
+            let idleness = self.slots.get(index)?.as_ref()?.idleness(now)?;
+            Some((idleness, index))
         });
-        idle.max().map(|(_, _, index)| index)
+        idle.max().map(|(_, index)| index)
+    }
+
+    /// The connection that loses least, of as many as may be compared, except those that are being
+    /// closed: their files are free soon.
+    fn idlest_open(&self, now: Instant) -> Option<(Idleness, &Arc<Connection>)> {
+        let ordinary = self
+            .candidates()
+            .filter_map(|index| self.slots[index].as_ref());
+        let open = ordinary
+            .chain(&self.reserved)
+            .filter(|connection| connection.close_reason().is_none());
+        open.filter_map(|connection| Some((connection.idleness(now)?, connection)))
+            .max_by_key(|(idleness, _)| *idleness)
+    }
+
+    /// The indices of the connections that are compared next.
+    fn candidates(&self) -> impl Iterator<Item = usize> + use<> {
+        let (hand, count) = (self.hand, self.slots.len());
+        let compared = count.min(COMPARED_MAX);
+        (hand..hand + compared).map(move |index| index % count.max(1))
     }
 
     /// Frees a reserved permit: of the source that has most of them, the oldest, which has had its
@@ -293,6 +327,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::net::SocketAddr;
+    use std::time::Duration;
 
     use super::*;
 
@@ -301,8 +336,11 @@ mod tests {
             connections,
             per_source,
         };
-        let budget = Arc::new(Budget::new(&Limits::default()));
-        Arc::new(Connections::new(bounds, 1000, budget))
+        Connections::new(bounds, 1000, budget())
+    }
+
+    fn budget() -> Arc<Budget> {
+        Arc::new(Budget::new(&Limits::default()))
     }
 
     fn peer(number: u8) -> PeerAddress {
@@ -437,5 +475,42 @@ mod tests {
         for permit in [&permits[1], &second] {
             assert_eq!(permit.connection.close_reason(), None);
         }
+    }
+
+    /// Another listener's connection loses less: it is closed for the file that this one needs.
+    #[test]
+    fn the_idlest_connection_of_all_listeners_is_closed_for_its_file() {
+        let (budget, then) = (budget(), Instant::now());
+        let bounds = ConnectionLimits {
+            connections: 2,
+            per_source: 2,
+        };
+        let [http, admin] = [(); 2].map(|()| Connections::new(bounds, 1000, Arc::clone(&budget)));
+        let [asked, waits] = [1, 2].map(|number| http.acquire(peer(number), then).0);
+        let reserved = http.acquire(peer(3), then).0;
+        assert!(reserved.connection.is_reserved());
+        let later = then + Duration::from_secs(1);
+        let [silent, busy] = [1, 2].map(|number| admin.acquire(peer(number), later).0);
+        asked.connection.record_request(then);
+        waits.connection.record_request(later);
+        busy.connection.begin_request();
+
+        let closed = |permit: &&Permit| permit.connection.close_reason() == Some(Close::NoFile);
+        let permits = [&asked, &waits, &silent, &busy, &reserved];
+        let which = || permits.map(|permit| closed(&permit));
+        let now = later + Duration::from_millis(250);
+        for (is_closed, expected) in [
+            // Nothing has arrived on it, and it is older than `silent`.
+            (true, [false, false, false, false, true]),
+            (true, [false, false, true, false, true]),
+            (true, [true, false, true, false, true]),
+            // The others are not idle.
+            (false, [true, false, true, false, true]),
+        ] {
+            assert_eq!(budget.close_idlest(now), is_closed);
+            assert_eq!(which(), expected);
+        }
+        drop((asked, silent, http));
+        assert!(!budget.close_idlest(now), "of listeners that are there");
     }
 }

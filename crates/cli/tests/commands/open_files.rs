@@ -10,11 +10,15 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::house::{RULES, SETTINGS, Service, ask, directory};
+use crate::house::{RULES, SETTINGS, Service, ask, directory, exchange};
 
 /// Enough for the service itself, and fewer than its listeners' connections.
 const OPEN_FILES: usize = 64;
+/// Enough for the service itself, and fewer than any listener's connections.
+const FEW_OPEN_FILES: usize = 32;
 const CANNOT_ACCEPT: &str = "cannot accept a connection";
+const CLOSED_FOR_FILE: &str =
+    "all files that may be open are: an idle connection was closed for a new one";
 /// How long a test may wait for a response.
 const BOUND: Duration = Duration::from_secs(60);
 /// Ten times as long as a listener pauses after it could not accept a connection.
@@ -62,6 +66,25 @@ impl Client {
     }
 }
 
+/// Opens connections that have had an answer, until no file is free.
+fn fill(service: &Service, listener: &str, limit: usize) -> Vec<Client> {
+    let mut clients = Vec::new();
+    while !is_full(service, limit) {
+        let mut client = Client::open(listener);
+        assert_eq!(client.get("/healthz"), "200");
+        clients.push(client);
+    }
+    clients
+}
+
+/// How many idle connections of a listener were closed for their files.
+fn count_closed(admin: &str, listener: &str) -> usize {
+    let metrics = exchange(admin, "GET /metrics", "");
+    let of_listener = format!(r#"listener="{listener}",reason="open_files""#);
+    let line = metrics.lines().find(|line| line.contains(&of_listener));
+    line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
 fn ground() -> TempDir {
     let settings = format!("{SETTINGS}limits: {{header_timeout: 1h, write_timeout: 1h}}\n");
     directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)])
@@ -83,9 +106,12 @@ fn proc(service: &Service, name: &str) -> String {
 
 /// Whether no other file can be opened. The service has some files open for a moment only, so that
 /// one look is not enough.
-fn is_full(service: &Service) -> bool {
-    let open_files = || fs::read_dir(proc(service, "fd")).unwrap().count();
-    (0..3).all(|_| open_files() == OPEN_FILES)
+fn is_full(service: &Service, limit: usize) -> bool {
+    (0..3).all(|_| open_files(service) == limit)
+}
+
+fn open_files(service: &Service) -> usize {
+    fs::read_dir(proc(service, "fd")).unwrap().count()
 }
 
 #[test]
@@ -105,7 +131,7 @@ fn the_limit_of_open_files_is_raised() {
     }
 }
 
-/// Connections take all open files: those that are open are served, one line says that no other
+/// Connections that are not idle take all open files: they are served, one line says that no other
 /// is accepted, and a new one is accepted when one of them ends.
 #[test]
 fn connections_that_take_all_open_files_are_served_and_make_room_when_they_end() {
@@ -116,12 +142,7 @@ fn connections_that_take_all_open_files_are_served_and_make_room_when_they_end()
     let mut early = Client::open(&http);
     assert_eq!(early.get("/healthz"), "200");
 
-    let mut clients = Vec::new();
-    while !is_full(&service) {
-        let mut client = Client::open(&admin);
-        assert_eq!(client.get("/healthz"), "200");
-        clients.push(client);
-    }
+    let mut clients = fill(&service, &admin, OPEN_FILES);
     let mut late = Client::open(&admin);
     late.send("/healthz");
     let rejected = service.logged(|line| line["message"] == CANNOT_ACCEPT);
@@ -159,4 +180,31 @@ fn connections_that_take_all_open_files_are_served_and_make_room_when_they_end()
         line["message"] == "stopped"
     });
     assert_eq!(again, 0, "more than one line");
+}
+
+/// Nothing ends the idle connections but that a new one needs a file: they stay open for an hour.
+#[test]
+fn idle_connections_that_take_all_open_files_make_room() {
+    // Health checks arrive at the listener with the idle connections, and at one that has none.
+    for filled in ["admin", "http"] {
+        let directory = ground();
+        let mut service = start(directory.path(), FEW_OPEN_FILES, FEW_OPEN_FILES);
+        let [http, admin] = ["http", "admin"].map(|name| service.address(name));
+        let address = if filled == "http" { &http } else { &admin };
+        let _idle = fill(&service, address, FEW_OPEN_FILES);
+        for _check in 0..3 {
+            assert_eq!(Client::open(&admin).get("/healthz"), "200");
+        }
+        // Those that are not idle are served.
+        let mut clients = [(); 2].map(|()| Client::open(&admin));
+        for _request in 0..2 {
+            for client in &mut clients {
+                assert_eq!(client.get("/healthz"), "200");
+            }
+        }
+        assert!(count_closed(&admin, filled) > 0, "{filled}");
+        let line = service.logged(|line| line["message"] == CLOSED_FOR_FILE);
+        let error = line["error"].as_str().unwrap();
+        assert!(error.contains("Too many open files"), "{error}");
+    }
 }

@@ -16,6 +16,7 @@ pub(crate) struct Warnings {
     listener: &'static str,
     full: Throttle,
     cannot_accept: Throttle,
+    no_file: Throttle,
     closed: Throttle,
     broken: Throttle,
     handshakes: [Throttle; Failure::COUNT],
@@ -30,6 +31,7 @@ impl Warnings {
             listener,
             full: Throttle::default(),
             cannot_accept: Throttle::default(),
+            no_file: Throttle::default(),
             closed: Throttle::default(),
             broken: Throttle::default(),
             handshakes: Default::default(),
@@ -57,16 +59,27 @@ impl Warnings {
         }
     }
 
-    /// The system could not accept a connection.
+    /// The system could not accept a connection, and no idle one could be closed for it.
     pub(crate) fn log_cannot_accept(&self, error: &io::Error) {
         if let Some(withheld) = self.cannot_accept.allow() {
             warn!(listener = self.listener, %error, withheld, "cannot accept a connection");
         }
     }
 
+    /// No file could be opened for a new connection.
+    pub(crate) fn log_no_file(&self, error: &io::Error) {
+        if let Some(withheld) = self.no_file.allow() {
+            let listener = self.listener;
+            warn!(
+                listener, %error, withheld,
+                "all files that may be open are: an idle connection was closed for a new one"
+            );
+        }
+    }
+
     /// This side closed a connection.
     pub(crate) fn log_closed(&self, close: Close, peer: PeerAddress) {
-        if close != Close::Idle
+        if !matches!(close, Close::Idle | Close::NoFile)
             && let Some(withheld) = self.closed.allow()
         {
             let listener = self.listener;
