@@ -18,6 +18,10 @@ use crate::tunnel::Tunnel;
 /// Three periods: the present one, the one before, and the next.
 const PERIODS: usize = 3;
 
+/// The orders as numbers; 0 is none.
+const DRAIN: u8 = 1;
+const CLOSE: u8 = 2;
+
 /// What a connection is counted under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
@@ -83,6 +87,7 @@ pub struct Connection {
     drained: AtomicU64,
     /// What it becomes after the response that is being written.
     tunnel: Mutex<Option<Tunnel>>,
+    has_tunnel: AtomicBool,
 }
 
 // === impl Source ===
@@ -130,6 +135,7 @@ impl Connection {
             period: AtomicUsize::new(1),
             drained: AtomicU64::new(0),
             tunnel: Mutex::default(),
+            has_tunnel: AtomicBool::new(false),
         }
     }
 
@@ -243,6 +249,7 @@ impl Connection {
     /// response cannot be written.
     pub fn switch_protocols(&self, tunnel: Tunnel) {
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+        self.has_tunnel.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn take_tunnel(&self) -> Option<Tunnel> {
@@ -266,7 +273,7 @@ impl Connection {
         let now = self.age_millis().max(1);
         let order = Ordering::Relaxed;
         if self.drained.compare_exchange(0, now, order, order).is_ok() {
-            self.order.fetch_max(1, Ordering::Relaxed);
+            self.order.fetch_max(DRAIN, Ordering::Relaxed);
             self.notify.notify_one();
         }
     }
@@ -286,15 +293,21 @@ impl Connection {
     /// Closes the connection.
     pub(crate) fn close(&self, why: Close) {
         self.record_close(why);
-        self.order.store(2, Ordering::Relaxed);
+        self.order.store(CLOSE, Ordering::Relaxed);
         self.notify.notify_one();
+    }
+
+    /// Whether what is written has to leave at once: it is closed after its next poll, or becomes a
+    /// tunnel, for which the HTTP library forgets what it has not written.
+    pub(crate) fn has_to_write(&self) -> bool {
+        self.order.load(Ordering::Relaxed) == CLOSE || self.has_tunnel.load(Ordering::Relaxed)
     }
 
     /// Waits for the next order.
     pub(crate) async fn next_order(&self) -> Order {
         self.notify.notified().await;
         match self.order.load(Ordering::Relaxed) {
-            2 => Order::Close,
+            CLOSE => Order::Close,
             _ => Order::Drain,
         }
     }

@@ -29,6 +29,8 @@ mod budget;
 
 mod quantum;
 
+mod deferral;
+
 mod head_timer;
 
 mod connection;

@@ -14,6 +14,8 @@ use std::task::{Context, Poll, Waker};
 #[derive(Debug)]
 pub(crate) struct Quantum {
     bytes: usize,
+    /// How many have begun.
+    turn: AtomicUsize,
     to_read: AtomicUsize,
     to_decide: AtomicUsize,
     task: OnceLock<Waker>,
@@ -28,6 +30,7 @@ impl Quantum {
     pub(crate) fn new(bytes: usize) -> Quantum {
         Quantum {
             bytes,
+            turn: AtomicUsize::new(0),
             to_read: AtomicUsize::new(bytes),
             to_decide: AtomicUsize::new(bytes),
             task: OnceLock::new(),
@@ -39,11 +42,19 @@ impl Quantum {
     /// Begins a new quantum, in the task of the connection.
     pub(crate) fn begin(&self, cx: &Context<'_>) {
         self.task.get_or_init(|| cx.waker().clone());
+        // Only the connection's own task counts.
+        let turn = self.turn();
+        self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
         self.to_read.store(self.bytes, Ordering::Relaxed);
         self.to_decide.store(self.bytes, Ordering::Relaxed);
         if self.has_waiting.load(Ordering::Acquire) {
             self.wake_waiting();
         }
+    }
+
+    /// The number of the present quantum.
+    pub(crate) fn turn(&self) -> usize {
+        self.turn.load(Ordering::Relaxed)
     }
 
     /// Wakes waiting requests, as many as fit a quantum.

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::connection::{Close, Connection};
+use crate::deferral::Deferral;
 use crate::frames::Frames;
 use crate::preface::FirstBytes;
 
@@ -37,6 +38,7 @@ pub(crate) struct Socket<S> {
     /// Of HTTP/2.
     frames: Option<Frames>,
     write_timeout: Duration,
+    deferral: Deferral,
     /// Since when a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
     /// Since when the stream is to end.
@@ -66,6 +68,7 @@ impl<S> Socket<S> {
             connection,
             frames,
             write_timeout,
+            deferral: Deferral::off(),
             waiting: None,
             ending: None,
             quiet_max: None,
@@ -80,6 +83,29 @@ impl<S> Socket<S> {
             quiet_max: Some(DRAIN_QUIET.min(drain_timeout / 2)),
             ..self
         }
+    }
+
+    /// The same stream, whose answers leave once the other connections that are ready have been
+    /// read. Each poll of the connection must begin a quantum.
+    pub(crate) fn with_deferral(self) -> Socket<S> {
+        Socket {
+            deferral: Deferral::on(),
+            ..self
+        }
+    }
+
+    /// From now on everything leaves at once.
+    pub(crate) const fn end_deferral(&mut self) {
+        self.deferral = Deferral::off();
+    }
+
+    /// Ready if something may be written now.
+    fn poll_deferred(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.connection.has_to_write() {
+            return Poll::Ready(());
+        }
+        self.deferral
+            .poll_write(self.connection.quantum().turn(), cx)
     }
 
     /// Returns bytes to the stream that were read already.
@@ -162,7 +188,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
         }
         this.quiet = None;
         let read = &buf.filled()[before..];
-        this.connection.quantum().record_read(read.len());
+        let quantum = this.connection.quantum();
+        quantum.record_read(read.len());
+        this.deferral.record_read(quantum.turn());
         if let Some(frames) = &mut this.frames
             && let Err(flood) = frames.read(read, Instant::now())
         {
@@ -176,6 +204,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
+        ready!(this.poll_deferred(cx));
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.record_sent(&poll);
         this.check_timeout(cx, poll)
@@ -205,6 +234,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let this = self.get_mut();
+        ready!(this.poll_deferred(cx));
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
         this.record_sent(&poll);
         this.check_timeout(cx, poll)
@@ -218,6 +248,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::future::poll_fn;
+    use std::sync::Mutex;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::advance;
@@ -263,6 +296,77 @@ mod tests {
         peer.write_all(b"and more").await.unwrap();
         assert_eq!(socket.read(&mut read).await.unwrap(), 14);
         assert_eq!(&read[..14], b"again and more");
+    }
+
+    /// Answers each byte with itself, as the connections that are served do: each poll of one is a
+    /// turn, and what happens is noted.
+    async fn answer_bytes(
+        mut socket: Socket<DuplexStream>,
+        name: char,
+        events: Arc<Mutex<Vec<(char, &'static str)>>>,
+    ) {
+        let connection = Arc::clone(&socket.connection);
+        let note = |event| events.lock().unwrap().push((name, event));
+        let mut run = Box::pin(async {
+            while let Ok(byte) = socket.read_u8().await {
+                note("read");
+                socket.write_u8(byte).await.unwrap();
+                note("written");
+            }
+        });
+        poll_fn(|cx| {
+            connection.quantum().begin(cx);
+            run.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn answers_leave_once_all_connections_that_are_ready_have_been_read() {
+        let events = Arc::default();
+        let (mut peers, mut tasks) = (Vec::new(), tokio::task::JoinSet::new());
+        for name in ['a', 'b', 'c'] {
+            let (mut peer, stream) = duplex(1000);
+            peer.write_u8(7).await.unwrap();
+            let first = FirstBytes::default();
+            let socket = Socket::new(stream, first, connection(), None, Duration::ZERO);
+            tasks.spawn(answer_bytes(
+                socket.with_deferral(),
+                name,
+                Arc::clone(&events),
+            ));
+            peers.push(peer);
+        }
+        for peer in &mut peers {
+            assert_eq!(peer.read_u8().await.unwrap(), 7);
+        }
+        drop(peers);
+        tasks.join_all().await;
+        let events = events.lock().unwrap();
+        let (read, written) = events.split_at(3);
+        assert!(read.iter().all(|(_, event)| *event == "read"), "{read:?}");
+        assert_eq!(written.len(), 3);
+    }
+
+    #[tokio::test]
+    async fn the_last_poll_of_a_connection_sends_what_there_is() {
+        let (mut peer, stream) = duplex(1000);
+        peer.write_u8(7).await.unwrap();
+        let known = connection();
+        let first = FirstBytes::default();
+        let socket = Socket::new(stream, first, Arc::clone(&known), None, Duration::ZERO);
+        let mut socket = socket.with_deferral();
+        let mut answer = Box::pin(async {
+            let byte = socket.read_u8().await.unwrap();
+            socket.write_u8(byte).await.unwrap();
+        });
+        poll_fn(|cx| {
+            assert!(answer.as_mut().poll(cx).is_pending());
+            known.close(Close::Idle);
+            answer.as_mut().poll(cx)
+        })
+        .await;
+        assert_eq!(peer.read_u8().await.unwrap(), 7);
     }
 
     #[tokio::test(start_paused = true)]

@@ -95,13 +95,12 @@ impl<H: Handler> Http<H> {
         known: &'a Arc<Connection>,
         terms: &Terms,
     ) -> Served<'a> {
-        let socket = Socket::new(
-            stream,
-            first,
-            Arc::clone(known),
-            None,
-            terms.limits.write_timeout,
-        );
+        let within = terms.limits.write_timeout;
+        let mut socket = Socket::new(stream, first, Arc::clone(known), None, within);
+        // Other requests take long to answer, and are answered in other turns anyway.
+        if terms.half_close {
+            socket = socket.with_deferral();
+        }
         let mut connection = http1::Builder::new()
             .timer(HeadTimer::default())
             // A client may close its side after the last request, and wait for the responses.
@@ -128,6 +127,7 @@ impl<H: Handler> Http<H> {
         (mut socket, unused): (Socket<impl Stream>, Bytes),
         known: &Connection,
     ) {
+        socket.end_deferral();
         let Err(error) = ended else {
             socket.unread(unused);
             run_tunnel(socket, known).await;
