@@ -184,7 +184,7 @@ impl Service<Request<Incoming>> for Exchange {
         if let Some(checks) = self.all.checks_of(&head) {
             let checks = Arc::clone(checks);
             return Box::pin(async move {
-                let response = checks.answer_check(&head, body).await;
+                let response = checks.answer_check(&head, &mut body).await;
                 Ok(this.finish(response, false))
             });
         }

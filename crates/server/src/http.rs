@@ -137,8 +137,8 @@ async fn envoy(State(state): State<Arc<AppState>>, request: HttpRequest) -> Resp
 }
 
 async fn check(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {
-    let (head, body) = request.into_parts();
-    state.answer_check(&head, body).await.map(Body::from)
+    let (head, mut body) = request.into_parts();
+    state.answer_check(&head, &mut body).await.map(Body::from)
 }
 
 async fn settle(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {

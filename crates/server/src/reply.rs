@@ -1,5 +1,8 @@
 //! Responses, and reading request bodies within their limits.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,8 +71,14 @@ where
     if announced.is_some_and(|length| length > bytes_max) {
         return Err(too_large(bytes_max));
     }
-    let body = Limited::new(body, bytes_max);
-    match timeout(body_timeout, whole(body, |_| false)).await {
+    let mut whole = pin!(whole(Limited::new(body, bytes_max), |_| false));
+    // Nearly every body is there already, and needs no timer.
+    let at_once = poll_fn(|cx| Poll::Ready(whole.as_mut().poll(cx))).await;
+    let read = match at_once {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => Box::pin(timeout(body_timeout, whole)).await,
+    };
+    match read {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(error)) if is_no_room(&*error) => {
             let detail = no_room().message().to_owned();

@@ -137,6 +137,9 @@ fn set_counts<N: TryInto<i64>>(span: &mut RequestSpan, requests: N, denied: N) {
 
 /// Says in a span what a response says.
 pub(crate) fn describe_response<B>(span: &mut RequestSpan, response: &Response<B>) {
+    if !span.is_sampled() {
+        return;
+    }
     span.set_http_status(response.status());
     if let Some(id) = response.headers().get(REQUEST_ID)
         && let Ok(id) = id.to_str()

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
-use tollgate_core::{Answer, Cost, Request};
+use tollgate_core::{Answer, Request};
 
-use super::Check;
 use super::elements::{in_element, read_elements};
 use super::verdict::{ANSWER_BYTES, Extra, write_verdict};
+use super::Check;
 use crate::reply::{Failure, read_json, reply};
 
 /// The most checks of one request.
@@ -18,12 +18,9 @@ pub(crate) const CHECKS_MAX: usize = 1000;
 /// The most descriptors of all checks of one request.
 pub(crate) const BATCH_DESCRIPTORS_MAX: usize = 4000;
 
-/// The checks of one request, in their order, each valid.
+/// The checks of one request, in their order.
 #[derive(Debug)]
-pub(crate) struct Batch<'a> {
-    checks: Vec<Element<'a>>,
-    costs: Vec<Cost>,
-}
+pub(crate) struct Batch<'a>(Vec<Check<'a>>);
 
 /// The answers to the checks of one request, in their order, as the body of its response.
 #[derive(Debug)]
@@ -47,30 +44,40 @@ impl<'a> Batch<'a> {
         body.trim_ascii_start().starts_with(b"[")
     }
 
-    /// Reads a list of checks, each of which must be a request within the bounds of [`Request`]
-    /// that `accept` accepts.
+    /// Reads a list of checks.
     ///
     /// # Errors
     ///
-    /// That of the first check that is invalid: then nothing may be decided.
-    pub(crate) fn read(
-        body: &'a [u8],
-        accept: impl Fn(&Request<'_>) -> Result<(), Failure>,
-    ) -> Result<Batch<'a>, Failure> {
+    /// 400 with what is wrong and where, if it is no list of checks.
+    pub(crate) fn read(body: &'a [u8]) -> Result<Batch<'a>, Failure> {
         let Checks(elements) = read_json(body).map_err(|error| {
             Failure::bad_request(format!(
                 "{error}; a list of checks looks like \
                  [{{\"domain\": \"shop\", \"descriptors\": [{{\"user\": \"ann\"}}]}}]"
             ))
         })?;
-        let mut costs = Vec::with_capacity(elements.len());
+        let checks = elements.into_iter().map(|Element(check)| check);
+        Ok(Batch(checks.collect()))
+    }
+
+    /// The requests, each of which must be within the bounds of [`Request`], and `accept` must
+    /// accept it.
+    ///
+    /// # Errors
+    ///
+    /// That of the first check that is invalid: then nothing may be decided.
+    pub(crate) fn requests(
+        &self,
+        accept: impl Fn(&Request<'_>) -> Result<(), Failure>,
+    ) -> Result<Vec<Request<'_>>, Failure> {
+        let mut requests = Vec::with_capacity(self.0.len());
         let mut descriptors = 0;
-        for (index, Element(check)) in elements.iter().enumerate() {
+        for (index, check) in self.0.iter().enumerate() {
             let request = check.request_in_batch();
             let request = request.and_then(|request| accept(&request).map(|()| request));
             let request = request.map_err(|failure| failure.in_check(index))?;
             descriptors += request.descriptors.len();
-            costs.push(request.cost);
+            requests.push(request);
         }
         if descriptors > BATCH_DESCRIPTORS_MAX {
             return Err(Failure::bad_request(format!(
@@ -78,28 +85,7 @@ impl<'a> Batch<'a> {
                  send the checks in several requests"
             )));
         }
-        Ok(Batch {
-            checks: elements,
-            costs,
-        })
-    }
-
-    /// The number of its checks.
-    pub(crate) fn len(&self) -> usize {
-        self.checks.len()
-    }
-
-    /// The requests, `size` of them at once; once nothing, if there are none.
-    pub(crate) fn parts(&self, size: usize) -> impl Iterator<Item = Vec<Request<'_>>> {
-        let parts = self.checks.len().div_ceil(size).max(1);
-        (0..parts).map(move |part| {
-            let start = part * size;
-            let end = start.saturating_add(size).min(self.checks.len());
-            let checks = self.checks[start..end].iter().zip(&self.costs[start..end]);
-            checks
-                .map(|(Element(check), cost)| check.with_cost(*cost))
-                .collect()
-        })
+        Ok(requests)
     }
 }
 

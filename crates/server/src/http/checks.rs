@@ -19,7 +19,7 @@ use crate::trace;
 
 impl AppState {
     /// Answers a request of `/v1/check`, whose head was checked.
-    pub(crate) async fn answer_check<B>(&self, head: &Parts, body: B) -> Response<Bytes>
+    pub(crate) async fn answer_check<B>(&self, head: &Parts, body: &mut B) -> Response<Bytes>
     where
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: Into<BoxError>,
@@ -33,7 +33,7 @@ impl AppState {
     async fn check<B>(
         &self,
         head: &Parts,
-        body: B,
+        body: &mut B,
         span: &mut RequestSpan,
     ) -> Result<Response<Bytes>, Failure>
     where
@@ -41,25 +41,89 @@ impl AppState {
         B::Error: Into<BoxError>,
     {
         is_json(&head.headers)?;
-        let id = request_id(&head.headers);
         let body = self.read(head, body).await?;
         // In boxes, so that the future of every other request is small.
         if Batch::is_batch(&body) {
-            return Box::pin(self.check_batch(&body, id, span)).await;
+            return Box::pin(self.check_batch(&body, head, span)).await;
         }
-        let check = Check::read(&body)?;
-        let request = check.request()?;
-        self.check_refund(&request)?;
+        if self.engine.is_in_memory()
+            && !span.is_sampled()
+            && let Some(answered) = self.check_at_once(&body, head, span)
+        {
+            return answered;
+        }
+        Box::pin(self.check_in_store(&body, head, span)).await
+    }
+
+    /// Decides on a request of `/v1/check` in memory. `None` for a reservation, of which nothing
+    /// has been done.
+    fn check_at_once(
+        &self,
+        body: &[u8],
+        head: &Parts,
+        span: &RequestSpan,
+    ) -> Option<Result<Response<Bytes>, Failure>> {
+        let check = match Check::read(body) {
+            Ok(check) if check.is_reservation() => return None,
+            Ok(check) => check,
+            Err(failure) => return Some(Err(failure)),
+        };
+        let mut answered = None;
+        let requests = match self.request_of(&check) {
+            Ok(request) => [request],
+            Err(failure) => return Some(Err(failure)),
+        };
+        let began = Instant::now();
+        let _is_in_memory = self.engine.decide_at_once(&requests, |request, decided| {
+            answered = Some(match decided {
+                Ok(decided) => {
+                    self.metrics.record_decision(NAME, began.elapsed(), span);
+                    Ok(self.respond(head, request, &decided, None))
+                }
+                Err(error) => Err(error.into()),
+            });
+        });
+        answered
+    }
+
+    /// Decides on a request of `/v1/check`, or reserves for it.
+    async fn check_in_store(
+        &self,
+        body: &[u8],
+        head: &Parts,
+        span: &mut RequestSpan,
+    ) -> Result<Response<Bytes>, Failure> {
+        let check = Check::read(body)?;
+        let request = self.request_of(&check)?;
         let (decided, receipt) = if check.is_reservation() {
             Box::pin(self.reserve(&request, span)).await?
         } else {
             (self.decide(&request, span).await?, None)
         };
+        Ok(self.respond(head, &request, &decided, receipt.as_ref()))
+    }
+
+    /// The request of a check, if the operator allows it.
+    fn request_of<'c>(&self, check: &'c Check<'_>) -> Result<Request<'c>, Failure> {
+        let request = check.request()?;
+        self.check_refund(&request)?;
+        Ok(request)
+    }
+
+    fn respond(
+        &self,
+        head: &Parts,
+        request: &Request<'_>,
+        decided: &Decided,
+        receipt: Option<&ReservationReceipt>,
+    ) -> Response<Bytes> {
         let answer = &decided.answer;
-        let mut response = verdict(&request, answer, receipt.as_ref());
-        let headers = response.headers_mut();
-        keep_denial(&self.engine, id, &request, answer, headers);
-        Ok(response)
+        let mut response = verdict(request, answer, receipt);
+        if !answer.is_allowed() {
+            let id = request_id(&head.headers);
+            keep_denial(&self.engine, id, request, answer, response.headers_mut());
+        }
+        response
     }
 
     async fn reserve(
@@ -77,31 +141,35 @@ impl AppState {
     async fn check_batch(
         &self,
         body: &[u8],
-        id: Option<&HeaderValue>,
+        head: &Parts,
         span: &mut RequestSpan,
     ) -> Result<Response<Bytes>, Failure> {
-        let batch = Batch::read(body, |request| self.check_refund(request))?;
-        let mut answers = BatchAnswers::with_capacity(batch.len());
-        let id = id.map(HeaderValue::as_bytes);
+        let batch = Batch::read(body)?;
+        let requests = batch.requests(|request| self.check_refund(request))?;
+        let mut answers = BatchAnswers::with_capacity(requests.len());
+        let id = request_id(&head.headers).map(HeaderValue::as_bytes);
         let mut took = Duration::ZERO;
         // A span describes all checks at once.
         let size = match span.is_sampled() {
             true => usize::MAX,
             false => self.engine.batch_size(),
         };
-        for requests in batch.parts(size) {
+        if requests.is_empty() {
+            trace::describe_batch(span, &[], &[], Instant::now());
+        }
+        for requests in requests.chunks(size) {
             let began = Instant::now();
             let is_decided = !span.is_sampled()
-                && self.engine.decide_at_once(&requests, |request, decided| {
+                && self.engine.decide_at_once(requests, |request, decided| {
                     self.add_answer(request, decided, id, &mut answers);
                 });
             if is_decided {
                 took += began.elapsed();
                 continue;
             }
-            let decided = self.engine.decide_batch(&requests).await;
+            let decided = self.engine.decide_batch(requests).await;
             took += began.elapsed();
-            trace::describe_batch(span, &requests, &decided, began);
+            trace::describe_batch(span, requests, &decided, began);
             for (request, decided) in requests.iter().zip(decided) {
                 self.add_answer(request, decided, id, &mut answers);
             }
