@@ -14,6 +14,7 @@ mod batch;
 mod described;
 mod elements;
 mod json_text;
+mod plain;
 mod verdict;
 
 pub(crate) use batch::{Batch, BatchAnswers};
@@ -22,6 +23,8 @@ pub(crate) use verdict::verdict;
 /// The descriptors of most checks.
 const DESCRIPTORS_INLINE: usize = 1;
 
+type Descriptors<'a> = SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>;
+
 /// The body of a request. Its texts are parts of the body, as far as they have no escapes.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
@@ -29,7 +32,7 @@ pub(crate) struct Check<'a> {
     #[serde(borrow)]
     domain: Cow<'a, str>,
     #[serde(borrow, deserialize_with = "read_descriptors")]
-    descriptors: SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>,
+    descriptors: Descriptors<'a>,
     /// Units; a negative cost is a refund.
     #[serde(default = "one")]
     cost: i64,
@@ -48,7 +51,7 @@ const fn one() -> i64 {
 /// Reads descriptors; an error says in which of them it is.
 fn read_descriptors<'de: 'a, 'a, D: Deserializer<'de>>(
     from: D,
-) -> Result<SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>, D::Error> {
+) -> Result<Descriptors<'a>, D::Error> {
     read_elements(from, "descriptors", "a list of descriptors", usize::MAX)
 }
 
@@ -56,6 +59,9 @@ fn read_descriptors<'de: 'a, 'a, D: Deserializer<'de>>(
 
 impl<'a> Check<'a> {
     pub(crate) fn read(body: &'a [u8]) -> Result<Check<'a>, Failure> {
+        if let Some(check) = plain::read_check(body) {
+            return Ok(check);
+        }
         read_object(
             body,
             r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#,
