@@ -33,6 +33,10 @@ pub enum InvalidFraming {
 /// [`InvalidFraming`], unless there is one well-formed host, and no transfer coding but `chunked`.
 pub fn check_framing(head: &Parts) -> Result<(), InvalidFraming> {
     check_host(head)?;
+    // Nearly every body has its length instead.
+    if !head.headers.contains_key(TRANSFER_ENCODING) {
+        return Ok(());
+    }
     let unread = |coding: &str| !coding.eq_ignore_ascii_case("chunked");
     let mut codings = list_members(&head.headers, &TRANSFER_ENCODING);
     let first_is_unread = codings.next().is_some_and(unread);
@@ -62,27 +66,25 @@ fn check_host(head: &Parts) -> Result<(), InvalidFraming> {
 
 /// Whether a value is `uri-host [ ":" port ]` of RFC 3986; it may be empty.
 fn is_host(value: &[u8]) -> bool {
-    let Some(text) = std::str::from_utf8(value)
-        .ok()
-        .filter(|text| text.is_ascii())
-    else {
+    let name = value.iter().take_while(|byte| is_of_host(**byte)).count();
+    match &value[name..] {
+        // Nearly every host: a name or an IPv4 address.
+        [] => true,
+        [b':', port @ ..] => port.iter().all(u8::is_ascii_digit),
+        [b'[', rest @ ..] if name == 0 => is_ipv6_host(rest),
+        _ => false,
+    }
+}
+
+/// Whether a value is an IPv6 address, `]`, and a port if there is one.
+fn is_ipv6_host(value: &[u8]) -> bool {
+    let text = std::str::from_utf8(value).ok();
+    let Some((address, rest)) = text.and_then(|text| text.split_once(']')) else {
         return false;
     };
-    let (is_name, port) = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, "")) => (address.parse::<Ipv6Addr>().is_ok(), ""),
-            Some((address, rest)) => {
-                let is_address = address.parse::<Ipv6Addr>().is_ok() && rest.starts_with(':');
-                (is_address, &rest[1..])
-            }
-            None => return false,
-        },
-        None => {
-            let (name, port) = text.split_once(':').unwrap_or((text, ""));
-            (name.bytes().all(is_of_host), port)
-        }
-    };
-    is_name && port.bytes().all(|byte| byte.is_ascii_digit())
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    address.parse::<Ipv6Addr>().is_ok()
+        && (rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
 }
 
 /// Unreserved characters, sub-delimiters, and the `%` of percent-encoding.
@@ -158,7 +160,7 @@ mod tests {
         }
         for bad in [
             "a b", "h:x", "h:1:2", "u@h", "h/p", "[::1", "[::1]80", "[x]", "::1", "ü", "a,b:c",
-            "h?", "[::1]ü", "<h>",
+            "h?", "[::1]ü", "<h>", "x[::1]", "h:1x", "[::1]:x", "[::1]1", "[]", "[",
         ] {
             assert!(!is_host(bad.as_bytes()), "{bad}");
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use tollgate_core::{Answer, Decision, Enforcement, Limit, Limited, Span, Wait};
+use tollgate_core::{Answer, Decision, Enforcement, Limit, Limited, PerDescriptor, Span, Wait};
 
 /// The most policies that the headers of one response name.
 pub const POLICIES_MAX: usize = 16;
@@ -27,11 +27,11 @@ pub(crate) struct Policy<'a> {
 ///
 /// Shadow limits are left out, because a client could act on them. A rule that counts several keys
 /// of a request is one policy, with the values of its scarcest key.
-pub(crate) fn policies(answer: &Answer) -> Vec<Policy<'_>> {
+pub(crate) fn policies(answer: &Answer) -> PerDescriptor<Policy<'_>> {
     let enforced = answer
         .limited()
         .filter(|limited| limited.enforcement != Enforcement::Shadow);
-    let mut policies: Vec<Policy<'_>> = Vec::new();
+    let mut policies: PerDescriptor<Policy<'_>> = PerDescriptor::new();
     for limited in answer.denied_by().into_iter().chain(enforced) {
         let policy = Policy::of(limited);
         let known = policies
