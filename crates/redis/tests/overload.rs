@@ -13,6 +13,9 @@ use tollgate_testbed as testbed;
 /// How soon after an overload decisions are local again. The interval of reports is 100 ms.
 const RECOVERS_WITHIN: Duration = Duration::from_secs(10);
 
+/// How many turns may pass until decisions have moved to Redis, or back.
+const TURNS_MAX: usize = 30;
+
 /// Callers that send one request after the other.
 struct Load {
     mode: Mode,
@@ -163,4 +166,79 @@ async fn many_keys_are_served_as_strict_serves_them() {
             snapshot.push(compare(&redis, keys).await);
         }
     }
+}
+
+/// Sets of keys that are charged in turns, so that no key was charged lately if a turn takes long.
+struct Turns {
+    store: Arc<Redis>,
+    turn: u64,
+}
+
+// === impl Turns ===
+
+impl Turns {
+    const SETS: u64 = 4;
+    const KEYS: u64 = 2_000;
+
+    /// Decides once on each key of the next set, all at once. Returns how many decisions were
+    /// local, once all that they charged was sent to Redis: each is one line.
+    async fn next(&mut self) -> u64 {
+        let (store, set) = (&self.store, self.turn % Turns::SETS);
+        self.turn += 1;
+        let before = store.counts().write_back_decisions;
+        let mut tasks = JoinSet::new();
+        for number in 0..Turns::KEYS {
+            let (store, key) = (Arc::clone(store), key(store, set * Turns::KEYS + number));
+            tasks.spawn(async move {
+                let limit = Limit::token_bucket(500, Span::HOUR).unwrap();
+                let charge = Charge::new(key, &limit, Cost::ONE);
+                let charge = charge.shared(Sharing::in_mode(Mode::WriteBack));
+                if let Ok(verdict) = store.decide(&[charge]).await {
+                    assert!(verdict.is_allowed(), "nobody is near a limit");
+                }
+            });
+        }
+        tasks.join_all().await;
+        let decisions = store.counts().write_back_decisions;
+        while store.counts().keys_reported < decisions {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        decisions - before
+    }
+
+    /// Takes turns until the number of local decisions of one is as expected.
+    async fn until(&mut self, is_reached: impl Fn(u64) -> bool) {
+        let mut local = Vec::new();
+        while !local.last().copied().is_some_and(&is_reached) {
+            assert!(local.len() < TURNS_MAX, "local decisions: {local:?}");
+            local.push(self.next().await);
+        }
+        println!("local decisions: {local:?}");
+    }
+}
+
+/// A round of reports takes longer than half an interval, because the server is far away: then
+/// Redis decides on most keys that are seldom charged, until the server is near again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redis_decides_on_cold_keys_while_reports_take_too_long() {
+    let redis = testbed::Redis::start();
+    let proxy = testbed::Proxy::to(&redis.address());
+    let config = Config {
+        // Keys are cold when they were not charged for an interval and a timeout.
+        timeout: Span::from_millis(500),
+        ..Config::single(proxy.address())
+    };
+    let store = Arc::new(Redis::connect(&config).unwrap());
+    warm(&store).await;
+    let (many, few) = (Turns::KEYS / 2, Turns::KEYS / 4);
+    let mut turns = Turns { store, turn: 0 };
+    turns.until(|local| local >= many).await;
+    proxy.set(testbed::Faults {
+        // The interval is 100 ms.
+        delay: Duration::from_millis(80),
+        ..testbed::Faults::default()
+    });
+    turns.until(|local| local <= few).await;
+    proxy.set(testbed::Faults::default());
+    turns.until(|local| local >= many).await;
 }
