@@ -14,7 +14,6 @@ mod batch;
 mod described;
 mod elements;
 mod json_text;
-mod plain;
 mod verdict;
 
 pub(crate) use batch::{Batch, BatchAnswers};
@@ -23,8 +22,6 @@ pub(crate) use verdict::verdict;
 /// The descriptors of most checks.
 const DESCRIPTORS_INLINE: usize = 1;
 
-type Descriptors<'a> = SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>;
-
 /// The body of a request. Its texts are parts of the body, as far as they have no escapes.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +29,7 @@ pub(crate) struct Check<'a> {
     #[serde(borrow)]
     domain: Cow<'a, str>,
     #[serde(borrow, deserialize_with = "read_descriptors")]
-    descriptors: Descriptors<'a>,
+    descriptors: SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>,
     /// Units; a negative cost is a refund.
     #[serde(default = "one")]
     cost: i64,
@@ -51,7 +48,7 @@ const fn one() -> i64 {
 /// Reads descriptors; an error says in which of them it is.
 fn read_descriptors<'de: 'a, 'a, D: Deserializer<'de>>(
     from: D,
-) -> Result<Descriptors<'a>, D::Error> {
+) -> Result<SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>, D::Error> {
     read_elements(from, "descriptors", "a list of descriptors", usize::MAX)
 }
 
@@ -59,9 +56,6 @@ fn read_descriptors<'de: 'a, 'a, D: Deserializer<'de>>(
 
 impl<'a> Check<'a> {
     pub(crate) fn read(body: &'a [u8]) -> Result<Check<'a>, Failure> {
-        if let Some(check) = plain::read_check(body) {
-            return Ok(check);
-        }
         read_object(
             body,
             r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#,

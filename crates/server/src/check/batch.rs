@@ -10,7 +10,7 @@ use tollgate_core::{Answer, Request};
 
 use super::elements::{in_element, read_elements};
 use super::verdict::{ANSWER_BYTES, Extra, write_verdict};
-use super::{Check, plain};
+use super::Check;
 use crate::reply::{Failure, read_json, reply};
 
 /// The most checks of one request.
@@ -50,9 +50,6 @@ impl<'a> Batch<'a> {
     ///
     /// 400 with what is wrong and where, if it is no list of checks.
     pub(crate) fn read(body: &'a [u8]) -> Result<Batch<'a>, Failure> {
-        if let Some(checks) = plain::read_checks(body) {
-            return Ok(Batch(checks));
-        }
         let Checks(elements) = read_json(body).map_err(|error| {
             Failure::bad_request(format!(
                 "{error}; a list of checks looks like \
