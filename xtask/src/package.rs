@@ -10,12 +10,11 @@ pub(crate) const CHORE: Chore = Chore {
 };
 
 /// The crates of the workspace that are not published.
-const UNPUBLISHED: [&str; 7] = [
+const UNPUBLISHED: [&str; 6] = [
     "tollgate-attack",
     "tollgate-behaviour",
     "tollgate-bench",
     "tollgate-fuzz",
-    "tollgate-simulation",
     "tollgate-testbed",
     "xtask",
 ];

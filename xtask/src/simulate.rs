@@ -10,11 +10,11 @@ pub(crate) const CHORE: Chore = Chore {
     run,
 };
 
-/// The same world, with given traffic: what instances do in each mode.
+/// The same world, with given traffic, beside the real one.
 pub(crate) const INSTANCES: Chore = Chore {
     name: "simulate",
-    about: "--traffic WORDS [--limit 100/minute] [--instances 3] [--mode NAME] [--measure] ...: \
-            instances over a simulated Redis, and beside them over a real one",
+    about: "--rules FILE --traffic WORDS [--instances 3] [--mode NAME] ...: what \
+            `tollgate simulate --instances` predicts, and the same instances over a real Redis",
     run: run_instances,
 };
 
@@ -23,7 +23,7 @@ fn run(args: &[String]) -> Result<(), String> {
 }
 
 fn run_instances(args: &[String]) -> Result<(), String> {
-    let instances = step_of("simulated instances", "simulate-instances");
+    let instances = step_of("simulated and real instances", "compare-instances");
     instances.args(args).run()
 }
 
@@ -31,9 +31,10 @@ pub(crate) fn step() -> Step {
     step_of("simulated faults", "simulate-faults")
 }
 
-/// A step that runs one of the simulation's programs.
+/// A step that runs one of the simulation's programs, which are examples: they use crates that are
+/// not published.
 fn step_of(name: &'static str, program: &str) -> Step {
     let profile = ["run", "--profile", "simulate"];
-    let program = ["-p", "tollgate-simulation", "--bin", program, "--"];
+    let program = ["-p", "tollgate-simulation", "--example", program, "--"];
     Step::cargo(name, &[&profile[..], &program].concat())
 }

@@ -191,7 +191,8 @@ pub(crate) fn decide(
     let found = match &rules.old {
         None if args.report.is_some() => survey(&mut traffic, &rules.new, options, out, progress)
             .map(|found| Found::Survey(Box::new(found))),
-        None => replay(&mut traffic, &rules.new, options, out, progress).map(Found::Report),
+        None => replay(&mut traffic, &rules.new, options, out, progress)
+            .map(|report| Found::Report(Box::new(report))),
         Some(old) => compare(&mut traffic, old, &rules.new, options, out, progress)
             .map(|comparison| Found::Comparison(Box::new(comparison))),
     };

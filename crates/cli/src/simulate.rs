@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use serde_json::{Map, json};
 use tollgate_core::Moment;
 use tollgate_replay::{
-    DESCRIPTORS_MAX, Error, Pattern, Simulation, Traffic, Workload, WorkloadTotals, Workloads,
-    parse_moment,
+    DESCRIPTORS_MAX, Deviation, EVENTS_MAX, Error, Pattern, Simulation, Traffic, Workload,
+    WorkloadTotals, Workloads, parse_moment,
 };
+use tollgate_simulation::{Fleet, INSTANCE_EVENTS_MAX};
 
-use crate::replay::args::{domain, rules};
+use crate::replay::args::{domain, rules_shared_as};
 use crate::replay::decisions::Decisions;
 use crate::replay::failure::Failure;
 use crate::replay::found::Preface;
@@ -20,7 +21,10 @@ use crate::replay::progress::{Work, bar};
 use crate::replay::{ReportArgs, Rules, Stopped, decide, exit, finish, page_file};
 use crate::suggest::TriedLimits;
 
+mod instances;
 mod table;
+
+use instances::{InstancesArgs, InstancesReport};
 
 /// The most workloads of one simulation.
 const WORKLOADS_MAX: usize = 64;
@@ -66,7 +70,7 @@ pub(crate) struct Args {
     /// Instead of using rules and traffic, show what each algorithm does with a minute of constant
     /// traffic below and above one limit.
     #[arg(long, conflicts_with_all = ["rules", "traffic", "domain", "seed", "start", "report",
-        "decisions", "fail_if", "max_keys", "top", "merge_domains", "descriptors"])]
+        "decisions", "fail_if", "max_keys", "top", "merge_domains", "descriptors", "instances"])]
     table: bool,
     /// The limit of --table.
     #[arg(
@@ -76,6 +80,9 @@ pub(crate) struct Args {
         requires = "table"
     )]
     limit: TriedLimits,
+    // The last one, because its heading is that of all options after it.
+    #[command(flatten)]
+    instances: InstancesArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -108,6 +115,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     })
 }
 
+/// Traffic, and what came of it.
+struct Simulated {
+    traffic: Traffic,
+    workloads: Vec<WorkloadTotals>,
+    /// What came of the instances, if there are several.
+    instances: Option<InstancesReport>,
+}
+
 /// Simulates the traffic, and writes what came of it as a replay does.
 fn execute(args: &Args) -> Result<(), Failure> {
     let written = &args.written;
@@ -116,27 +131,46 @@ fn execute(args: &Args) -> Result<(), Failure> {
         let others = args.rules.iter().chain(&written.decisions);
         page_file::check(path, &others.collect::<Vec<_>>())?;
     }
+    let fleet = args.instances.fleet()?;
+    if fleet.is_some() && written.max_keys.is_some() {
+        return Err(Failure::Message(
+            "--max-keys: instances that share limits over Redis keep all keys there; leave it out"
+                .to_owned(),
+        ));
+    }
+    let sharing = args.instances.sharing();
     let rules = Rules {
-        new: rules(&args.rules, args.merge_domains)?,
+        new: rules_shared_as(&args.rules, args.merge_domains, sharing)?,
         old: None,
     };
-    let simulation = simulation(args, &rules)?;
+    let mut simulation = simulation(args, &rules)?;
+    if fleet.is_some() {
+        simulation.events_max = INSTANCE_EVENTS_MAX;
+    }
     let decisions = written.decisions.as_deref();
     let decisions = decisions.map(|path| Decisions::create(path, &args.rules));
     let mut decisions = decisions.transpose()?;
     let partial = decisions.as_ref().and_then(Decisions::partial);
     let interrupt = Interrupt::listen(partial);
     interrupt.decide();
-    let decided = simulate(&simulation, &rules, &interrupt).and_then(|(traffic, totals)| {
+    let simulated = simulate(&simulation, &rules, &interrupt);
+    let simulated = match &fleet {
+        None => simulated,
+        Some(fleet) => simulated
+            .and_then(|exact| share(fleet, &simulation, &rules, &exact.traffic, &interrupt)),
+    };
+    let decided = simulated.and_then(|simulated| {
+        let preface = preface(args.seed, &simulated);
+        let traffic = simulated.traffic;
         let decided = decide(written, traffic, &rules, decisions.as_mut(), &interrupt)?;
-        Ok((decided, totals))
+        Ok((decided, preface))
     });
-    let (decided, totals) = match decided {
-        Ok((decided, totals)) => (Ok(decided), totals),
-        Err(stopped) => (Err(stopped), Vec::new()),
+    let (decided, preface) = match decided {
+        Ok((decided, preface)) => (Ok(decided), preface),
+        Err(stopped) => (Err(stopped), Preface::default()),
     };
     match finish(decided, decisions)? {
-        Some((found, traffic)) => found.write(written, &traffic, preface(args.seed, &totals)),
+        Some((found, traffic)) => found.write(written, &traffic, preface),
         None => Ok(()),
     }
 }
@@ -161,6 +195,7 @@ fn simulation(args: &Args, rules: &Rules) -> Result<Simulation, Failure> {
         domain: domain(args.domain.as_deref(), &rules.new)?,
         descriptors: args.descriptors.clone(),
         memories: args.written.memories(),
+        events_max: EVENTS_MAX,
     })
 }
 
@@ -169,32 +204,73 @@ fn simulate(
     simulation: &Simulation,
     rules: &Rules,
     interrupt: &Interrupt,
-) -> Result<(Traffic, Vec<WorkloadTotals>), Stopped> {
-    let bar = bar(Work::Simulating, None);
-    let progress = &mut |count| {
+) -> Result<Simulated, Stopped> {
+    let simulated = with_bar(None, interrupt, |progress| {
+        let (traffic, workloads) = simulation.run(&rules.new, progress)?;
+        traffic.check()?;
+        Ok(Simulated {
+            traffic,
+            workloads,
+            instances: None,
+        })
+    });
+    simulated.map_err(|why| Stopped { why, events: 0 })
+}
+
+/// Has instances decide the traffic, of which a single one has decided `exact`.
+fn share(
+    fleet: &Fleet,
+    simulation: &Simulation,
+    rules: &Rules,
+    exact: &Traffic,
+    interrupt: &Interrupt,
+) -> Result<Simulated, Stopped> {
+    let events = exact.events();
+    let simulated = with_bar(events.try_into().ok(), interrupt, |progress| {
+        let played = fleet.predict(simulation, &rules.new, progress)?;
+        let report = InstancesReport {
+            instances: fleet.instances,
+            deviation: Deviation::of(&rules.new, exact, &played.traffic)?,
+            load: played.load,
+        };
+        Ok(Simulated {
+            traffic: played.traffic,
+            workloads: played.workloads,
+            instances: Some(report),
+        })
+    });
+    simulated.map_err(|why| Stopped { why, events })
+}
+
+/// Shows how far the work is, and stops it if the user interrupts.
+fn with_bar<T>(
+    length: Option<u64>,
+    interrupt: &Interrupt,
+    work: impl FnOnce(&mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let bar = bar(Work::Simulating, length);
+    let worked = work(&mut |count| {
         bar.set_position(count);
         match interrupt.is_wanted() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
-    };
-    let simulated = simulation.run(&rules.new, progress);
-    bar.finish_and_clear();
-    let simulated = simulated.and_then(|(traffic, totals)| {
-        traffic.check()?;
-        Ok((traffic, totals))
     });
-    simulated.map_err(|why: Error| Stopped { why, events: 0 })
+    bar.finish_and_clear();
+    worked
 }
 
-/// The seed and the totals of each workload.
-fn preface(seed: u64, totals: &[WorkloadTotals]) -> Preface {
+/// The seed, the totals of each workload, and what came of the instances.
+fn preface(seed: u64, simulated: &Simulated) -> Preface {
+    let totals = &simulated.workloads;
     let mut members = Map::new();
     members.insert("seed".to_owned(), json!(seed));
     let workloads = totals.iter().map(WorkloadTotals::to_json);
     members.insert("traffic".to_owned(), workloads.collect());
-    Preface {
-        text: format!("seed {seed}\n\n{}\n", Workloads(totals)),
-        members,
+    let mut text = format!("seed {seed}\n\n{}\n", Workloads(totals));
+    if let Some(instances) = &simulated.instances {
+        members.insert("instances".to_owned(), instances.to_json());
+        text.push_str(&instances.to_text());
     }
+    Preface { text, members }
 }

@@ -23,7 +23,10 @@ pub(crate) struct Judge<'r> {
 pub(crate) struct Judged<'c, 'r> {
     pub(crate) rules: &'c CachedRules<'r>,
     pub(crate) charges: PerCharge<Charge<'c>>,
+    /// Of an event without an answer, an empty one.
     pub(crate) verdict: Verdict,
+    /// Whether it was decided elsewhere, and there was no answer.
+    pub(crate) has_failed: bool,
 }
 
 /// A judge, and the counts so far.
@@ -38,6 +41,8 @@ pub(crate) struct Outcome<'c, 'r> {
     /// The limits that it met, in the order of the verdict's decisions.
     pub(crate) met: &'c [Met],
     pub(crate) verdict: Verdict,
+    /// Whether there was no answer.
+    pub(crate) has_failed: bool,
 }
 
 // === impl Judge ===
@@ -59,7 +64,8 @@ impl<'r> Judge<'r> {
         judge
     }
 
-    /// Decides an event, which is not before the one decided last.
+    /// Decides an event, which is not before the one decided last; if it was decided elsewhere,
+    /// that is the verdict.
     pub(crate) fn decide(
         &mut self,
         event: &Event,
@@ -70,11 +76,18 @@ impl<'r> Judge<'r> {
             traffic.request(event.request, |request| rules.resolve(request, keys))
         });
         let charges = cached.charges();
-        let verdict = self.store.accounts.decide(event.at, &charges);
+        let verdict = match traffic.verdicts() {
+            Some(verdicts) => verdicts.get(event.line),
+            None => {
+                let verdict = self.store.accounts.decide(event.at, &charges);
+                Some(verdict.map_err(Error::Store)?)
+            }
+        };
         Ok(Judged {
             rules: cached,
             charges,
-            verdict: verdict.map_err(Error::Store)?,
+            has_failed: verdict.is_none(),
+            verdict: verdict.unwrap_or_default(),
         })
     }
 }
@@ -114,12 +127,15 @@ impl<'r> Decider<'r> {
             rules,
             charges,
             verdict,
+            has_failed,
         } = judged;
-        self.tally.add(event, rules, &charges, &verdict);
+        let counted = (!has_failed).then_some(&verdict);
+        self.tally.add(event, rules, &charges, counted);
         Ok(Outcome {
             rules,
             met: self.tally.last_limits(),
             verdict,
+            has_failed,
         })
     }
 

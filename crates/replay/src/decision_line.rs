@@ -31,7 +31,8 @@ pub(crate) struct Decided<'a, 'r> {
     /// The line's client, if it is kept.
     pub(crate) client: Option<&'a [u8]>,
     pub(crate) request: &'a Request<'r>,
-    pub(crate) answer: &'a Answer,
+    /// None if the event was decided elsewhere and there was no answer.
+    pub(crate) answer: Option<Answer>,
 }
 
 // === impl DecisionLines ===
@@ -61,20 +62,25 @@ impl<'w> DecisionLines<'w> {
 
     /// Formats one decision.
     fn line(&mut self, decided: &Decided<'_, '_>) -> io::Result<()> {
-        let (text, answer) = (&mut self.text, decided.answer);
+        let text = &mut self.text;
         let Place { input, line } = decided.place;
         write!(text, "{{\"version\":{JSON_VERSION},\"line\":{line}")?;
         if let Some(input) = input {
             text.extend_from_slice(b",\"file\":");
             serde_json::to_writer(&mut *text, input)?;
         }
-        let (at, allowed) = (Utc(decided.at), answer.is_allowed());
-        write!(text, ",\"at\":\"{at}\"")?;
+        write!(text, ",\"at\":\"{}\"", Utc(decided.at))?;
         if let Some(client) = decided.client {
             text.extend_from_slice(b",\"client\":");
             string(client, text)?;
         }
-        write!(text, ",\"allowed\":{allowed},")?;
+        let Some(answer) = &decided.answer else {
+            text.extend_from_slice(b",\"allowed\":false,\"failed\":true,");
+            descriptors(decided.request, text)?;
+            text.extend_from_slice(b"\"overallCode\":\"UNKNOWN\",\"statuses\":[]}\n");
+            return Ok(());
+        };
+        write!(text, ",\"allowed\":{},", answer.is_allowed())?;
         match answer.denial.map(|denied| denied.wait) {
             Some(Wait::For(wait)) => write!(text, "\"retryAfter\":\"{}s\",", seconds(wait))?,
             Some(Wait::Never) => text.extend_from_slice(b"\"retryAfter\":\"never\","),

@@ -5,10 +5,10 @@ use std::io;
 
 use tollgate_core::StoreError;
 
-use crate::event::EVENTS_MAX;
 use crate::foreign::{Foreign, Guess};
 use crate::skipped::Skipped;
 use crate::traffic::LINES_MAX;
+use crate::verdicts::DECISIONS_MAX;
 
 /// Why a replay ended early. Lines that cannot be parsed and requests that are rejected are not
 /// errors.
@@ -48,8 +48,13 @@ pub enum Error {
     },
     /// The inputs have more than [`LINES_MAX`] lines.
     ManyLines,
-    /// The workloads of a simulation have more than [`EVENTS_MAX`] events, with their retries.
-    ManyEvents,
+    /// The workloads of a simulation have too many events, with their retries.
+    ManyEvents {
+        /// The most that there may be.
+        max: u64,
+    },
+    /// Events that were decided elsewhere met more limits than can be kept.
+    ManyDecisions,
     /// The store gave no answer.
     Store(StoreError),
     /// The decisions cannot be written.
@@ -66,9 +71,14 @@ impl fmt::Display for Error {
         match self {
             Error::Read { input, .. } => write!(f, "cannot read {input}"),
             Error::ManyLines => write!(f, "more than {LINES_MAX} lines; replay them in parts"),
-            Error::ManyEvents => write!(
+            Error::ManyDecisions => write!(
                 f,
-                "more than {EVENTS_MAX} events with their retries; shorten the traffic or lower \
+                "more than {DECISIONS_MAX} decisions of limits; shorten the traffic or lower its \
+                 rate"
+            ),
+            Error::ManyEvents { max } => write!(
+                f,
+                "more than {max} events with their retries; shorten the traffic or lower \
                  its rate"
             ),
             Error::Store(_) => f.write_str("the store gave no answer"),
@@ -114,7 +124,8 @@ impl std::error::Error for Error {
             | Error::NoEvents { .. }
             | Error::NoneSelected { .. }
             | Error::Stopped { .. }
-            | Error::ManyEvents
+            | Error::ManyEvents { .. }
+            | Error::ManyDecisions
             | Error::ManyLines => None,
         }
     }

@@ -54,6 +54,12 @@ mod workload;
 
 mod simulate;
 
+mod course;
+
+mod verdicts;
+
+mod deviation;
+
 mod met_limit;
 
 mod interner;
@@ -132,6 +138,8 @@ pub use comparison::{
 };
 pub use compression::{Compression, Cut};
 pub use condition::{Checked, Condition, Counted, InvalidCondition};
+pub use course::{Attempt, Course};
+pub use deviation::{Deviation, RuleDeviation};
 pub use error::Error;
 pub use event::EVENTS_MAX;
 pub use field::Field;
@@ -148,7 +156,7 @@ pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
 pub use selection::{Filter, InvalidFilter, Selection, parse_moment};
 pub use series::{EVENTS_PER_SECOND_MAX, KEYS_MAX};
-pub use simulate::{FirstAttempt, Simulation, WorkloadTotals, Workloads, first_attempts};
+pub use simulate::{Simulation, WorkloadTotals, Workloads};
 pub use skipped::{EXCERPT_BYTES_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, SkippedLine};
 pub use study::{
     Part, Quantiles, ROUTE_EVENTS_MIN, ROUTES_MAX, SHARES, STUDY_VERSION, Study, StudyWarning,
@@ -161,4 +169,4 @@ pub use survey::{
 pub use tollgate_core::DESCRIPTORS_MAX;
 pub use traffic::{LINES_MAX, Place, Traffic};
 pub use warning::Warning;
-pub use workload::{ATTEMPTS, ATTEMPTS_MAX, InvalidWorkload, Retries, WORKLOAD_DURATION, Workload};
+pub use workload::{ATTEMPTS, ATTEMPTS_MAX, InvalidWorkload, WORKLOAD_DURATION, Workload};

@@ -64,13 +64,16 @@ impl Page<'_> {
         for warning in &report.warnings {
             write_warning(warning, "", f)?;
         }
-        let totals = [
+        let mut totals = vec![
             ("offered", "offered", report.events),
             ("allowed", "allowed", report.allowed),
             ("denied", "denied", report.denied),
+            ("failed", "without an answer", report.failed),
             ("without-limit", "met no limit", report.without_limit),
             ("denied-keys", "denied keys", report.denied_keys.count),
         ];
+        // Only instances that share limits have such.
+        totals.retain(|(id, _, count)| *id != "failed" || *count > 0);
         let shares = ["allowed", "denied"];
         write_totals(&totals, report.events, &shares, f)
     }

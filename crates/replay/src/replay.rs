@@ -99,12 +99,13 @@ pub(crate) fn run<'r>(
         observe(&event, &outcome)?;
         if let Some(lines) = &mut lines {
             let written = traffic.request(event.request, |request| {
+                let answer = || outcome.rules.answer(&outcome.verdict);
                 lines.add(&Decided {
                     place: traffic.place(event.line),
                     at: event.at,
                     client: traffic.client(event.line),
                     request,
-                    answer: &outcome.rules.answer(&outcome.verdict),
+                    answer: (!outcome.has_failed).then(answer),
                 })
             });
             written.map_err(|source| Error::Write { decided, source })?;

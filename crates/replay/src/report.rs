@@ -24,6 +24,8 @@ pub struct Report {
     pub allowed: u64,
     /// Of these, those that are denied.
     pub denied: u64,
+    /// Of these, those without an answer: only instances that share limits have such.
+    pub failed: u64,
     /// Of those that are allowed, those in the soft part of a limit.
     pub over_soft: u64,
     /// Of those that are allowed, those that a leaky bucket would have delayed.
@@ -230,8 +232,10 @@ impl Summary<'_> {
             "allowed in the soft part of a limit",
             "allowed after a delay",
         );
+        let failed = "without an answer";
         let evicted = report.evicted_keys.unwrap_or(0);
         let notable = [
+            (report.failed, failed, failed),
             (report.over_soft, over_soft, over_soft),
             (report.delayed, delayed, delayed),
             (report.without_limit, "met no limit", "met no limit"),

@@ -63,13 +63,13 @@ impl Tally {
         tally
     }
 
-    /// Counts one decided event.
+    /// Counts one event; without a verdict, it had no answer.
     pub(crate) fn add(
         &mut self,
         event: &Event,
         cached: &CachedRules<'_>,
         charges: &[Charge<'_>],
-        verdict: &Verdict,
+        verdict: Option<&Verdict>,
     ) {
         self.report.events += 1;
         self.report.from.get_or_insert(event.at);
@@ -77,6 +77,10 @@ impl Tally {
         self.report.without_limit += u64::from(charges.is_empty());
         let is_new = self.concentration.count(event.request);
         self.met.clear();
+        let Some(verdict) = verdict else {
+            self.report.failed += 1;
+            return;
+        };
         let mut over_soft = false;
         let judged = charges
             .iter()

@@ -19,6 +19,7 @@ use crate::selection::{Filter, Selection};
 use crate::series::Series;
 use crate::skipped::Skipped;
 use crate::values::values;
+use crate::verdicts::Verdicts;
 
 mod generated;
 mod reading;
@@ -43,6 +44,8 @@ pub struct Traffic {
     notes: Notes,
     /// The events, if they are generated.
     series: Option<Series>,
+    /// What came of the events, if they were decided elsewhere.
+    verdicts: Option<Verdicts>,
     skipped: Skipped,
     excluded: u64,
 }
@@ -97,6 +100,7 @@ impl Traffic {
             events: Vec::new(),
             requests,
             notes: Notes::default(),
+            verdicts: None,
             skipped: Skipped::default(),
             excluded: 0,
         }
@@ -305,7 +309,7 @@ impl Traffic {
     }
 
     /// The moments of the first and the last event, if they are in order of time.
-    pub(crate) fn bounds(&self) -> Option<(Moment, Moment)> {
+    pub fn bounds(&self) -> Option<(Moment, Moment)> {
         if let Some(series) = &self.series {
             return series.bounds();
         }

@@ -19,7 +19,6 @@ use kind::{Kind, Rate};
 
 pub(crate) use arrivals::Arrivals;
 pub use invalid::InvalidWorkload;
-pub use retry::Retries;
 pub(crate) use retry::Retry;
 
 /// How long a workload lasts if it does not say.

@@ -35,6 +35,7 @@ fn simulation(workloads: &[&str], seed: u64) -> Simulation {
         domain: "web".to_owned(),
         descriptors: vec!["client={client}".parse().unwrap()],
         memories: Memories::Unbounded,
+        events_max: tollgate_replay::EVENTS_MAX,
     }
 }
 

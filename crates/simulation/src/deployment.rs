@@ -3,13 +3,16 @@
 
 mod redirect;
 
+mod shard;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use tokio::time::{Duration, Instant};
-use tollgate_behaviour::Random;
 
-use crate::keyspace::{self, Entry, Keyspace, READ_ONLY};
+use self::shard::Shard;
+use crate::keyspace::{self, Keyspace, READ_ONLY};
+use crate::random::Random;
 use crate::resp::Reply;
 use crate::server::{Server, key_count};
 use crate::slots::{SLOTS, slot_of};
@@ -31,6 +34,8 @@ pub(crate) const MASTER: &str = "limits";
 const SERVICE: &str = "redis:6379";
 const SENTINEL: &str = "sentinel:26379";
 const CLUSTER_SHARDS: u16 = 3;
+/// The most microseconds by which a server reads its clock late.
+pub(crate) const LATE_MICROS: u64 = 900;
 
 /// All servers.
 pub(crate) struct Deployment {
@@ -47,17 +52,11 @@ pub(crate) struct Deployment {
     start: Instant,
     /// The simulated time at the start, in microseconds since 1970.
     base: u64,
+    /// How long it stands still at the start.
+    standing: u64,
+    /// The most microseconds by which a server reads its clock late.
+    late: u64,
     pub(crate) commands: u64,
-}
-
-/// A primary and its replica.
-pub(crate) struct Shard {
-    pub(crate) primary: usize,
-    pub(crate) replica: usize,
-    /// What the replica has, and the writes on their way to it.
-    copy: Keyspace,
-    behind: VecDeque<(Instant, Vec<u8>, Option<Entry>)>,
-    lag: Duration,
 }
 
 /// The state of one connection.
@@ -97,7 +96,19 @@ impl Deployment {
             random,
             start: Instant::now(),
             base,
+            standing: 0,
+            late: LATE_MICROS,
             commands: 0,
+        }
+    }
+
+    /// The same, with a time that stands still at first, and servers that read it as late as this:
+    /// all in microseconds.
+    pub(crate) fn with_clock(self, standing: u64, late: u64) -> Deployment {
+        Deployment {
+            standing,
+            late,
+            ..self
         }
     }
 
@@ -136,12 +147,13 @@ impl Deployment {
     /// The simulated time, in microseconds since 1970.
     pub(crate) fn micros(&self) -> u64 {
         let passed = Instant::now().duration_since(self.start).as_micros();
-        self.base + u64::try_from(passed).unwrap_or(u64::MAX / 2)
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX / 2);
+        self.base + passed.saturating_sub(self.standing)
     }
 
     /// The time on a server's clock.
     pub(crate) fn tell(&mut self, server: usize) -> u64 {
-        let micros = self.micros() + self.random.between(0, 900);
+        let micros = self.micros() + self.random.between(0, self.late);
         self.servers[server].clock.tell(micros)
     }
 
@@ -346,24 +358,6 @@ impl Deployment {
     pub(crate) fn script_errors(&self) -> Vec<String> {
         let errors = self.servers.iter().flat_map(|server| &server.script_errors);
         errors.cloned().collect()
-    }
-}
-
-// === impl Shard ===
-
-impl Shard {
-    /// Applies the writes that have arrived at the replica.
-    fn catch_up(&mut self) {
-        let now = Instant::now();
-        while self
-            .behind
-            .front()
-            .is_some_and(|(at, ..)| *at + self.lag <= now)
-        {
-            if let Some((_, key, entry)) = self.behind.pop_front() {
-                self.copy.apply(key, entry);
-            }
-        }
     }
 }
 

@@ -27,9 +27,6 @@ use crate::rules_file::DOMAIN;
 use crate::shared_redis::{ANSWERS, Answers, SharedRedis};
 use crate::world::World;
 
-/// The most keys in an instance's memory.
-const LOCAL_KEYS: usize = 1_000;
-
 /// The most bytes of an instance's memory: much more than the keys of a run take, and little enough
 /// to be cleared for each process that starts.
 const LOCAL_BYTES: usize = 1 << 20;
@@ -53,6 +50,8 @@ pub(crate) struct Instance {
 pub(crate) struct WallClock {
     start: Instant,
     base: u64,
+    /// How long it stands still at the start.
+    standing: u64,
     /// How many nanoseconds the wall clock is ahead.
     wall: Arc<AtomicI64>,
 }
@@ -86,17 +85,21 @@ impl Instance {
             transport: Some(Arc::new(dialer)),
             clock: Some(Arc::new(move || Moment::from_nanos(nanos_since(start)))),
             // Some instances do, and some do not.
-            charges_at_once: setup.base_micros.is_multiple_of(2) == number.is_multiple_of(2),
+            charges_at_once: setup.varies_rounds
+                && setup.base_micros.is_multiple_of(2) == number.is_multiple_of(2),
             ..Environment::default()
         };
         let clock: Arc<dyn Clock> = Arc::new(WallClock {
             start,
             base: setup.base_micros * 1_000,
+            standing: setup.standing_micros * 1_000,
             wall: Arc::clone(&wall),
         });
-        let memory = Memory::builder()
-            .max_keys(LOCAL_KEYS)
-            .max_bytes(LOCAL_BYTES);
+        let memory = Memory::builder().max_keys(setup.local_keys);
+        let memory = match setup.varies_rounds {
+            true => memory.max_bytes(LOCAL_BYTES),
+            false => memory,
+        };
         let memory = memory.clock(clock);
         let memory = memory.keys(RandomKeys::with_secret(1, 2)).build();
         let config = config(world, setup);
@@ -107,7 +110,10 @@ impl Instance {
     pub(crate) fn start_real(address: &str, number: usize, setup: &Setup) -> Instance {
         let config = with_setup(Servers::Single(address.to_owned()), setup);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-        let memory = Memory::builder().max_keys(LOCAL_KEYS).clock(clock).build();
+        let memory = Memory::builder()
+            .max_keys(setup.local_keys)
+            .clock(clock)
+            .build();
         Instance::over(
             number,
             &config,
@@ -145,6 +151,11 @@ impl Instance {
     pub(crate) fn reload(&self, loaded: Loaded) {
         let (rules, _changes) = loaded.succeed(&self.engine.rules());
         self.engine.replace_rules(rules);
+    }
+
+    /// Replaces the rules by these.
+    pub(crate) fn apply(&self, rules: &RuleSet) {
+        self.engine.replace_rules(rules.clone());
     }
 
     /// Shuts down gracefully.
@@ -287,10 +298,11 @@ impl<F: Future> Future for UntilCancelled<F> {
 impl Clock for WallClock {
     fn now(&self) -> Now {
         let passed = nanos_since(self.start);
+        let since = passed.saturating_sub(self.standing);
         let ahead = self.wall.load(Ordering::Relaxed);
         Now {
             monotonic: Moment::from_nanos(1_000_000_000 + passed),
-            utc: Moment::from_nanos((self.base + passed).saturating_add_signed(ahead)),
+            utc: Moment::from_nanos((self.base + since).saturating_add_signed(ahead)),
         }
     }
 }

@@ -60,6 +60,16 @@ impl Keyspace {
             .collect()
     }
 
+    /// The bytes of each string that exists at `millis`, and those of its name.
+    pub(crate) fn sizes(&self, millis: u64) -> impl Iterator<Item = (usize, usize)> {
+        let live = self.entries.iter();
+        let live = live.filter(move |(_, entry)| entry.is_live(millis));
+        live.filter_map(|(name, entry)| match &entry.value {
+            Value::Text(text) => Some((name.len(), text.len())),
+            Value::Sorted(_) => None,
+        })
+    }
+
     pub(crate) fn has(&self, key: &[u8], millis: u64) -> bool {
         self.entries
             .get(key)

@@ -13,6 +13,8 @@
 //!
 //! For tests and chores only: `cargo xtask simulate-faults`.
 
+mod random;
+
 mod resp;
 
 mod keyspace;
@@ -47,6 +49,8 @@ mod subject;
 
 mod fleet;
 
-pub use fleet::{Fleet, INSTANCES_MAX, Incident, Totals};
+pub use fleet::{
+    Fleet, INCIDENTS_MAX, INSTANCE_EVENTS_MAX, INSTANCES_MAX, Incident, Load, Played, RealRedis,
+};
 pub use run::{Changes, Report, run, run_steady};
 pub use subject::{Bare, Simulated};

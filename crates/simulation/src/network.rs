@@ -12,7 +12,8 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::time::{Duration, Instant, sleep};
-use tollgate_behaviour::Random;
+
+use crate::random::Random;
 
 pub(crate) use pipe::End;
 use pipe::Pipe;

@@ -14,16 +14,21 @@ mod priority;
 
 mod reservation;
 
+mod setup;
+
 mod view;
 
-use tollgate_behaviour::Random;
 use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
 
 pub(crate) use change::Replacement;
 pub(crate) use fault::{Fault, Faults, LAG_MAX_MS};
+pub(crate) use setup::Setup;
 pub(crate) use view::View;
 
+use setup::{BASE_MICROS, SETUP};
+
 use crate::deployment::Topology;
+use crate::random::Random;
 
 /// The plan of one run.
 #[derive(Clone, Debug)]
@@ -43,18 +48,6 @@ pub(crate) struct Plan {
     pub(crate) faults: Faults,
     /// The steps in order, each with its time in milliseconds since the start.
     pub(crate) steps: Vec<(u64, Step)>,
-}
-
-/// The deployment, and the configuration of the instances.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Setup {
-    pub(crate) topology: Topology,
-    pub(crate) instances: usize,
-    pub(crate) timeout_ms: u64,
-    pub(crate) sync_ms: u64,
-    pub(crate) connections: usize,
-    /// The simulated time at the start, in microseconds since 1970.
-    pub(crate) base_micros: u64,
 }
 
 /// One limit and one key.
@@ -150,8 +143,6 @@ const ON_STORE_ERRORS: [OnStoreError; 4] = [
 ];
 /// How long faults are injected.
 const LENGTH_MS: u64 = 3_000;
-/// Half past some hour of 2023, in microseconds since 1970.
-const BASE_MICROS: u64 = 1_699_996_200_000_000;
 
 // === impl Plan ===
 
@@ -179,6 +170,7 @@ impl Plan {
             sync_ms: random.pick(&[20, 100]),
             connections: random.pick(&[1, 2]),
             base_micros: BASE_MICROS + random.between(0, 999_999),
+            ..SETUP
         };
         let count = random.between(1, 4);
         let counters: Vec<Counter> = (0..count).map(|_| Counter::draw(&mut random)).collect();
@@ -205,14 +197,7 @@ impl Plan {
     pub(crate) fn quiet(topology: Topology) -> Plan {
         Plan {
             seed: 0,
-            setup: Setup {
-                topology,
-                instances: 1,
-                timeout_ms: 30_000,
-                sync_ms: 100,
-                connections: 1,
-                base_micros: BASE_MICROS,
-            },
+            setup: Setup { topology, ..SETUP },
             counters: Vec::new(),
             charge_denied: ChargeDenied::Never,
             replacement: None,
@@ -286,8 +271,7 @@ fn draw_cost(random: &mut Random, is_joint: bool) -> Cost {
 
 /// A random index below `count`.
 fn index(random: &mut Random, count: usize) -> usize {
-    let last = u64::try_from(count).unwrap_or(1) - 1;
-    usize::try_from(random.between(0, last)).unwrap_or(0)
+    random.index(count)
 }
 
 // === impl Counter ===

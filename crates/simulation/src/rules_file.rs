@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tollgate_core::{
-    Algorithm, Anchor, ChargeDenied, Cost, Descriptor, Enforcement, Entry, Override, Request,
-};
+use tollgate_core::{Algorithm, Anchor, Cost, Descriptor, Enforcement, Entry, Override, Request};
 use tollgate_rules::{Loaded, Options, RuleSet, Source};
 
 use crate::plan::{Counter, Part, Plan};
@@ -68,24 +66,6 @@ pub(crate) fn request<'p>(plan: &'p Plan, parts: &[Part], has_priority: bool) ->
         descriptors: descriptors.chain(priority).collect(),
         cost: Cost::ONE,
         charge_denied: plan.charge_denied,
-    }
-}
-
-/// A request of one unit that meets the rule of the first counter, of a client.
-pub(crate) fn request_of(client: &[u8]) -> Request<'_> {
-    Request {
-        domain: DOMAIN.as_bytes(),
-        descriptors: vec![Descriptor {
-            entries: vec![Entry {
-                key: KEYS[0].as_bytes(),
-                value: client,
-            }]
-            .into(),
-            ..Descriptor::default()
-        }]
-        .into(),
-        cost: Cost::ONE,
-        charge_denied: ChargeDenied::Never,
     }
 }
 

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tollgate_behaviour::Random;
 use tollgate_core::{
     Charge, KeptReservation, Key, KeyHasher, NewReservation, ReserveVerdict, Settled,
     SettledCharge, SharedStore, Store, StoreError, StoreEvent, StoreMetric, Verdict,
 };
 use tollgate_redis::Redis;
+
+use crate::random::Random;
 
 tokio::task_local! {
     /// What the store has answered in the current decision.

@@ -1,15 +1,15 @@
-//! The simulated Redis as a store under test, which must pass the same suite as the real one.
+//! The simulated Redis as a store, for the suite that the real one passes as well.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::runtime::Runtime;
-use tollgate_behaviour::{Random, Subject};
 use tollgate_core::{Charge, Key, KeyHasher, Now, Verdict};
 
 use crate::deployment::{Deployment, Session, Topology};
 use crate::instance::Instance;
 use crate::plan::{Plan, Setup};
+use crate::random::Random;
 use crate::resp::Reply;
 use crate::world::World;
 
@@ -80,8 +80,9 @@ impl Simulated {
     }
 }
 
-impl Subject for Simulated {
-    fn key(&mut self, name: &str) -> Key {
+impl Simulated {
+    /// A key.
+    pub fn key(&mut self, name: &str) -> Key {
         let parts = match self.is_apart {
             false => [&b"test"[..], name.as_bytes(), b"one"],
             true => [&b"test"[..], b"one", name.as_bytes()],
@@ -89,7 +90,12 @@ impl Subject for Simulated {
         self.instance.key(parts.into_iter())
     }
 
-    fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
+    /// Decides at this time, by Redis.
+    ///
+    /// # Panics
+    ///
+    /// If Redis does not answer.
+    pub fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
         let nanos = now.utc.as_nanos();
         let passed = self.last.map_or(0, |last| nanos.saturating_sub(last));
         self.last = Some(nanos);

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
-use tollgate_behaviour::Random;
 
 use crate::account::Account;
 use crate::deployment::Deployment;
 use crate::instance::nanos_since;
 use crate::network::Network;
 use crate::plan::Plan;
+use crate::random::Random;
 
 /// The network, Redis, the account and the history of one run.
 pub(crate) struct World {
@@ -29,7 +29,9 @@ impl World {
         let mut random = Random::new(plan.seed ^ 0x5EED);
         let network = Network::new(Random::new(random.word()));
         let servers = Random::new(random.word());
-        let redis = Deployment::new(plan.setup.topology, plan.setup.base_micros, servers);
+        let setup = &plan.setup;
+        let redis = Deployment::new(setup.topology, setup.base_micros, servers);
+        let redis = redis.with_clock(setup.standing_micros, setup.late_micros);
         Arc::new(World {
             start: Instant::now(),
             network,

@@ -5,14 +5,32 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use tollgate_behaviour::{Random, Taste, check, store_behaves};
+use tollgate_behaviour::{Random, Subject, Taste, check, store_behaves};
+use tollgate_core::{Charge, Key, Now, Verdict};
 use tollgate_simulation::{Bare, Simulated};
 use tollgate_testbed as testbed;
 
-store_behaves!(single, Taste::MICROSECONDS, Simulated::single());
-store_behaves!(cluster, Taste::MICROSECONDS, Simulated::cluster());
-store_behaves!(cluster_apart, Taste::MICROSECONDS, Simulated::apart());
-store_behaves!(sentinel, Taste::MICROSECONDS, Simulated::sentinel());
+/// The simulated Redis as a store under test.
+struct Tested(Simulated);
+
+impl Subject for Tested {
+    fn key(&mut self, name: &str) -> Key {
+        self.0.key(name)
+    }
+
+    fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
+        self.0.decide(now, charges)
+    }
+}
+
+store_behaves!(single, Taste::MICROSECONDS, Tested(Simulated::single()));
+store_behaves!(cluster, Taste::MICROSECONDS, Tested(Simulated::cluster()));
+store_behaves!(
+    cluster_apart,
+    Taste::MICROSECONDS,
+    Tested(Simulated::apart())
+);
+store_behaves!(sentinel, Taste::MICROSECONDS, Tested(Simulated::sentinel()));
 
 /// Runs a command as a script, so that both servers have the same time, and what scripts see is
 /// compared as well. The commands on sorted sets, and expiry, are those of membership.

@@ -24,7 +24,7 @@ pub(crate) struct Preface {
 /// What a replay found.
 pub(crate) enum Found {
     /// What came of the events.
-    Report(Report),
+    Report(Box<Report>),
     /// The same, with a closer look for the page of HTML.
     Survey(Box<(Report, Survey)>),
     /// What changes.

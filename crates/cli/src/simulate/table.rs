@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tollgate_core::{Moment, Span};
-use tollgate_replay::{Memories, Simulation, Workload, WorkloadTotals};
+use tollgate_replay::{EVENTS_MAX, Memories, Simulation, Workload, WorkloadTotals};
 
 use crate::message::with_causes;
 use crate::output::Output;
@@ -73,6 +73,7 @@ fn rows(count: u32, unit: &str) -> Result<Vec<Row>, String> {
                 domain: "table".to_owned(),
                 descriptors: vec![format!("{KEY}={{client}}").parse().expect("it is valid")],
                 memories: Memories::Unbounded,
+                events_max: EVENTS_MAX,
             };
             let simulated = simulation.run(&rules, &mut |_| ControlFlow::Continue(()));
             let (_, totals) = simulated.map_err(|error| with_causes(&error))?;

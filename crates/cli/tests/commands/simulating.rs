@@ -149,3 +149,183 @@ fn every_error_says_what_to_do() {
     let output = String::from_utf8(simulate(&directory, &unknown).stdout).unwrap();
     assert!(output.contains("no rule matched any event"), "{output}");
 }
+
+#[test]
+fn every_error_about_instances_says_what_to_do() {
+    let directory = rules();
+    let without = "--failover: only for instances that share limits over Redis; add --instances N";
+    let max_keys = "--max-keys: instances that share limits over Redis keep all keys there";
+    let many = "more than 1000000 events with their retries; shorten the traffic";
+    for (traffic, options, expected) in [
+        ("constant 1/s", "--failover 1s,10ms", without),
+        (
+            "constant 1/s",
+            "--instances 101",
+            "must be a whole number from 1 to 100",
+        ),
+        (
+            "constant 1/s",
+            "--instances 2 --outage 3s",
+            "write two times such as 20s,5s",
+        ),
+        (
+            "constant 1/s",
+            "--instances 2 --delay 1us",
+            "must be whole milliseconds, such as 2ms",
+        ),
+        (
+            "constant 1/s",
+            "--instances 2 --skew 2h",
+            "--skew 2h: must be from 0ms to 1h",
+        ),
+        (
+            "constant 1/s",
+            "--instances 2 --crash soon",
+            "write a time such as 20s or 500ms",
+        ),
+        (
+            "constant 1/s",
+            "--instances 2 --mode exact",
+            "write strict, leased or write_back",
+        ),
+        ("constant 1/s", "--instances 2 --max-keys 9", max_keys),
+        ("constant 60000/s for 20s", "--instances 2", many),
+    ] {
+        let mut arguments = vec!["--traffic", traffic];
+        arguments.extend(options.split(' '));
+        let output = simulate(&directory, &arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let message = message(&output);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}
+
+/// Three instances, two seconds of whose six a failover takes.
+const INSTANCES: [&str; 5] = [
+    "--traffic",
+    "poisson 60/s keys 4 for 6s retry backoff 1s",
+    "--instances",
+    "3",
+    "--failover=2s,300ms",
+];
+
+#[test]
+fn instances_write_the_same_report_decisions_and_page_for_the_same_seed() {
+    let directory = rules();
+    let outputs = [
+        "--decisions",
+        "out",
+        "--report",
+        "page.html",
+        "--output",
+        "json",
+    ];
+    let mut written = Vec::new();
+    for (seed, mode) in [("5", "write_back"), ("5", "write_back"), ("5", "strict")] {
+        let options = ["--seed", seed, "--mode", mode, "--on-store-error", "error"];
+        let output = simulate(&directory, &[&INSTANCES[..], &outputs, &options].concat());
+        let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
+        written.push((json(&output), read("out"), read("page.html")));
+    }
+    assert_eq!(written[0], written[1]);
+    assert_ne!(written[0].1, written[2].1);
+    let (report, decisions, page) = &written[2];
+    assert_eq!(violations("report", report), [""; 0]);
+    let mut failed = 0;
+    for line in decisions.lines() {
+        let decision: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(violations("decision", &decision), [""; 0]);
+        failed += u64::from(decision["failed"] == true);
+    }
+    let count = |path: &str| report.pointer(path).unwrap().as_u64().unwrap();
+    assert!(failed > 0);
+    assert_eq!(count("/instances/failed"), failed);
+    assert_eq!(
+        count("/events"),
+        count("/allowed") + count("/denied") + failed
+    );
+    assert_eq!(count("/instances/allowed"), count("/allowed"));
+    assert_eq!(count("/instances/rules/0/allowed"), count("/allowed"));
+    assert_eq!(count("/instances/count"), 3);
+    assert!((1..=4).contains(&count("/instances/redis/keys")));
+    assert!(count("/instances/redis/requestsPerSecond") > 0);
+    assert!(page.contains(&format!("data-count=\"{}\"", count("/events"))));
+}
+
+#[test]
+fn instances_show_what_they_allow_beyond_a_single_one() {
+    let directory = rules();
+    let shown = |options: &[&str]| {
+        let traffic = ["--traffic", "poisson 90/s keys 4 for 6s"];
+        let output = simulate(&directory, &[&traffic, &INSTANCES[2..], options].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = shown(&["--mode", "leased"]);
+    assert!(text.contains("\n3 instances over Redis\n"), "{text}");
+    let row = |heading: &str| {
+        let below = text.split(heading).nth(1).unwrap();
+        let row = below.lines().nth(1).unwrap().split_whitespace();
+        row.map_while(|word| word.parse().ok())
+            .collect::<Vec<u64>>()
+    };
+    let [exact, allowed, over, under] =
+        row("exact      allowed         over        under  rule")[..]
+    else {
+        panic!("{text}");
+    };
+    assert!(over > 0 && exact + over == allowed + under, "{text}");
+    // Without Redis, each instance decides on its share, which is of what Redis has not counted.
+    let of_counts = |what: &str| {
+        let line = text.lines().find(|line| line.ends_with(what)).unwrap();
+        line.split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    assert!(of_counts("decided without Redis") > 0, "{text}");
+    assert!((1..=4).contains(&of_counts("keys in Redis at the end")));
+    assert_ne!(
+        text,
+        shown(&[
+            "--mode",
+            "leased",
+            "--skew",
+            "300ms",
+            "--on-store-error",
+            "allow"
+        ])
+    );
+}
+
+/// The report of one strict instance, beside Redis and without faults, is that of no instances.
+#[test]
+fn one_instance_without_delay_and_faults_has_the_report_of_a_single_one() {
+    let directory = rules();
+    for traffic in [
+        "poisson 60/s keys 3 for 9s retry backoff 500ms",
+        "botnet 4 clients 15/s for 5s",
+    ] {
+        let arguments = ["--traffic", traffic, "--output", "json", "--seed", "9"];
+        let alone = ["--instances", "1", "--delay", "0ms"];
+        let single = json(&simulate(&directory, &arguments));
+        let mut shared = json(&simulate(&directory, &[&arguments[..], &alone].concat()));
+        let instances = shared.as_object_mut().unwrap().remove("instances").unwrap();
+        assert!(single["denied"].as_u64() > Some(50));
+        for member in [
+            "events",
+            "allowed",
+            "denied",
+            "rules",
+            "topDeniedKeys",
+            "from",
+            "to",
+        ] {
+            assert_eq!(single[member], shared[member], "{member}");
+        }
+        assert_eq!(instances["exact"], instances["allowed"]);
+        assert_eq!(instances["rules"][0]["over"], 0);
+        assert_eq!(instances["rules"][0]["under"], 0);
+    }
+}

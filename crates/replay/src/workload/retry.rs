@@ -27,34 +27,6 @@ pub(crate) enum Pause {
     RetryAfter,
 }
 
-/// What the client of one request does when it is denied. A seed has the same pauses, whatever
-/// store decides.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retries {
-    retry: Option<Retry>,
-    attempts: u32,
-    random: Random,
-}
-
-// === impl Retries ===
-
-impl Retries {
-    /// Before the first attempt.
-    pub(crate) const fn new(retry: Option<Retry>, seed: u64) -> Retries {
-        Retries {
-            retry,
-            attempts: 0,
-            random: Random::new(seed, 0),
-        }
-    }
-
-    /// How long the client waits after a denial with this `wait`; `None` if it gives up.
-    pub fn pause(&mut self, wait: Wait) -> Option<Span> {
-        self.attempts += 1;
-        self.retry?.pause(self.attempts, wait, &mut self.random)
-    }
-}
-
 // === impl Retry ===
 
 impl Retry {

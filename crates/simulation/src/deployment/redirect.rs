@@ -126,10 +126,10 @@ impl Deployment {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use tollgate_behaviour::Random;
 
     use super::*;
     use crate::deployment::Session;
+    use crate::random::Random;
 
     /// Its slot is served by the last of the three shards.
     const KEY: &str = "123456789";

@@ -4,9 +4,8 @@
 //! Drawn from a stream of its own, after everything else, and for some seeds only: the others have
 //! the same plan as without it.
 
-use tollgate_behaviour::Random;
-
 use super::{Counter, LENGTH_MS, MODES, ON_STORE_ERRORS, Part, Plan, Reload, Step, index};
+use crate::random::Random;
 
 /// Sets the stream of randomness apart from the others of a seed.
 const STREAM: u64 = 0xC4A6;

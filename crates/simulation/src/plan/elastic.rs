@@ -3,9 +3,8 @@
 //! Drawn from a stream of its own, after everything else, and for some seeds only: the others have
 //! the same plan as without it.
 
-use tollgate_behaviour::Random;
-
 use super::{Counter, HeadroomReport, LENGTH_MS, Plan, Step, index};
+use crate::random::Random;
 
 /// Sets the stream of randomness apart from the others of a seed.
 const STREAM: u64 = 0xE1A5;

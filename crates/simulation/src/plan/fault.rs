@@ -1,9 +1,8 @@
 //! The faults of a run.
 
-use tollgate_behaviour::Random;
-
 use super::{Setup, index};
 use crate::deployment::Topology;
+use crate::random::Random;
 
 /// The most milliseconds by which a replica is behind its primary.
 pub(crate) const LAG_MAX_MS: u64 = 200;

@@ -3,10 +3,10 @@
 //! Drawn from a stream of its own, after everything else, so that a seed keeps its deployment, its
 //! requests and its faults. Half of the seeds have limits without any of these features.
 
-use tollgate_behaviour::Random;
 use tollgate_core::{Algorithm, Anchor, ChargeDenied, Cost, Enforcement, Limit, Span};
 
 use super::{Counter, LENGTH_MS, Part, Plan, Reload, Step, index, limit};
+use crate::random::Random;
 
 /// Sets the stream of randomness apart from the others of a seed.
 const STREAM: u64 = 0xF11E;

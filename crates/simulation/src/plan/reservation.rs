@@ -3,10 +3,10 @@
 //! Drawn from a stream of its own, after everything else, and for some seeds only: the others have
 //! the same plan as without it.
 
-use tollgate_behaviour::Random;
 use tollgate_core::{Cost, Mode};
 
 use super::{Counter, Faults, Plan, Request, Settle, Step, index};
+use crate::random::Random;
 
 /// Sets the stream of randomness apart from the others of a seed.
 const STREAM: u64 = 0x5E77;
