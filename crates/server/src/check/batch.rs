@@ -8,9 +8,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, de};
 use tollgate_core::{Answer, Request};
 
+use super::Check;
 use super::elements::{in_element, read_elements};
 use super::verdict::{ANSWER_BYTES, Extra, write_verdict};
-use super::Check;
 use crate::reply::{Failure, read_json, reply};
 
 /// The most checks of one request.
