@@ -9,9 +9,8 @@
 //! a promise is printed with its history, and replays exactly.
 //!
 //! The same world predicts what several instances do to given traffic ([`Fleet`]):
-//! `cargo xtask simulate`.
-//!
-//! For tests and chores only: `cargo xtask simulate-faults`.
+//! `tollgate simulate --instances`. `cargo xtask simulate` compares that with real instances, and
+//! `cargo xtask simulate-faults` runs seeds; both are examples of this crate.
 
 mod random;
 
