@@ -46,30 +46,26 @@ impl AppState {
         if Batch::is_batch(&body) {
             return Box::pin(self.check_batch(&body, head, span)).await;
         }
+        let check = Check::read(&body)?;
         if self.engine.is_in_memory()
             && !span.is_sampled()
-            && let Some(answered) = self.check_at_once(&body, head, span)
+            && !check.is_reservation()
+            && let Some(answered) = self.check_at_once(&check, head, span)
         {
             return answered;
         }
-        Box::pin(self.check_in_store(&body, head, span)).await
+        Box::pin(self.check_in_store(check, head, span)).await
     }
 
-    /// Decides on a request of `/v1/check` in memory. `None` for a reservation, of which nothing
-    /// has been done.
+    /// Decides on a check that reserves nothing. `None` if the store is not in memory.
     fn check_at_once(
         &self,
-        body: &[u8],
+        check: &Check<'_>,
         head: &Parts,
         span: &RequestSpan,
     ) -> Option<Result<Response<Bytes>, Failure>> {
-        let check = match Check::read(body) {
-            Ok(check) if check.is_reservation() => return None,
-            Ok(check) => check,
-            Err(failure) => return Some(Err(failure)),
-        };
         let mut answered = None;
-        let requests = match self.request_of(&check) {
+        let requests = match self.request_of(check) {
             Ok(request) => [request],
             Err(failure) => return Some(Err(failure)),
         };
@@ -89,11 +85,10 @@ impl AppState {
     /// Decides on a request of `/v1/check`, or reserves for it.
     async fn check_in_store(
         &self,
-        body: &[u8],
+        check: Check<'_>,
         head: &Parts,
         span: &mut RequestSpan,
     ) -> Result<Response<Bytes>, Failure> {
-        let check = Check::read(body)?;
         let request = self.request_of(&check)?;
         let (decided, receipt) = if check.is_reservation() {
             Box::pin(self.reserve(&request, span)).await?
