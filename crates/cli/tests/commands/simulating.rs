@@ -29,6 +29,15 @@ fn message(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// The report, the decisions and the page of a simulation.
+fn write_all(directory: &TempDir, arguments: &[&str]) -> (Value, String, String) {
+    let outputs = ["--decisions", "out", "--report", "page.html"];
+    let outputs = [&outputs[..], &["--output", "json"], arguments].concat();
+    let output = simulate(directory, &outputs);
+    let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    (json(&output), read("out"), read("page.html"))
+}
+
 #[test]
 fn the_same_seed_writes_the_same_report_decisions_and_page() {
     let directory = rules();
@@ -38,20 +47,10 @@ fn the_same_seed_writes_the_same_report_decisions_and_page() {
         "--traffic",
         "new-keys 9/s for 9s",
     ];
-    let outputs = [
-        "--decisions",
-        "out",
-        "--report",
-        "page.html",
-        "--output",
-        "json",
-    ];
     let mut written = Vec::new();
     for seed in ["5", "5", "6"] {
         let seed = ["--seed", seed];
-        let output = simulate(&directory, &[&traffic[..], &outputs, &seed].concat());
-        let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
-        written.push((json(&output), read("out"), read("page.html")));
+        written.push(write_all(&directory, &[&traffic[..], &seed].concat()));
     }
     assert_eq!(written[0], written[1]);
     let (report, decisions, page) = &written[0];
@@ -212,20 +211,10 @@ const INSTANCES: [&str; 5] = [
 #[test]
 fn instances_write_the_same_report_decisions_and_page_for_the_same_seed() {
     let directory = rules();
-    let outputs = [
-        "--decisions",
-        "out",
-        "--report",
-        "page.html",
-        "--output",
-        "json",
-    ];
     let mut written = Vec::new();
     for (seed, mode) in [("5", "write_back"), ("5", "write_back"), ("5", "strict")] {
         let options = ["--seed", seed, "--mode", mode, "--on-store-error", "error"];
-        let output = simulate(&directory, &[&INSTANCES[..], &outputs, &options].concat());
-        let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
-        written.push((json(&output), read("out"), read("page.html")));
+        written.push(write_all(&directory, &[&INSTANCES[..], &options].concat()));
     }
     assert_eq!(written[0], written[1]);
     assert_ne!(written[0].1, written[2].1);
