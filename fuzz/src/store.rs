@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Algorithm, Anchor, Charge, Cost, Enforcement, Key, Ledger, Limit, LimitHistory, Moment, Now,
-    OnDenial, Segments, Sharing, Span, Verdict, Wait,
+    OnDenial, Resolution, Segments, Sharing, Span, Verdict, Wait,
 };
 use tollgate_memory::{ManualClock, Memory, RandomKeys};
 
@@ -188,7 +188,7 @@ impl Rule {
             cost,
             enforcement: self.enforcement,
             on_denial: self.on_denial,
-            is_current: false,
+            resolution: Resolution::First,
             sharing: Sharing::default(),
         }
     }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Algorithm, Anchor, Charge, ChargeDenied, Cost, Enforcement, Key, Limit, LimitHistory, Moment,
-    Now, Segments, Sharing, Span, WINDOW_MAX,
+    Now, Resolution, Segments, Sharing, Span, WINDOW_MAX,
 };
 
 use crate::random::Random;
@@ -269,7 +269,7 @@ impl Rule {
             enforcement: self.enforcement,
             on_denial: self.charge_denied.on_denial(cost),
             sharing: self.sharing,
-            is_current: false,
+            resolution: Resolution::First,
         }
     }
 

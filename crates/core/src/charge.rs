@@ -32,10 +32,23 @@ pub struct Charge<'a> {
     pub on_denial: OnDenial,
     /// How several instances share the limit.
     pub sharing: Sharing,
-    /// Whether the caller knows that this limit is the one in effect. If not (the default), a
-    /// decision that finds state made under a later limit of the rule fails with
-    /// [`crate::StoreError::Superseded`].
-    pub is_current: bool,
+    /// How this limit was found.
+    pub resolution: Resolution,
+}
+
+/// How the limits of a request were found: for the first time, or again after
+/// [`crate::StoreError::Superseded`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Resolution {
+    /// For the first time. A decision that finds state made under a later limit of the rule fails
+    /// with [`crate::StoreError::Superseded`].
+    #[default]
+    First,
+    /// Again, as the rules were replaced meanwhile. State of a later limit is rejected as before.
+    Again,
+    /// Again, and the rules have not changed since: state that looks as if it were of later
+    /// ones is read as if its limit had not changed.
+    Latest,
 }
 
 /// What a denial by a limit does to the request.
@@ -84,6 +97,29 @@ pub struct LimitHistory {
     limits: Vec<Limit>,
 }
 
+// === impl Resolution ===
+
+impl Resolution {
+    /// The next one after [`crate::StoreError::Superseded`]; `is_unchanged` says whether the limits
+    /// in effect are still the same.
+    pub const fn after(is_unchanged: bool) -> Resolution {
+        match is_unchanged {
+            true => Resolution::Latest,
+            false => Resolution::Again,
+        }
+    }
+
+    /// Whether this is [`Resolution::First`].
+    pub const fn is_first(self) -> bool {
+        matches!(self, Resolution::First)
+    }
+
+    /// Whether this is [`Resolution::Latest`].
+    pub const fn is_latest(self) -> bool {
+        matches!(self, Resolution::Latest)
+    }
+}
+
 // === impl Enforcement ===
 
 impl Enforcement {
@@ -119,7 +155,7 @@ impl<'a> Charge<'a> {
             enforcement: Enforcement::Enforce,
             on_denial: OnDenial::Keep,
             sharing: Sharing::in_mode(Mode::Strict),
-            is_current: false,
+            resolution: Resolution::First,
         }
     }
 
@@ -131,7 +167,7 @@ impl<'a> Charge<'a> {
     /// Whether state of this revision was made under a later limit than this charge's. The decision
     /// must not touch it: state is never migrated to an older limit.
     pub const fn is_superseded_by(&self, revision: u8) -> bool {
-        !self.is_current && self.history.is_later(revision)
+        !self.resolution.is_latest() && self.history.is_later(revision)
     }
 
     /// What is charged if this limit is the only one on the request and its cost does not fit. A
@@ -214,7 +250,7 @@ impl LimitHistory {
     ///
     /// Revisions wrap, so they are compared by their shorter distance. State that is more than 128
     /// changes old looks later than it is, and so does state of a rule that was removed and added
-    /// again. A caller that knows that there are no later rules sets [`Charge::is_current`]; such
+    /// again. A caller that knows that there are no later rules sets [`Resolution::Latest`]; such
     /// state is then read as if its limit had not changed.
     pub const fn is_later(&self, revision: u8) -> bool {
         revision.wrapping_sub(self.revision).wrapping_sub(1) <= i8::MAX.cast_unsigned()

@@ -69,6 +69,7 @@ pub use answer::{Answer, Limited, RuleName, Status};
 pub use bucket::Bucket;
 pub use charge::{
     CHARGES_MAX, Charge, ChargeDenied, Enforcement, LIMIT_HISTORY_MAX, LimitHistory, OnDenial,
+    Resolution,
 };
 pub use cost::Cost;
 pub use decision::{Decision, Denial, Grant, Wait};

@@ -61,7 +61,7 @@ pub enum StoreError {
     Contended,
     /// A newer limit of one of the rules is in effect: the rules were replaced during the decision.
     /// Nothing was charged. Resolve the request again with the current rules; if they have not
-    /// changed, set [`Charge::is_current`].
+    /// changed, set [`crate::Resolution::Latest`].
     Superseded,
     /// The memory for large states is full, and none of them could be evicted. Nothing was charged.
     Full,

@@ -7,7 +7,7 @@ use tollgate_behaviour::{Naive, Plain, Random, Rule, Subject, Taste, algorithms,
 use tollgate_core::{
     Account, Algorithm, Anchor, Bill, Bucket, Charge, Cost, Decision, Enforcement, FixedWindow,
     Key, LIMIT_HISTORY_MAX, Ledger, Limit, LimitHistory, LogEntry, Moment, Now, OnDenial,
-    SlidingWindow, Span, StoreError, Usage, Verdict, Wait, step,
+    Resolution, SlidingWindow, Span, StoreError, Usage, Verdict, Wait, step,
 };
 
 const KEY: Key = Key::from_bits(1);
@@ -394,25 +394,25 @@ fn a_decision_under_older_rules_converts_nothing_backwards() {
     let mut rule = Rule::new(Limit::fixed_window(10, Span::HOUR).unwrap());
     let former = rule.clone();
     let mut ledger = Ledger::default();
-    let mut ask = |rule: &Rule, is_current| {
+    let mut ask = |rule: &Rule, resolution| {
         let charge = Charge {
-            is_current,
+            resolution,
             ..rule.charge(KEY, Cost::Take(6))
         };
         ledger.decide(Now::default(), &[charge])
     };
-    assert!(ask(&former, false).unwrap().is_allowed());
+    assert!(ask(&former, Resolution::First).unwrap().is_allowed());
     rule.change(Limit::sliding_window(10, Span::HOUR, 2).unwrap());
-    assert!(!ask(&rule, false).unwrap().is_allowed());
-    let superseded = ask(&former, false);
+    assert!(!ask(&rule, Resolution::First).unwrap().is_allowed());
+    let superseded = ask(&former, Resolution::First);
     assert!(
         matches!(superseded, Err(StoreError::Superseded)),
         "{superseded:?}"
     );
     // Nothing was charged, and nothing was lost.
-    assert!(!ask(&rule, false).unwrap().is_allowed());
+    assert!(!ask(&rule, Resolution::First).unwrap().is_allowed());
     // A caller that knows that there is no later rule gets an answer.
-    assert!(ask(&former, true).is_ok());
+    assert!(ask(&former, Resolution::Latest).is_ok());
 }
 
 /// Row 5 of the worked examples, in the very state that the literature gives.

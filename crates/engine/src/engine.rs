@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use serde_json::{Map, Value};
-use tollgate_core::{Answer, Request, Store, StoreError, Verdict};
+use tollgate_core::{Answer, Request, Resolution, Store, StoreError, Verdict};
 use tollgate_memory::Stats;
 use tollgate_rules::{Attempt, Resolved, RuleSet};
 
@@ -141,9 +141,9 @@ impl Engine {
         }
         let mut attempt = Attempt::first(self.rules.load());
         loop {
-            let (active, is_current) = (attempt.rules(), attempt.is_current());
+            let (active, resolution) = (attempt.rules(), attempt.resolution());
             let store_time = store_time.as_deref_mut();
-            let decided = self.decide_under(active, request, is_current, store_time);
+            let decided = self.decide_under(active, request, resolution, store_time);
             let decided = decided.await;
             match attempt.next(decided, || self.rules.load()) {
                 ControlFlow::Break(decided) => return decided,
@@ -157,7 +157,7 @@ impl Engine {
         &self,
         active: &ActiveRules,
         request: &Request<'_>,
-        is_current: bool,
+        resolution: Resolution,
         store_time: Option<&mut Duration>,
     ) -> Result<Decided, StoreError> {
         let domain = request.domain_name();
@@ -165,7 +165,7 @@ impl Engine {
         let resolved = active
             .rules
             .resolve_with_headroom(request, store, &self.headroom());
-        let charges = resolved.charges_under(is_current);
+        let charges = resolved.charges_under(resolution);
         let verdict = if charges.is_empty() {
             Verdict::default()
         } else if let Some(store_time) = store_time {

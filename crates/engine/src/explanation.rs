@@ -3,7 +3,9 @@
 
 use std::ops::ControlFlow;
 
-use tollgate_core::{Answer, Charge, Cost, OnDenial, Request, Span, Store, StoreError, Verdict};
+use tollgate_core::{
+    Answer, Charge, Cost, OnDenial, Request, Resolution, Span, Store, StoreError, Verdict,
+};
 use tollgate_rules::{Attempt, Explained, Finding, Walk};
 
 use crate::denied_requests::DeniedRequest;
@@ -37,8 +39,8 @@ impl Engine {
     pub async fn explain(&self, request: &Request<'_>) -> Result<Explanation, StoreError> {
         let mut attempt = Attempt::first(self.rules.load());
         loop {
-            let (active, is_current) = (attempt.rules(), attempt.is_current());
-            let explained = self.explain_under(active, request, is_current).await;
+            let (active, resolution) = (attempt.rules(), attempt.resolution());
+            let explained = self.explain_under(active, request, resolution).await;
             match attempt.next(explained, || self.rules.load()) {
                 ControlFlow::Break(explained) => return explained,
                 ControlFlow::Continue(next) => attempt = next,
@@ -80,14 +82,14 @@ impl Engine {
         &self,
         active: &ActiveRules,
         request: &Request<'_>,
-        is_current: bool,
+        resolution: Resolution,
     ) -> Result<Explanation, StoreError> {
         let named = self.stores().of(request.domain_name());
         let explained = active
             .rules
             .explain(request, &named.store, &self.headroom());
         let Explained { resolved, findings } = explained;
-        let mut charges = resolved.charges_under(is_current);
+        let mut charges = resolved.charges_under(resolution);
         charges.iter_mut().for_each(peek);
         let verdict = if charges.is_empty() {
             Verdict::default()

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
-use tollgate_core::{RESOLUTIONS_MAX, StoreError};
+use tollgate_core::{RESOLUTIONS_MAX, Resolution, StoreError};
 
 /// One of at most [`RESOLUTIONS_MAX`] attempts to decide on a request.
 ///
@@ -15,7 +15,7 @@ use tollgate_core::{RESOLUTIONS_MAX, StoreError};
 #[derive(Debug)]
 pub struct Attempt<P> {
     rules: P,
-    is_current: bool,
+    resolution: Resolution,
     left: usize,
 }
 
@@ -29,7 +29,7 @@ where
     pub const fn first(rules: P) -> Attempt<P> {
         Attempt {
             rules,
-            is_current: false,
+            resolution: Resolution::First,
             left: RESOLUTIONS_MAX,
         }
     }
@@ -39,10 +39,9 @@ where
         &self.rules
     }
 
-    /// Whether these rules were confirmed to be the latest: [`tollgate_core::Charge::is_current`]
-    /// of every charge.
-    pub const fn is_current(&self) -> bool {
-        self.is_current
+    /// [`tollgate_core::Charge::resolution`] of every charge.
+    pub const fn resolution(&self) -> Resolution {
+        self.resolution
     }
 
     /// What follows the outcome of this attempt: the final outcome, or another attempt under the
@@ -63,7 +62,7 @@ where
                 ControlFlow::Continue(Attempt {
                     // If there are no later rules, the state is of a removed rule whose limit
                     // is no longer stored: these rules decide.
-                    is_current: Arc::ptr_eq(&self.rules, &latest),
+                    resolution: Resolution::after(Arc::ptr_eq(&self.rules, &latest)),
                     rules: latest,
                     left: self.left - 1,
                 })
@@ -100,14 +99,18 @@ mod tests {
     fn the_same_rules_twice_are_the_latest_ones() {
         let (old, new) = (Arc::new(1), Arc::new(2));
         let mut attempt = Attempt::first(&old);
-        for (latest, is_current) in [(&new, false), (&new, true), (&old, false)] {
+        for (latest, resolution) in [
+            (&new, Resolution::Again),
+            (&new, Resolution::Latest),
+            (&old, Resolution::Again),
+        ] {
             attempt = match attempt.next(SUPERSEDED, || latest) {
                 ControlFlow::Continue(next) => next,
                 ControlFlow::Break(outcome) => panic!("gave up: {outcome:?}"),
             };
             assert_eq!(
-                (attempt.rules(), attempt.is_current()),
-                (&**latest, is_current)
+                (attempt.rules(), attempt.resolution()),
+                (&**latest, resolution)
             );
         }
         assert!(matches!(

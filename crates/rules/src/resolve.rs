@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Answer, Charge, ChargeDenied, Cost, Descriptor, Enforcement, Key, KeyHasher, Limit,
-    LimitHistory, Limited, Override, PerCharge, PerDescriptor, Request, RequestDenial, RuleName,
-    Status, Verdict,
+    LimitHistory, Limited, Override, PerCharge, PerDescriptor, Request, RequestDenial, Resolution,
+    RuleName, Status, Verdict,
 };
 
 use crate::domain::{Domain, Rule, RuleLimit};
@@ -232,22 +232,22 @@ impl<'s> Resolved<'s> {
             .collect()
     }
 
-    /// As [`Resolved::charges`]; `is_current` says whether the rules are known to be in effect
-    /// ([`Charge::is_current`]).
-    pub fn charges_under(&self, is_current: bool) -> PerCharge<Charge<'_>> {
+    /// As [`Resolved::charges`]; `resolution` says whether they are found again
+    /// ([`Charge::resolution`]).
+    pub fn charges_under(&self, resolution: Resolution) -> PerCharge<Charge<'_>> {
         let mut charges = self.charges();
         charges
             .iter_mut()
-            .for_each(|charge| charge.is_current = is_current);
+            .for_each(|charge| charge.resolution = resolution);
         charges
     }
 
     /// Appends the charges of [`Resolved::charges_under`] to `charges`.
-    pub fn append_charges<'c>(&'c self, is_current: bool, charges: &mut Vec<Charge<'c>>) {
+    pub fn append_charges<'c>(&'c self, resolution: Resolution, charges: &mut Vec<Charge<'c>>) {
         let found = self.parts.iter();
         let found = found.filter_map(|part| part.charge(self.charge_denied));
         charges.extend(found.map(|charge| Charge {
-            is_current,
+            resolution,
             ..charge
         }));
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use smol_str::SmolStr;
 use tollgate_core::{
-    Charge, Clock, Decision, DenialReason, PerCharge, RESOLUTIONS_MAX, RequestDenial, StoreError,
-    Verdict, Wait,
+    Charge, Clock, Decision, DenialReason, PerCharge, RESOLUTIONS_MAX, RequestDenial, Resolution,
+    StoreError, Verdict, Wait,
 };
 use tollgate_memory::Memory;
 
@@ -102,14 +102,14 @@ fn decide_by<C: Clock, T: Default>(
     let Some(first) = asks.first() else {
         return Ok(T::default());
     };
-    let mut is_current = false;
+    let mut resolution = Resolution::First;
     let mut terms: PerCharge<LoadedTerms<'_>> =
         asks.iter().map(|ask| ask.limiter.terms()).collect();
     for _ in 0..RESOLUTIONS_MAX {
         let answer = {
             let mut charges = PerCharge::new();
             for (ask, terms) in asks.iter().zip(&terms) {
-                charges.push(ask.charge(terms, is_current));
+                charges.push(ask.charge(terms, resolution));
             }
             decide(first.limiter.store(), &charges)
         };
@@ -119,7 +119,7 @@ fn decide_by<C: Clock, T: Default>(
         let latest: PerCharge<LoadedTerms<'_>> =
             asks.iter().map(|ask| ask.limiter.terms()).collect();
         // If the limits have not changed, a state only looks later, because revisions wrap.
-        is_current = terms.iter().zip(&latest).all(|(old, new)| old.are(new));
+        resolution = Resolution::after(terms.iter().zip(&latest).all(|(old, new)| old.are(new)));
         terms = latest;
     }
     Err(StoreError::Superseded)

@@ -153,7 +153,7 @@ impl<C: Clock> RuleLimiter<C> {
         loop {
             let answer = {
                 let resolved = attempt.rules().resolve(request, &self.store);
-                let charges = resolved.charges_under(attempt.is_current());
+                let charges = resolved.charges_under(attempt.resolution());
                 let verdict = self.store.decide_now(&charges);
                 verdict.map(|verdict| resolved.answer(&verdict))
             };

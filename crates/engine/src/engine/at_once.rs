@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use tollgate_core::{Request, StoreError, Verdict};
+use tollgate_core::{Request, Resolution, StoreError, Verdict};
 use tollgate_rules::{Attempt, Resolved};
 
 use super::{ActiveRules, Decided, Engine};
@@ -50,7 +50,8 @@ impl Engine {
                 resolved.push(one);
             }
             for (request, resolved) in block.iter().zip(&resolved) {
-                let decided = self.decide_resolved(&active, request, resolved, false, memory);
+                let decided =
+                    self.decide_resolved(&active, request, resolved, Resolution::First, memory);
                 let decided = match decided {
                     // The rules were replaced meanwhile, so it is resolved again.
                     Err(StoreError::Superseded) => self.decide_in(memory, request, None),
@@ -73,13 +74,13 @@ impl Engine {
         let mut attempt = Attempt::first(self.rules.load());
         loop {
             let decided = {
-                let (active, is_current) = (attempt.rules(), attempt.is_current());
+                let (active, resolution) = (attempt.rules(), attempt.resolution());
                 let resolved =
                     active
                         .rules
                         .resolve_with_headroom(request, memory, &self.headroom());
                 let began = store_time.is_some().then(Instant::now);
-                let decided = self.decide_resolved(active, request, &resolved, is_current, memory);
+                let decided = self.decide_resolved(active, request, &resolved, resolution, memory);
                 if let (Some(store_time), Some(began)) = (store_time.as_deref_mut(), began) {
                     *store_time += began.elapsed();
                 }
@@ -98,11 +99,11 @@ impl Engine {
         active: &ActiveRules,
         request: &Request<'_>,
         resolved: &Resolved<'_>,
-        is_current: bool,
+        resolution: Resolution,
         memory: &EngineMemory,
     ) -> Result<Decided, StoreError> {
         let mut verdict = Verdict::default();
-        let charges = resolved.charges_under(is_current);
+        let charges = resolved.charges_under(resolution);
         if !charges.is_empty() {
             memory.decide_into(&charges, &mut verdict)?;
         }

@@ -1,6 +1,6 @@
 //! Several requests at once.
 
-use tollgate_core::{Charge, Request, Store, StoreError, Verdict};
+use tollgate_core::{Charge, Request, Resolution, Store, StoreError, Verdict};
 use tollgate_rules::Resolved;
 
 use super::{ActiveRules, Decided, Engine};
@@ -72,7 +72,7 @@ impl Engine {
             })
             .collect();
         for resolved in &resolved {
-            resolved.append_charges(false, &mut batch.charges);
+            resolved.append_charges(Resolution::First, &mut batch.charges);
             batch.ends.push(batch.charges.len());
         }
         let verdicts = batch.decide().await.into_iter();

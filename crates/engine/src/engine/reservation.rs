@@ -17,8 +17,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Charge, Cost, Decision, Grant, Key, Now, PerCharge, Request, Reserved, RuleName, Settlement,
-    Span, StoreError, Verdict,
+    Charge, Cost, Decision, Grant, Key, Now, PerCharge, Request, Reserved, Resolution, RuleName,
+    Settlement, Span, StoreError, Verdict,
 };
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
 
@@ -102,9 +102,9 @@ type Outcome<K> = Result<(Decided, K), ReserveError>;
 /// What a request with a reservation is charged.
 fn charges_to_reserve<'r>(
     resolved: &'r Resolved<'_>,
-    is_current: bool,
+    resolution: Resolution,
 ) -> Result<PerCharge<Charge<'r>>, ReserveError> {
-    let charges = resolved.charges_under(is_current);
+    let charges = resolved.charges_under(resolution);
     match charges.len() {
         0..=RESERVED_LIMITS_MAX => Ok(charges),
         limits => Err(ReserveError::TooManyLimits { limits }),
@@ -145,9 +145,9 @@ impl Engine {
         let place = place.map_err(|Full| ReserveError::Full { max: bounds.max })?;
         let mut attempt = Attempt::first(self.rules.load());
         let outcome = loop {
-            let (active, is_current) = (attempt.rules(), attempt.is_current());
+            let (active, resolution) = (attempt.rules(), attempt.resolution());
             let outcome =
-                self.reserve_under(active, memory, request, is_current, |_, _, parts| parts);
+                self.reserve_under(active, memory, request, resolution, |_, _, parts| parts);
             match attempt.next(outcome, || self.rules.load()) {
                 ControlFlow::Break(outcome) => break outcome.map_err(ReserveError::Store)?,
                 ControlFlow::Continue(next) => attempt = next,
@@ -201,13 +201,13 @@ impl Engine {
         active: &ActiveRules,
         memory: &EngineMemory,
         request: &Request<'_>,
-        is_current: bool,
+        resolution: Resolution,
         keep: impl FnOnce(&Resolved<'_>, &[Charge<'_>], VecDeque<ReservedPart>) -> K,
     ) -> Result<Outcome<K>, StoreError> {
         let resolved = active
             .rules
             .resolve_with_headroom(request, memory, &self.headroom());
-        let charges = match charges_to_reserve(&resolved, is_current) {
+        let charges = match charges_to_reserve(&resolved, resolution) {
             Ok(charges) => charges,
             Err(error) => return Ok(Err(error)),
         };
@@ -222,12 +222,12 @@ impl Engine {
     fn settle_part(&self, part: &ReservedPart, actual: u64) -> Result<SettledLimit, StoreError> {
         let mut attempt = Attempt::first(self.rules.load());
         loop {
-            let (active, is_current) = (attempt.rules(), attempt.is_current());
+            let (active, resolution) = (attempt.rules(), attempt.resolution());
             let limit = part.rule.limit(&active.rules, &self.headroom());
             let settled = limit.map(|(limit, history)| {
                 let charge = Charge {
                     history,
-                    is_current,
+                    resolution,
                     ..Charge::new(part.key, limit, Cost::Take(0))
                 };
                 let memory = self.stores.memory();

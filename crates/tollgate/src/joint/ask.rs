@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Charge, ChargeDenied, Cost, Enforcement, Key};
+use tollgate_core::{Charge, ChargeDenied, Cost, Enforcement, Key, Resolution};
 
 use crate::limiter::{Limiter, Priority, Terms};
 
@@ -90,11 +90,11 @@ impl<'l, L> Ask<'l, L> {
     }
 
     /// What is charged under `terms`, those of its limiter.
-    pub(crate) const fn charge<'t>(&self, terms: &'t Terms, is_current: bool) -> Charge<'t> {
+    pub(crate) const fn charge<'t>(&self, terms: &'t Terms, resolution: Resolution) -> Charge<'t> {
         Charge {
             enforcement: self.enforcement,
             on_denial: self.charge_denied.on_denial(self.cost),
-            is_current,
+            resolution,
             ..terms.charge_as(self.priority, self.key, self.cost)
         }
     }

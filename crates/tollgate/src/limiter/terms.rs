@@ -4,7 +4,9 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_core::{Charge, Cost, Key, Limit, LimitHistory, RESOLUTIONS_MAX, StoreError};
+use tollgate_core::{
+    Charge, Cost, Key, Limit, LimitHistory, RESOLUTIONS_MAX, Resolution, StoreError,
+};
 
 /// A limit and its history.
 #[derive(Clone, Debug)]
@@ -112,17 +114,17 @@ impl CurrentTerms {
         decide: impl Fn(&Charge<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut terms = self.load();
-        let mut is_current = false;
+        let mut resolution = Resolution::First;
         for _ in 0..RESOLUTIONS_MAX {
             let mut charge = terms.charge_as(priority, key, cost);
-            charge.is_current = is_current;
+            charge.resolution = resolution;
             let answer = decide(&charge);
             let Err(StoreError::Superseded) = answer else {
                 return answer;
             };
             // If the terms have not changed, the state only looks later, because revisions wrap.
             let latest = self.load();
-            is_current = terms.are(&latest);
+            resolution = Resolution::after(terms.are(&latest));
             terms = latest;
         }
         Err(StoreError::Superseded)

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smol_str::SmolStr;
 use tollgate_core::{
-    Cost, Decision, Key, Limit, Mode, OnStoreError, RESOLUTIONS_MAX, Sharing, StoreError, Verdict,
+    Cost, Decision, Key, Limit, Mode, OnStoreError, RESOLUTIONS_MAX, Resolution, Sharing,
+    StoreError, Verdict,
 };
 use tollgate_redis::InvalidForRedis;
 
@@ -279,11 +280,11 @@ pub(super) async fn decide(
         let terms = asks.iter().map(|ask| ask.limiter().terms.load());
         terms.collect()
     };
-    let (mut terms, mut is_current) = (load(), false);
+    let (mut terms, mut resolution) = (load(), Resolution::First);
     for _ in 0..RESOLUTIONS_MAX {
         let charge = |(ask, terms): (&Ask<'_, Limiter>, _)| {
             let sharing = ask.limiter().sharing;
-            ask.charge(terms, is_current).shared(sharing)
+            ask.charge(terms, resolution).shared(sharing)
         };
         let charges: Vec<_> = asks
             .iter()
@@ -297,7 +298,7 @@ pub(super) async fn decide(
         drop(charges);
         let latest = load();
         // If the limits have not changed, a state only looks later, because revisions wrap.
-        is_current = terms.iter().zip(&latest).all(|(old, new)| old.are(new));
+        resolution = Resolution::after(terms.iter().zip(&latest).all(|(old, new)| old.are(new)));
         terms = latest;
     }
     Err(StoreError::Superseded)

@@ -115,7 +115,7 @@ impl RuleLimiter {
         loop {
             let answer = {
                 let resolved = attempt.rules().resolve(request, self.redis.hasher());
-                let charges = resolved.charges_under(attempt.is_current());
+                let charges = resolved.charges_under(attempt.resolution());
                 let verdict = match charges.is_empty() {
                     true => Ok(Verdict::default()),
                     false => self.redis.decide(&charges).await,

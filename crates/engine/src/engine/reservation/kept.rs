@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Charge, Cost, KeptReservation, Key, NewReservation, Request, ReserveVerdict, SettledCharge,
-    SharedStore, StoreError,
+    Charge, Cost, KeptReservation, Key, NewReservation, Request, ReserveVerdict, Resolution,
+    SettledCharge, SharedStore, StoreError,
 };
 use tollgate_fallback::Fallback;
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
@@ -45,8 +45,8 @@ impl Engine {
         let expires_in = self.reservations.bounds().lifetime;
         let mut attempt = Attempt::first(self.rules.load());
         loop {
-            let (active, is_current) = (attempt.rules(), attempt.is_current());
-            let outcome = self.keep_under(active, fallback, request, (id, is_current));
+            let (active, resolution) = (attempt.rules(), attempt.resolution());
+            let outcome = self.keep_under(active, fallback, request, (id, resolution));
             let outcome = outcome.await;
             match attempt.next(outcome, || self.rules.load()) {
                 ControlFlow::Break(outcome) => {
@@ -69,12 +69,12 @@ impl Engine {
         active: &ActiveRules,
         fallback: &Fallback<AnyShared, SharedMemory>,
         request: &Request<'_>,
-        (id, is_current): (ReservationId, bool),
+        (id, resolution): (ReservationId, Resolution),
     ) -> Result<Outcome, StoreError> {
         let resolved = active
             .rules
             .resolve_with_headroom(request, fallback, &self.headroom());
-        let charges = match charges_to_reserve(&resolved, is_current) {
+        let charges = match charges_to_reserve(&resolved, resolution) {
             Ok(charges) => charges,
             Err(error) => return Ok(Err(error)),
         };

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Charge, Cost, Decision, Key, NewReservation, Request, SettledCharge, SharedStore, StoreError,
-    Verdict,
+    Charge, Cost, Decision, Key, NewReservation, Request, Resolution, SettledCharge, SharedStore,
+    StoreError, Verdict,
 };
 use tollgate_fallback::Fallback;
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
@@ -73,13 +73,13 @@ impl Engine {
         let store = &self.stores.of(request.domain_name()).store;
         let mut attempt = Attempt::first(self.rules.load());
         loop {
-            let (active, is_current) = (attempt.rules(), attempt.is_current());
+            let (active, resolution) = (attempt.rules(), attempt.resolution());
             let outcome = match store {
                 DomainStore::Memory(memory) => {
-                    self.own_in_memory(active, memory.memory(), request, is_current)
+                    self.own_in_memory(active, memory.memory(), request, resolution)
                 }
                 DomainStore::Shared(fallback) => {
-                    let owned = self.own_shared(active, fallback, request, is_current);
+                    let owned = self.own_shared(active, fallback, request, resolution);
                     owned.await
                 }
             };
@@ -129,7 +129,7 @@ impl Engine {
         active: &ActiveRules,
         memory: &EngineMemory,
         request: &Request<'_>,
-        is_current: bool,
+        resolution: Resolution,
     ) -> Result<Outcome, StoreError> {
         let keep =
             |resolved: &Resolved<'_>, charges: &[Charge<'_>], parts: VecDeque<ReservedPart>| {
@@ -139,7 +139,7 @@ impl Engine {
                 });
                 OwnedReservation(Place::Memory(parts.collect()))
             };
-        let outcome = self.reserve_under(active, memory, request, is_current, keep)?;
+        let outcome = self.reserve_under(active, memory, request, resolution, keep)?;
         Ok(outcome.map(|(decided, owned)| {
             let owned = decided.answer.is_allowed().then_some(owned);
             (decided, owned)
@@ -152,12 +152,12 @@ impl Engine {
         active: &ActiveRules,
         fallback: &Fallback<AnyShared, SharedMemory>,
         request: &Request<'_>,
-        is_current: bool,
+        resolution: Resolution,
     ) -> Result<Outcome, StoreError> {
         let resolved = active
             .rules
             .resolve_with_headroom(request, fallback, &self.headroom());
-        let charges = match charges_to_reserve(&resolved, is_current) {
+        let charges = match charges_to_reserve(&resolved, resolution) {
             Ok(charges) => charges,
             Err(error) => return Ok(Err(error)),
         };
