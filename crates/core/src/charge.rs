@@ -45,8 +45,11 @@ pub enum Resolution {
     #[default]
     First,
     /// Again, as the rules were replaced meanwhile. State of a later limit is rejected as before.
+    ///
+    /// A store that had no answer for the first time is not asked again: the request has spent the
+    /// time that it may wait, and may have been charged.
     Again,
-    /// Again, and the rules have not changed since: state that looks as if it were of later
+    /// As [`Resolution::Again`], and the rules have not changed since: state that looks as if it were of later
     /// ones is read as if its limit had not changed.
     Latest,
 }

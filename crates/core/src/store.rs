@@ -82,6 +82,9 @@ pub enum StoreError {
         /// The timeout.
         after: Span,
     },
+    /// The store had no answer before the rules were replaced, and was not asked again
+    /// ([`crate::Resolution::Again`]). The request may have been charged: do not retry it.
+    Unanswered,
     /// The store's answer is invalid. A retry would not help.
     BadReply {
         /// What is wrong with it.
@@ -105,6 +108,9 @@ impl fmt::Display for StoreError {
             StoreError::Unfit { .. } => f.write_str("the store cannot keep such a limit"),
             StoreError::Unreachable { address, .. } => write!(f, "cannot reach {address}"),
             StoreError::TimedOut { after } => write!(f, "no answer within {after}"),
+            StoreError::Unanswered => {
+                f.write_str("no answer, and the rules were replaced meanwhile")
+            }
             StoreError::BadReply { .. } => f.write_str("the store's answer makes no sense"),
         }
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use serde_json::{Map, Value};
 use tollgate_core::{Answer, Request, Resolution, Store, StoreError, Verdict};
 use tollgate_memory::Stats;
@@ -133,13 +133,25 @@ impl Engine {
     async fn decide_until_current(
         &self,
         request: &Request<'_>,
-        mut store_time: Option<&mut Duration>,
+        store_time: Option<&mut Duration>,
     ) -> Result<Decided, StoreError> {
         let store = &self.stores.of(request.domain_name()).store;
-        if let DomainStore::Memory(memory) = store {
-            return self.decide_in(memory.memory(), request, store_time);
+        match store {
+            DomainStore::Memory(memory) => self.decide_in(memory.memory(), request, store_time),
+            DomainStore::Shared(_) => {
+                let first = Attempt::first(self.rules.load());
+                self.decide_from(first, request, store_time).await
+            }
         }
-        let mut attempt = Attempt::first(self.rules.load());
+    }
+
+    /// Decides in this attempt, and again if the rules are replaced meanwhile.
+    async fn decide_from(
+        &self,
+        mut attempt: Attempt<Guard<Arc<ActiveRules>>>,
+        request: &Request<'_>,
+        mut store_time: Option<&mut Duration>,
+    ) -> Result<Decided, StoreError> {
         loop {
             let (active, resolution) = (attempt.rules(), attempt.resolution());
             let store_time = store_time.as_deref_mut();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tollgate_core::{
     Charge, Cost, DenialReason, Enforcement, Key, KeyHasher, Limit, NewReservation, OnStoreError,
-    ReserveVerdict, SharedStore, Sharing, Span, Store, StoreError, StoreEvent, StoreMetric,
-    Verdict, Wait,
+    ReserveVerdict, Resolution, SharedStore, Sharing, Span, Store, StoreError, StoreEvent,
+    StoreMetric, Verdict, Wait,
 };
 use tollgate_engine::{DENIED_FOR, Fallback, FallbackCounts};
 use tollgate_memory::{Memory, RandomKeys};
@@ -363,6 +363,48 @@ async fn contention_is_no_outage() {
     }
     assert_eq!(store.counts(), FallbackCounts::default());
     assert_eq!(store.local().asked(), []);
+}
+
+/// A request is resolved again only after the shared store had no answer: to wait for it once more
+/// would take twice the time, and might charge the request twice.
+#[tokio::test]
+async fn a_request_that_is_resolved_again_does_not_ask_the_shared_store() {
+    let limit = Limit::fixed_window(100, Span::DAY).unwrap();
+    // Its error, if it is asked after all, is another one.
+    let store = Fallback::new(Failing::with(|| StoreError::Contended), Recording::new());
+    let key = store.key([&b"a"[..]].into_iter());
+    let new = NewReservation {
+        secret: 1,
+        lifetime: Span::HOUR,
+        memo: b"",
+    };
+    for resolution in [Resolution::Again, Resolution::Latest] {
+        let first = [charge(key, &limit, OnStoreError::Local)];
+        let again = first.map(|charge| Charge {
+            resolution,
+            ..charge
+        });
+        assert!(store.decide(&again).await.unwrap().is_allowed());
+        let reserved = store.reserve(&again, &new).await.unwrap();
+        assert!(reserved.verdict.is_allowed() && reserved.reservation.is_none());
+        let batch = store.decide_batch(&[&first, &again, &first]).await;
+        assert!(matches!(
+            batch[..],
+            [
+                Err(StoreError::Contended),
+                Ok(_),
+                Err(StoreError::Contended)
+            ]
+        ));
+        let failing = Charge {
+            resolution,
+            ..charge(key, &limit, OnStoreError::Error)
+        };
+        let failed = store.decide(&[failing]).await;
+        assert!(matches!(failed, Err(StoreError::Unanswered)), "{failed:?}");
+    }
+    let counts = store.counts();
+    assert_eq!((counts.local, counts.failed), (6, 2));
 }
 
 /// The keys of a shared store are hashes without a secret, so anyone can find values that collide.

@@ -99,7 +99,11 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         charges: &[Charge<'_>],
         new: &NewReservation<'_>,
     ) -> Result<ReserveVerdict, StoreError> {
-        match self.shared.reserve(charges, new).await {
+        let reserved = match is_resolved_again(charges) {
+            true => Err(StoreError::Unanswered),
+            false => self.shared.reserve(charges, new).await,
+        };
+        match reserved {
             Err(error) if is_final(&error) => Err(error),
             Err(error) => Ok(ReserveVerdict {
                 verdict: self.decide_without(charges, error).await?,
@@ -174,8 +178,12 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
                 Verdict::default()
             }
             false => {
-                self.decided.add(OnStoreError::Local);
-                self.local.decide(&local).await?
+                let decided = self.local.decide(&local).await;
+                // What is resolved again is counted then.
+                if !matches!(decided, Err(StoreError::Superseded)) {
+                    self.decided.add(OnStoreError::Local);
+                }
+                decided?
             }
         };
         let decide = |charge: &Charge<'_>| match quotas.is_dispensable(charge) {
@@ -217,18 +225,34 @@ impl<S: SharedStore, L: Store> KeyHasher for Fallback<S, L> {
 
 impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        let decided = self.shared.decide(charges).await;
+        let decided = match is_resolved_again(charges) {
+            true => Err(StoreError::Unanswered),
+            false => self.shared.decide(charges).await,
+        };
         self.fall_back(charges, decided).await
     }
 
     async fn decide_batch(&self, batch: &[&[Charge<'_>]]) -> Vec<Result<Verdict, StoreError>> {
-        let decided = self.shared.decide_batch(batch).await;
+        let is_asked = |charges: &&&[Charge<'_>]| !is_resolved_again(charges);
+        let asked: Vec<&[Charge<'_>]> = batch.iter().filter(is_asked).copied().collect();
+        let mut decided = self.shared.decide_batch(&asked).await.into_iter();
         let mut verdicts = Vec::with_capacity(batch.len());
-        for (charges, decided) in batch.iter().zip(decided) {
+        for charges in batch {
+            let decided = match is_resolved_again(charges) {
+                true => None,
+                false => decided.next(),
+            };
+            let decided = decided.unwrap_or(Err(StoreError::Unanswered));
             verdicts.push(self.fall_back(charges, decided).await);
         }
         verdicts
     }
+}
+
+/// Whether the shared store has had no answer to this request. Only then is a request resolved
+/// again: of the two stores, only that of this process looks for state of later limits.
+fn is_resolved_again(charges: &[Charge<'_>]) -> bool {
+    charges.iter().any(|charge| !charge.resolution.is_first())
 }
 
 /// Whether this is an error also while the store is not out of order.

@@ -34,6 +34,16 @@ where
         }
     }
 
+    /// The attempt under the rules in effect that follows a first one, which was made elsewhere and
+    /// was [`StoreError::Superseded`].
+    pub const fn again(rules: P) -> Attempt<P> {
+        Attempt {
+            rules,
+            resolution: Resolution::Again,
+            left: RESOLUTIONS_MAX - 1,
+        }
+    }
+
     /// The rules of this attempt.
     pub fn rules(&self) -> &R {
         &self.rules

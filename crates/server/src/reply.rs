@@ -144,7 +144,7 @@ pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
         StoreError::Full => "store_full",
         StoreError::Unfit { .. } => "unfit_limit",
         StoreError::Unreachable { .. } => "store_unreachable",
-        StoreError::TimedOut { .. } => "store_timeout",
+        StoreError::TimedOut { .. } | StoreError::Unanswered => "store_timeout",
         _ => "store_reply",
     }
 }

@@ -1,7 +1,7 @@
 //! Several requests at once.
 
 use tollgate_core::{Charge, Request, Resolution, Store, StoreError, Verdict};
-use tollgate_rules::Resolved;
+use tollgate_rules::{Attempt, Resolved};
 
 use super::{ActiveRules, Decided, Engine};
 use crate::stores::NamedStore;
@@ -47,7 +47,8 @@ impl Engine {
         for (request, decided) in requests.iter().zip(&mut decided) {
             // The rules were replaced meanwhile, so it is resolved again.
             if matches!(decided, Err(StoreError::Superseded)) {
-                *decided = self.decide(request).await;
+                let again = Attempt::again(self.rules.load());
+                *decided = self.decide_from(again, request, None).await;
             }
         }
         decided

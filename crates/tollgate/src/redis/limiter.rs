@@ -131,7 +131,8 @@ impl Limiter {
     /// # Errors
     ///
     /// [`StoreError`], with [`OnStoreError::Error`]; [`StoreError::Contended`] whatever is set.
-    /// After [`StoreError::TimedOut`], the units may have been charged; otherwise nothing was.
+    /// After [`StoreError::TimedOut`] and [`StoreError::Unanswered`], the units may have been
+    /// charged; otherwise nothing was.
     pub async fn try_check<K: SharedKey + ?Sized>(
         &self,
         key: &K,
