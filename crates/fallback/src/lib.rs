@@ -7,10 +7,16 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
-    Charge, Cost, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
-    LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
-    SharedStore, Span, Store, StoreError, Verdict, Wait,
+    Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, LimitHistory,
+    NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict, SharedStore, Span,
+    Store, StoreError, Verdict, Wait,
 };
+
+mod quotas;
+mod share;
+
+use quotas::Quotas;
+use share::Share;
 
 /// The retry time of a request that is denied because the shared store has no answer.
 pub const DENIED_FOR: Span = Span::SECOND;
@@ -299,86 +305,6 @@ impl Counters {
             local: read(&self.local),
         }
     }
-}
-
-/// What the quotas of a request do together. The request needs only one of them, so it is not
-/// denied, and no error, if another one can still allow it.
-#[derive(Clone, Copy, Debug)]
-struct Quotas {
-    /// One of them allows the request: `Allow`.
-    has_allowing: bool,
-    /// One of them may allow the request: `Local`.
-    has_local: bool,
-}
-
-/// An instance's share of a limit, and of the limits that its rule had before.
-struct Share {
-    limit: Limit,
-    history: Option<LimitHistory>,
-}
-
-// === impl Quotas ===
-
-impl Quotas {
-    fn of(charges: &[Charge<'_>]) -> Quotas {
-        let has = |choice: OnStoreError| {
-            charges.iter().any(|charge| {
-                let is_quota = charge.enforcement == Enforcement::Quota;
-                let is_judged = !matches!(charge.cost, Cost::Refund(_));
-                is_quota && is_judged && charge.sharing.on_store_error == choice
-            })
-        };
-        Quotas {
-            has_allowing: has(OnStoreError::Allow),
-            has_local: has(OnStoreError::Local),
-        }
-    }
-
-    /// Whether this charge is a quota that cannot be decided, in place of which another one can.
-    const fn is_dispensable(self, charge: &Charge<'_>) -> bool {
-        let is_undecided = matches!(
-            charge.sharing.on_store_error,
-            OnStoreError::Deny | OnStoreError::Error
-        );
-        let is_quota = matches!(charge.enforcement, Enforcement::Quota);
-        is_quota && is_undecided && (self.has_allowing || self.has_local)
-    }
-
-    /// What a denial of this instance's share does: nothing, if another quota allows the request.
-    fn local_enforcement(self, charge: &Charge<'_>) -> Enforcement {
-        match charge.enforcement {
-            Enforcement::Quota if self.has_allowing => Enforcement::Shadow,
-            enforcement => enforcement,
-        }
-    }
-}
-
-// === impl Share ===
-
-impl Share {
-    fn of(charge: &Charge<'_>, instances: u32) -> Share {
-        let was_changed = charge.history != LimitHistory::none();
-        Share {
-            limit: share(charge.limit, instances),
-            history: was_changed.then(|| charge.history.map(|former| share(former, instances))),
-        }
-    }
-}
-
-/// An instance's share of a limit: rounded down, but at least one unit if the limit has any.
-fn share(limit: &Limit, instances: u32) -> Limit {
-    let part = |units: u32| match units {
-        0 => 0,
-        units => (units / instances).max(1),
-    };
-    let shared = Limit::new(limit.algorithm(), part(limit.count()), limit.window());
-    let shared = shared.and_then(|shared| match shared.is_bucket() {
-        true => shared.with_burst(part(limit.nominal())),
-        false => Ok(shared),
-    });
-    // A smaller limit of the same window is valid; otherwise the whole one applies.
-    let shared = shared.and_then(|shared| shared.with_parts_of(limit));
-    shared.unwrap_or(*limit)
 }
 
 fn allow(charge: &Charge<'_>) -> Decision {
