@@ -49,8 +49,8 @@ pub enum Resolution {
     /// A store that had no answer for the first time is not asked again: the request has spent the
     /// time that it may wait, and may have been charged.
     Again,
-    /// As [`Resolution::Again`], and the rules have not changed since: state that looks as if it were of later
-    /// ones is read as if its limit had not changed.
+    /// As [`Resolution::Again`], and the rules have not changed since: state that looks as if it
+    /// were of later ones is read as if its limit had not changed.
     Latest,
 }
 

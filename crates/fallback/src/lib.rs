@@ -157,6 +157,15 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
             self.decided.add(OnStoreError::Error);
             return Err(error);
         }
+        self.decide_shares(charges, quotas).await
+    }
+
+    /// Decides the charges with `Local` on this instance's share, and allows the others.
+    async fn decide_shares(
+        &self,
+        charges: &[Charge<'_>],
+        quotas: Quotas,
+    ) -> Result<Verdict, StoreError> {
         let shares: Vec<Option<Share>> = charges
             .iter()
             .map(|charge| match charge.sharing.on_store_error {
@@ -178,20 +187,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
                 });
             }
         }
-        let verdict = match local.is_empty() {
-            true => {
-                self.decided.add(OnStoreError::Allow);
-                Verdict::default()
-            }
-            false => {
-                let decided = self.local.decide(&local).await;
-                // What is resolved again is counted then.
-                if !matches!(decided, Err(StoreError::Superseded)) {
-                    self.decided.add(OnStoreError::Local);
-                }
-                decided?
-            }
-        };
+        let verdict = self.decide_locally(&local).await?;
         let decide = |charge: &Charge<'_>| match quotas.is_dispensable(charge) {
             true => unavailable(),
             false => allow(charge),
@@ -205,6 +201,20 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
             ..denial
         });
         Ok(Verdict { decisions, denial })
+    }
+
+    /// Decides in the store of this process, if there is something to decide, and counts that.
+    async fn decide_locally(&self, local: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        if local.is_empty() {
+            self.decided.add(OnStoreError::Allow);
+            return Ok(Verdict::default());
+        }
+        let decided = self.local.decide(local).await;
+        // What is resolved again is counted then.
+        if !matches!(decided, Err(StoreError::Superseded)) {
+            self.decided.add(OnStoreError::Local);
+        }
+        decided
     }
 
     /// The key under which the store of this process counts what the shared one counts under `key`.
