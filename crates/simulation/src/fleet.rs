@@ -18,8 +18,6 @@ mod predicted;
 
 mod real_redis;
 
-mod redis_memory;
-
 use tollgate_core::{Moment, Span};
 use tollgate_redis::{CONNECTIONS, SYNC_INTERVAL, TIMEOUT};
 use tollgate_replay::{Simulation, Traffic, WorkloadTotals};

@@ -18,6 +18,8 @@ mod resp;
 
 mod keyspace;
 
+mod redis_memory;
+
 mod script;
 
 mod slots;

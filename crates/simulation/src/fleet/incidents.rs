@@ -10,10 +10,11 @@ use tollgate_rules::RuleSet;
 
 use super::load::{Load, Sent, count_sent};
 use super::places::Places;
-use super::{Fleet, Incident, redis_memory};
+use super::{Fleet, Incident};
 use crate::instance::Instance;
 use crate::network::Link;
 use crate::plan::Setup;
+use crate::redis_memory;
 use crate::world::World;
 
 /// How long an instance or a primary that has ended is missing.

@@ -19,7 +19,7 @@ const PLACE_BYTES: u64 = 16;
 const PLACES_MIN: u64 = 4;
 
 /// How many keys there are, and their bytes; each comes with the size of its name and of its value.
-pub(super) fn of(sizes: impl Iterator<Item = (usize, usize)>) -> (u64, u64) {
+pub(crate) fn of(sizes: impl Iterator<Item = (usize, usize)>) -> (u64, u64) {
     let (mut keys, mut bytes) = (0_u64, 0);
     for (name, value) in sizes {
         keys += 1;
