@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use tollgate_core::{Mode, Moment, OnStoreError, Sharing};
 use tollgate_replay::{Deviation, Error, Memories, RuleDeviation, Simulation, Workload};
 use tollgate_rules::{Options, RuleSet, Source};
-use tollgate_simulation::{Fleet, INSTANCE_EVENTS_MAX, INSTANCES_MAX, Played, RealRedis};
+use tollgate_simulation::{
+    Fleet, INSTANCE_EVENTS_MAX, INSTANCES_MAX, Played, RealRedis, RedisMemory,
+};
 use tollgate_testbed::Redis;
 
 const USAGE: &str = "\
@@ -115,8 +117,8 @@ fn print(
         load.without_redis,
         load.per_second(load.to_redis),
         load.per_second(load.writes),
-        load.redis_keys,
-        load.redis_bytes,
+        load.redis_most.keys,
+        load.redis_most.bytes,
     );
     Ok(())
 }
@@ -240,7 +242,8 @@ impl RealRedis for TestRedis {
         self.0.address()
     }
 
-    fn keys_and_bytes(&self) -> (u64, u64) {
-        self.0.keys_and_bytes()
+    fn memory(&self) -> RedisMemory {
+        let (keys, bytes) = self.0.keys_and_bytes();
+        RedisMemory { keys, bytes }
     }
 }

@@ -81,6 +81,7 @@ impl Deployment {
             copy: Keyspace::default(),
             behind: VecDeque::new(),
             lag: Duration::ZERO,
+            peak: None,
         });
         let slots = (0..SLOTS).map(|slot| {
             let shard = u32::from(slot) * u32::try_from(count).unwrap_or(1) / u32::from(SLOTS);
@@ -254,12 +255,10 @@ impl Deployment {
 
     /// Sends the changes to the replica.
     fn replicate(&mut self, shard: usize) {
-        let now = Instant::now();
+        let millis = self.micros() / 1_000;
         let shard = &mut self.shards[shard];
         let changes = self.servers[shard.primary].keyspace.take_changes();
-        let sent = changes.into_iter().map(|(key, entry)| (now, key, entry));
-        shard.behind.extend(sent);
-        shard.catch_up();
+        shard.send(changes, millis);
     }
 
     fn ask_sentinel(&self, name: &str, rest: &[Vec<u8>]) -> Reply {
@@ -300,6 +299,10 @@ impl Deployment {
         std::mem::swap(primary, replica);
         let (primary, replica) = (*primary, *replica);
         let keyspace = copy.clone();
+        let millis = self.micros() / 1_000;
+        if let Some(peak) = &mut self.shards[shard].peak {
+            peak.replace(&keyspace, millis);
+        }
         self.servers[primary].keyspace = keyspace.clone();
         self.servers[replica].keyspace = keyspace;
         self.is_down = false;

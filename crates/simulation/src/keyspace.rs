@@ -60,14 +60,10 @@ impl Keyspace {
             .collect()
     }
 
-    /// The bytes of each string that exists at `millis`, and those of its name.
-    pub(crate) fn sizes(&self, millis: u64) -> impl Iterator<Item = (usize, usize)> {
-        let live = self.entries.iter();
-        let live = live.filter(move |(_, entry)| entry.is_live(millis));
-        live.filter_map(|(name, entry)| match &entry.value {
-            Value::Text(text) => Some((name.len(), text.len())),
-            Value::Sorted(_) => None,
-        })
+    /// All keys, also those that have expired.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        let entries = self.entries.iter();
+        entries.map(|(name, entry)| (name.as_slice(), entry))
     }
 
     pub(crate) fn has(&self, key: &[u8], millis: u64) -> bool {
@@ -357,6 +353,19 @@ impl Keyspace {
 // === impl Entry ===
 
 impl Entry {
+    /// The bytes of a string; `None` of a sorted set.
+    pub(crate) const fn text_length(&self) -> Option<usize> {
+        match &self.value {
+            Value::Text(text) => Some(text.len()),
+            Value::Sorted(_) => None,
+        }
+    }
+
+    /// The last millisecond in which it exists.
+    pub(crate) const fn expires(&self) -> Option<u64> {
+        self.expires
+    }
+
     /// As in Redis, a key still exists in the millisecond of its expiry.
     fn is_live(&self, millis: u64) -> bool {
         self.expires.is_none_or(|expires| millis <= expires)

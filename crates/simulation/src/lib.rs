@@ -53,5 +53,6 @@ mod fleet;
 pub use fleet::{
     Fleet, INCIDENTS_MAX, INSTANCE_EVENTS_MAX, INSTANCES_MAX, Incident, Load, Played, RealRedis,
 };
+pub use redis_memory::RedisMemory;
 pub use run::{Changes, Report, run, run_steady};
 pub use subject::{Bare, Simulated};

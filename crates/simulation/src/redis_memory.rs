@@ -1,5 +1,9 @@
 //! The memory of Redis: predicted from the sizes of its keys and values.
 
+mod peak;
+
+pub(crate) use peak::MemoryPeak;
+
 /// What a key takes beyond `MEMORY USAGE` and its places in the hash tables, as measured:
 /// `redis.bytes.overhead` of `tollgate plan`.
 const OVERHEAD_BYTES: usize = 39;
@@ -18,19 +22,59 @@ const EMBEDDED_MAX: usize = 44;
 const PLACE_BYTES: u64 = 16;
 const PLACES_MIN: u64 = 4;
 
-/// How many keys there are, and their bytes; each comes with the size of its name and of its value.
-pub(crate) fn of(sizes: impl Iterator<Item = (usize, usize)>) -> (u64, u64) {
-    let (mut keys, mut bytes) = (0_u64, 0);
-    for (name, value) in sizes {
-        keys += 1;
-        bytes += usage(name, value) + OVERHEAD_BYTES;
+/// Keys in Redis, and the bytes that they take there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RedisMemory {
+    /// How many keys there are.
+    pub keys: u64,
+    /// What they take.
+    pub bytes: u64,
+}
+
+// === impl RedisMemory ===
+
+impl RedisMemory {
+    /// What is there beyond `before`.
+    pub(crate) const fn beyond(self, before: RedisMemory) -> RedisMemory {
+        RedisMemory {
+            keys: self.keys.saturating_sub(before.keys),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
     }
-    let places = match keys {
-        0 => 0,
-        keys => keys.max(PLACES_MIN).next_power_of_two(),
-    };
-    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-    (keys, bytes.saturating_add(places * PLACE_BYTES))
+
+    /// The most keys and the most bytes of the two, which may be those of different moments.
+    pub(crate) fn or_more(self, other: RedisMemory) -> RedisMemory {
+        RedisMemory {
+            keys: self.keys.max(other.keys),
+            bytes: self.bytes.max(other.bytes),
+        }
+    }
+
+    /// Adds keys that take these bytes, without hash tables.
+    const fn add(&mut self, more: RedisMemory) {
+        self.keys = self.keys.saturating_add(more.keys);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+
+    /// The same keys with the hash tables that they need.
+    fn with_tables(self) -> RedisMemory {
+        let places = match self.keys {
+            0 => 0,
+            keys => keys.max(PLACES_MIN).next_power_of_two(),
+        };
+        RedisMemory {
+            bytes: self.bytes.saturating_add(places * PLACE_BYTES),
+            ..self
+        }
+    }
+}
+
+/// A key whose name and value have these lengths, without hash tables.
+fn one_key(name: usize, value: usize) -> RedisMemory {
+    RedisMemory {
+        keys: 1,
+        bytes: u64::try_from(usage(name, value) + OVERHEAD_BYTES).unwrap_or(u64::MAX),
+    }
 }
 
 /// `MEMORY USAGE` of a string.

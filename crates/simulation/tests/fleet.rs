@@ -8,7 +8,7 @@ use tollgate_replay::{
     Deviation, EVENTS_MAX, Error, Memories, Report, Simulation, Traffic, WorkloadTotals, replay,
 };
 use tollgate_rules::{Options, RuleSet, Source};
-use tollgate_simulation::{Fleet, INSTANCE_EVENTS_MAX, Incident, Load};
+use tollgate_simulation::{Fleet, INSTANCE_EVENTS_MAX, Incident, Load, RedisMemory};
 
 const ALGORITHMS: [&str; 6] = [
     "algorithm: fixed_window",
@@ -318,7 +318,7 @@ descriptors:
     assert!(of_one.over > 0, "{of_one:?}");
     assert_eq!(of_all.allowed, both.report.allowed);
     assert!(both.report.shadow_keys.count > 0);
-    assert!(both.load.redis_keys >= 5);
+    assert!(both.load.redis_end.keys >= 5);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn redis_has_a_key_for_each_client_and_waits_out_a_storm() {
     let once = with("bursts 40 every 1h keys 2");
     // Two clients have 10 at once and 10 a second.
     assert_eq!((once.report.events, once.report.allowed), (40, 20));
-    assert_eq!(once.load.redis_keys, 2);
+    assert_eq!(once.load.redis_end.keys, 2);
     let storm = with("bursts 40 every 1h keys 2 retry every 100ms attempts 20");
     assert_eq!(
         (storm.workloads[0].requests, storm.workloads[0].allowed),
@@ -369,8 +369,23 @@ fn a_key_takes_the_bytes_that_were_measured() {
         let load = play(&Fleet::new(1), &simulation, &rules).load;
         let tables = 4 * 16;
         let bytes = 3 * (constant(name) + constant("overhead")) + tables;
-        assert_eq!((load.redis_keys, load.redis_bytes), (3, bytes), "{name}");
+        let expected = RedisMemory { keys: 3, bytes };
+        assert_eq!(load.redis_end, expected, "{name}");
+        assert_eq!(load.redis_most, expected, "{name}");
     }
+}
+
+/// Redis needs memory for the most keys that it has at once, which expire before the traffic ends.
+#[test]
+fn the_most_keys_are_those_of_the_busiest_moment() {
+    let rules = rules_of(&per_client(TEN_A_SECOND, "algorithm: fixed_window"));
+    let words = ["new-keys 100/s for 2s", "constant 1/s for 10s"];
+    let load = play(&Fleet::new(2), &simulation(&words, 1), &rules).load;
+    // A key lives for at most its window and the one that a message may be late by.
+    let most = load.redis_most;
+    assert!((100..=201).contains(&most.keys), "{load:?}");
+    assert!(load.redis_end.keys <= 3, "{load:?}");
+    assert!(most.bytes > 50 * load.redis_end.bytes, "{load:?}");
 }
 
 #[test]

@@ -207,8 +207,10 @@ impl InstancesReport {
                 "requests to Redis per second",
             ),
             (load.per_second(load.writes), "writes to Redis per second"),
-            (load.redis_keys, "keys in Redis at the end"),
-            (load.redis_bytes, "bytes of these keys"),
+            (load.redis_most.keys, "keys in Redis at most"),
+            (load.redis_most.bytes, "bytes of keys at most"),
+            (load.redis_end.keys, "keys in Redis at the end"),
+            (load.redis_end.bytes, "bytes of keys at the end"),
         ];
         let counts = counts.map(|(count, what)| format!("{count:>12} {what}\n"));
         let (deviation, counts) = (&self.deviation, counts.concat());
@@ -228,8 +230,10 @@ impl InstancesReport {
             "writes": load.writes,
             "writesPerSecond": load.per_second(load.writes),
             "scriptCalls": load.calls,
-            "keys": load.redis_keys,
-            "bytes": load.redis_bytes,
+            "mostKeys": load.redis_most.keys,
+            "mostBytes": load.redis_most.bytes,
+            "keys": load.redis_end.keys,
+            "bytes": load.redis_end.bytes,
         });
         json
     }

@@ -237,6 +237,8 @@ fn instances_write_the_same_report_decisions_and_page_for_the_same_seed() {
     assert_eq!(count("/instances/rules/0/allowed"), count("/allowed"));
     assert_eq!(count("/instances/count"), 3);
     assert!((1..=4).contains(&count("/instances/redis/keys")));
+    assert_eq!(count("/instances/redis/mostKeys"), 4);
+    assert!(count("/instances/redis/mostBytes") >= count("/instances/redis/bytes"));
     assert!(count("/instances/redis/requestsPerSecond") > 0);
     assert!(page.contains(&format!("data-count=\"{}\"", count("/events"))));
 }
@@ -275,6 +277,8 @@ fn instances_show_what_they_allow_beyond_a_single_one() {
     };
     assert!(of_counts("decided without Redis") > 0, "{text}");
     assert!((1..=4).contains(&of_counts("keys in Redis at the end")));
+    assert_eq!(of_counts("keys in Redis at most"), 4);
+    assert!(of_counts("bytes of keys at most") >= of_counts("bytes of keys at the end"));
     assert_ne!(
         text,
         shown(&[

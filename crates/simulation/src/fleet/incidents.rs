@@ -14,7 +14,7 @@ use super::{Fleet, Incident};
 use crate::instance::Instance;
 use crate::network::Link;
 use crate::plan::Setup;
-use crate::redis_memory;
+use crate::redis_memory::{MemoryPeak, RedisMemory};
 use crate::world::World;
 
 /// How long an instance or a primary that has ended is missing.
@@ -132,19 +132,19 @@ impl<'f> Incidents<'f> {
         scene.is_some_and(|scene| scene.world.is_dead(number))
     }
 
-    /// Notes what instances have sent before the first request. Returns the keys in Redis.
-    pub(super) fn begin(&mut self, places: &Places) -> (u64, u64) {
+    /// Notes what instances have sent before the first request. Returns what Redis has.
+    pub(super) fn begin(&mut self, places: &Places) -> RedisMemory {
         let Some(scene) = &mut self.scene else {
-            return (0, 0);
+            return RedisMemory::default();
         };
         for (before, instance) in scene.before.iter_mut().zip(&*places.lock()) {
             *before = instance.as_ref().map_or([0; 3], count_sent);
         }
-        scene.keys_and_bytes()
+        scene.watch_memory()
     }
 
-    /// Adds what the requests cost, in which Redis had these `keys` and bytes before them.
-    pub(super) fn finish(self, places: &Places, (keys, bytes): (u64, u64), load: &mut Load) {
+    /// Adds what the requests cost, `before` which Redis had this.
+    pub(super) fn finish(self, places: &Places, before: RedisMemory, load: &mut Load) {
         let Some(scene) = self.scene else {
             return;
         };
@@ -156,9 +156,9 @@ impl<'f> Incidents<'f> {
                 load.add_sent(instance, *before);
             }
         }
-        let after = scene.keys_and_bytes();
-        load.redis_keys = after.0.saturating_sub(keys);
-        load.redis_bytes = after.1.saturating_sub(bytes);
+        let (most, end) = scene.memory();
+        load.redis_most = most.beyond(before);
+        load.redis_end = end.beyond(before);
     }
 }
 
@@ -232,11 +232,22 @@ impl Scene<'_> {
         self.world.network.break_all(|link| link.server == server);
     }
 
-    /// The keys of the primary, and what they take.
-    fn keys_and_bytes(&self) -> (u64, u64) {
-        let redis = self.world.redis();
+    /// Follows what the keys of the primary take from now on. Returns what they take now.
+    fn watch_memory(&self) -> RedisMemory {
+        let mut redis = self.world.redis();
+        let millis = redis.micros() / 1_000;
         let primary = redis.shards[0].primary;
-        let keyspace = &redis.servers[primary].keyspace;
-        redis_memory::of(keyspace.sizes(redis.micros() / 1_000))
+        let peak = MemoryPeak::of(&redis.servers[primary].keyspace, millis);
+        let now = peak.most();
+        redis.shards[0].peak = Some(peak);
+        now
+    }
+
+    /// What the keys of the primary took at most, and what they take now.
+    fn memory(&self) -> (RedisMemory, RedisMemory) {
+        let mut redis = self.world.redis();
+        let millis = redis.micros() / 1_000;
+        let peak = redis.shards[0].peak.as_mut();
+        peak.map_or_else(Default::default, |peak| (peak.most(), peak.now(millis)))
     }
 }

@@ -3,6 +3,7 @@
 use tollgate_core::Span;
 
 use crate::instance::Instance;
+use crate::redis_memory::RedisMemory;
 
 /// What came of requests beside their answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,11 +18,12 @@ pub struct Load {
     pub writes: u64,
     /// Decisions and reports that Redis was sent.
     pub to_redis: u64,
-    /// Keys in Redis at the end of the requests, beyond those before.
-    pub redis_keys: u64,
-    /// What they take there, in bytes: of a prediction, computed from what keys were measured to
-    /// take.
-    pub redis_bytes: u64,
+    /// What Redis had at most at any moment, beyond what it had before the requests: of a
+    /// prediction, computed from what keys were measured to take; of a measurement, the most of
+    /// what was asked for now and then.
+    pub redis_most: RedisMemory,
+    /// The same at the end of the requests.
+    pub redis_end: RedisMemory,
     /// From the first request or retry to the last one.
     pub length: Span,
 }

@@ -61,7 +61,7 @@ impl Fleet {
         let begin = Instant::now() + WARM_UP.to_duration();
         sleep_until(begin).await;
         let before: Vec<Sent> = instances.iter().map(count_sent).collect();
-        let (keys, bytes) = redis.keys_and_bytes();
+        let idle = redis.memory();
         // Windows are aligned to the machine's clock, so that of the traffic is the same.
         let simulation = Simulation {
             start: SystemClock::new().now().utc,
@@ -69,12 +69,16 @@ impl Fleet {
         };
         let begin = Instant::now();
         let mut play = Play::new(&simulation, places, (begin, Pace::Real), false);
-        let go_on = &mut |_| ControlFlow::Continue(());
-        play.run(&mut Incidents::none(), go_on).await?;
+        let mut most = idle;
+        let look = &mut |_| {
+            most = most.or_more(redis.memory());
+            ControlFlow::Continue(())
+        };
+        play.run(&mut Incidents::none(), look).await?;
         let (traffic, workloads, mut load) = play.finish();
-        let after = redis.keys_and_bytes();
-        load.redis_keys = after.0.saturating_sub(keys);
-        load.redis_bytes = after.1.saturating_sub(bytes);
+        let end = redis.memory();
+        load.redis_most = most.or_more(end).beyond(idle);
+        load.redis_end = end.beyond(idle);
         for (instance, before) in instances.iter().zip(before) {
             load.add_sent(instance, before);
             instance.close().await;

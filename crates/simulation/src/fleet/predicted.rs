@@ -54,12 +54,12 @@ impl Fleet {
         let begin = start + (WARM_UP + below_micro(simulation.start)).to_duration();
         let pace = Pace::Virtual(start);
         pace.until(begin).await;
-        let keys = incidents.begin(&places);
+        let before = incidents.begin(&places);
         let is_instant = self.delay_ms == 0;
         let mut play = Play::new(simulation, places.clone(), (begin, pace), is_instant);
         play.run(&mut incidents, progress).await?;
         let (traffic, workloads, mut load) = play.finish();
-        incidents.finish(&places, keys, &mut load);
+        incidents.finish(&places, before, &mut load);
         Ok(Played {
             start: simulation.start,
             traffic,
