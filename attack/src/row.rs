@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::arguments::{Arguments, CLIENT};
 use crate::attacks::{Answered, Attack, Begin};
-use crate::service::{Kind, Service, Surroundings, idle_connections};
+use crate::service::{IDLE_CONNECTIONS, Kind, Service, Surroundings};
 
 /// How much more memory the service may use than without an attack, in KiB; `docs/operating.md` has
 /// the calculation.
@@ -165,7 +165,7 @@ fn wait_until_released(service: &Service, before: u64, files: usize, settle: Dur
 fn idle_budget(listener: &str, before: u64) -> u64 {
     match listener {
         "gateway" => (GATEWAY_BYTES >> 10).saturating_sub(before),
-        other => (IDLE_BYTES * u64::from(idle_connections(other))) >> 10,
+        _ => (IDLE_BYTES * u64::from(IDLE_CONNECTIONS)) >> 10,
     }
 }
 

@@ -56,14 +56,8 @@ pub(crate) struct Service {
     _folder: Folder,
 }
 
-/// How many connections to this listener are idle: 10 000, and at the gateway, which may open as
-/// many to its upstreams, as many as 20 000 open files allow.
-pub(crate) fn idle_connections(listener: &str) -> u32 {
-    match listener {
-        "gateway" => 9_500,
-        _ => 10_000,
-    }
-}
+/// How many connections to the only listener are idle.
+pub(crate) const IDLE_CONNECTIONS: u32 = 10_000;
 
 // === impl Kind ===
 
@@ -210,8 +204,8 @@ fn settings(kind: Kind, surroundings: &Surroundings<'_>) -> String {
         listen += &format!("  {name}: {address}\n");
     }
     let limits = match kind {
-        Kind::Idle(only) => {
-            let connections = idle_connections(only) + VISITORS;
+        Kind::Idle(_) => {
+            let connections = IDLE_CONNECTIONS + VISITORS;
             format!("limits: {{connections: {connections}, header_timeout: 1h}}\n")
         }
         Kind::Plain | Kind::Tls => String::new(),

@@ -12,7 +12,7 @@ use super::load::{Answered, Loading, load};
 use crate::exchange::{COMMANDS, QUESTION, ask_command, ask_grpc, ask_http};
 use crate::frames::WINDOW;
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, request, source, within};
-use crate::service::{DELAYED, idle_connections};
+use crate::service::{DELAYED, IDLE_CONNECTIONS};
 use crate::target::Target;
 
 /// Tasks that open connections, one after the other, so that the kernel's queue has room for them.
@@ -21,7 +21,7 @@ const OPENERS: u32 = 50;
 /// Of the `http` listener.
 pub(super) fn http(target: Target, answered: Answered) -> Loading {
     let question = request("POST", "/v1/check", QUESTION);
-    hold(idle_connections("http") / OPENERS, move |from, _| {
+    hold(IDLE_CONNECTIONS / OPENERS, move |from, _| {
         let (question, answered) = (question.clone(), answered.clone());
         async move {
             let mut stream = connect(from, target.http).await?;
@@ -34,7 +34,7 @@ pub(super) fn http(target: Target, answered: Answered) -> Loading {
 
 /// Of the `redis` listener.
 pub(super) fn redis(target: Target, answered: Answered) -> Loading {
-    hold(idle_connections("redis") / OPENERS, move |from, _| {
+    hold(IDLE_CONNECTIONS / OPENERS, move |from, _| {
         let answered = answered.clone();
         async move {
             let mut stream = connect(from, target.redis).await?;
@@ -48,7 +48,7 @@ pub(super) fn redis(target: Target, answered: Answered) -> Loading {
 
 /// Of the `gateway` listener, and [`DELAYED`] requests that it holds.
 pub(super) fn gateway(target: Target, answered: Answered) -> Loading {
-    let each = idle_connections("gateway") / OPENERS;
+    let each = IDLE_CONNECTIONS / OPENERS;
     hold(each, move |from, number| {
         let answered = answered.clone();
         async move {
@@ -86,7 +86,7 @@ where
 
 /// Of the `grpc` listener; pings are answered.
 pub(super) fn grpc(target: Target, answered: Answered) -> Loading {
-    let each = idle_connections("grpc") / OPENERS;
+    let each = IDLE_CONNECTIONS / OPENERS;
     load(OPENERS, move |task| {
         let answered = answered.clone();
         async move {

@@ -149,6 +149,14 @@ pub struct ByteSize(pub u64);
 // === impl GatewaySettings ===
 
 impl GatewaySettings {
+    /// The most connections to all upstreams: the sum of [`UpstreamSettings::connections_max`].
+    pub fn upstream_connections_max(&self) -> usize {
+        let upstreams = self.upstreams.values();
+        upstreams
+            .map(UpstreamSettings::connections_max)
+            .fold(0, usize::saturating_add)
+    }
+
     /// The domains whose rules apply to some route.
     pub fn domains(&self) -> BTreeSet<&str> {
         match self.routes.as_slice() {

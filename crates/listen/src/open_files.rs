@@ -26,9 +26,12 @@ pub fn raise() {
     }
 }
 
-/// `limits` with no more connections than open files allow; a reduction is logged.
-pub fn fit(limits: Limits, listeners: usize) -> Limits {
-    let fitted = fit_to(limits, listeners, limit());
+/// `limits` with no more connections to each listener than open files allow; a reduction is logged.
+///
+/// `onward` is the most connections that a proxy opens to the servers behind it. There is room for
+/// all of them or, if they are more than its clients' connections, for one for each of those.
+pub fn fit(limits: Limits, listeners: usize, onward: usize) -> Limits {
+    let fitted = fit_to(limits, (listeners, onward), limit());
     if fitted != limits {
         let open_files = limit().unwrap_or(u64::MAX);
         let (configured, used) = (limits.connections, fitted.connections);
@@ -43,15 +46,19 @@ pub fn fit(limits: Limits, listeners: usize) -> Limits {
     fitted
 }
 
-fn fit_to(limits: Limits, listeners: usize, open_files: Option<u64>) -> Limits {
+fn fit_to(limits: Limits, (listeners, onward): (usize, usize), open_files: Option<u64>) -> Limits {
     let Some(open_files) = open_files else {
         return limits;
     };
     let open_files = usize::try_from(open_files).unwrap_or(usize::MAX);
     let kept = OTHERS + limits.admin_connections + RESERVED * (listeners + 1);
-    let left = open_files.saturating_sub(kept) / listeners.max(1);
+    let left = open_files.saturating_sub(kept);
+    // Whichever allows more: as many onward connections as there may be, or one for each client's.
+    let beside_all = left.saturating_sub(onward) / listeners.max(1);
+    let one_for_each = left / (listeners + 1);
+    let fitting = beside_all.max(one_for_each);
     Limits {
-        connections: limits.connections.min(left.max(CONNECTIONS_MIN)),
+        connections: limits.connections.min(fitting.max(CONNECTIONS_MIN)),
         ..limits
     }
 }
@@ -63,12 +70,26 @@ mod tests {
     #[test]
     fn connections_fit_into_the_open_files() {
         let limits = Limits::default();
-        assert_eq!(fit_to(limits, 2, None), limits);
-        assert_eq!(fit_to(limits, 2, Some(20_000)), limits);
+        let fit = |listeners, open_files| fit_to(limits, (listeners, 0), open_files);
+        assert_eq!(fit(2, None), limits);
+        assert_eq!(fit(2, Some(20_000)), limits);
         let kept = 256 + 64 + 3 * 16;
-        assert_eq!(fit_to(limits, 2, Some(1024)).connections, (1024 - kept) / 2);
+        assert_eq!(fit(2, Some(1024)).connections, (1024 - kept) / 2);
         let kept = kept - RESERVED;
-        assert_eq!(fit_to(limits, 1, Some(1024)).connections, 1024 - kept);
-        assert_eq!(fit_to(limits, 2, Some(100)).connections, CONNECTIONS_MIN);
+        assert_eq!(fit(1, Some(1024)).connections, 1024 - kept);
+        assert_eq!(fit(2, Some(100)).connections, CONNECTIONS_MIN);
+    }
+
+    #[test]
+    fn onward_connections_take_open_files_up_to_one_for_each_client() {
+        let limits = Limits {
+            connections: 100_000,
+            ..Limits::default()
+        };
+        let left = 20_000 - (256 + 64 + 2 * 16);
+        let fit = |onward| fit_to(limits, (1, onward), Some(20_000)).connections;
+        assert_eq!(fit(1024), left - 1024);
+        assert_eq!(fit(left / 2), left / 2);
+        assert_eq!(fit(65_536), left / 2);
     }
 }

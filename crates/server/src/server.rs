@@ -104,7 +104,7 @@ async fn start_with(
     let engine = open_engine(config, &clock)?;
     let mut telemetry = Telemetry::start(telemetry, &clock).map_err(ServeError::Telemetry)?;
     let gateway = open_gateway(config, &engine, &telemetry, Arc::clone(&clock))?;
-    let limits = open_files::fit(config.limits, sockets_per_connection(config));
+    let limits = fit_open_files(config);
     let budget = Arc::new(Budget::new(&limits));
     let throttles = ThrottleStore::open(config, &clock);
     let counts = (gateway.as_deref(), throttles.as_ref());
@@ -246,15 +246,15 @@ fn warn_of_unlimited(gateway: &GatewaySettings, engine: &Engine) {
     }
 }
 
-/// How many sockets one connection to each listener that decides may need. A gateway also connects
-/// to an upstream.
-fn sockets_per_connection(config: &Config) -> usize {
-    let kinds = config.listen.iter().map(|listen| listen.kind);
-    let sockets = kinds.map(|kind| match kind {
-        ListenerKind::Gateway => 2,
-        kind => usize::from(kind.decides()),
-    });
-    sockets.sum()
+/// The limits, with no more connections than open files allow. A gateway also connects to its
+/// upstreams.
+fn fit_open_files(config: &Config) -> Limits {
+    let kinds = || config.listen.iter().map(|listen| listen.kind);
+    let listeners = kinds().filter(|kind| kind.decides()).count();
+    let has_gateway = kinds().any(|kind| kind == ListenerKind::Gateway);
+    let gateway = config.gateway.as_ref().filter(|_| has_gateway);
+    let onward = gateway.map_or(0, |gateway| gateway.upstream_connections_max());
+    open_files::fit(config.limits, listeners, onward)
 }
 
 /// The tokens of the admin listener, if it demands one.

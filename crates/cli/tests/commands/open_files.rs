@@ -131,6 +131,29 @@ fn the_limit_of_open_files_is_raised() {
     }
 }
 
+/// One for each connection of a client, but no more than to the upstreams at most.
+#[test]
+fn a_gateway_keeps_files_for_its_connections_to_upstreams() {
+    // Beside connections: what the service itself may open, administrators, reserved ones.
+    let left = 1_000 - (256 + 64 + 2 * 16);
+    for (requests, used) in [(10, left - 10), (1_024, left / 2)] {
+        let settings = format!(
+            "rules: [rules.yaml]
+log: {{format: json}}
+listen: {{gateway: '127.0.0.1:0', grpc: null, http: null, admin: '127.0.0.1:0'}}
+gateway:
+  domain: d
+  upstreams: {{api: {{addresses: ['127.0.0.1:1'], requests: {requests}}}}}
+  identity: {{descriptors: [{{entries: [{{key: user, from: client_address}}]}}]}}
+"
+        );
+        let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+        let mut service = start(directory.path(), OPEN_FILES, 1_000);
+        let fewer = service.logged(|line| line["configured"].is_number());
+        assert_eq!(fewer["used"], used, "{requests} requests");
+    }
+}
+
 /// Connections that are not idle take all open files: they are served, one line says that no other
 /// is accepted, and a new one is accepted when one of them ends.
 #[test]

@@ -34,6 +34,21 @@ pub struct UpstreamSettings {
     pub retries: Option<RetrySettings>,
 }
 
+// === impl UpstreamSettings ===
+
+impl UpstreamSettings {
+    /// The most connections to its servers: one for each request in flight, or one for all of them
+    /// over HTTP/2, and one for health checks. Rounded down to `usize::MAX`.
+    pub fn connections_max(&self) -> usize {
+        let for_requests = match self.protocol {
+            UpstreamProtocol::Http1 => self.requests,
+            UpstreamProtocol::H2c | UpstreamProtocol::H2 => 1,
+        };
+        let each = for_requests.saturating_add(usize::from(self.health_check.is_some()));
+        each.saturating_mul(self.addresses.len())
+    }
+}
+
 fn default_requests() -> usize {
     REQUESTS
 }
