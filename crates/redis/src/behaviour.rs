@@ -6,6 +6,8 @@ mod batch;
 
 mod cancelled;
 
+mod charged_denials;
+
 mod confirmed;
 
 mod disagree;
