@@ -107,6 +107,25 @@ impl Certificates {
         self.start_server(prefix, "yes")
     }
 
+    /// As `setup`, with another port that speaks TLS; returns that port. `redis-cli` and other
+    /// servers use the first one, without TLS.
+    pub fn beside(&self, setup: &Setup) -> (Setup, u16) {
+        let port = free_port();
+        let [certificate, key] = ["server.pem", "server.key"].map(|name| self.folder.file(name));
+        let number = port.to_string();
+        let options = [
+            ["--tls-port", &number],
+            ["--tls-auth-clients", "no"],
+            ["--tls-cert-file", &certificate],
+            ["--tls-key-file", &key],
+            ["--tls-ca-cert-file", &self.authority()],
+        ];
+        let mut setup = setup.clone();
+        let words = options.as_flattened().iter();
+        setup.options.extend(words.map(|word| (*word).to_owned()));
+        (setup, port)
+    }
+
     /// A certificate of the authority and its key, as PEM, for a client to show.
     pub fn identity(&self) -> (String, String) {
         let [certificate, key] = ["server.pem", "server.key"].map(|name| self.folder.file(name));

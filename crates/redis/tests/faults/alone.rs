@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollgate_core::{Charge, Cost, KeyHasher, StoreError};
-use tollgate_redis::{Config, Redis, Secret, Tls};
+use tollgate_redis::{Config, Redis, Secret};
 use tollgate_testbed as testbed;
 
 use crate::record::Outcome;
 use crate::traffic::Traffic;
-use crate::{narrow, patient, wide};
+use crate::{encrypted, narrow, patient, wide};
 
 /// How long the first successful decision may take after Redis is back.
 const FOUND_WITHIN: Duration = Duration::from_secs(3);
@@ -45,13 +45,9 @@ impl Way {
             return Config::single(address);
         };
         Config {
-            tls: Some(Tls {
-                authorities: Some(certificates.authority().into()),
-                ..Tls::default()
-            }),
             username: Some(testbed::USER.to_owned()),
             password: Some(Secret::new(testbed::PASSWORD)),
-            ..Config::single(address)
+            ..encrypted(Config::single(address), certificates)
         }
     }
 
@@ -66,7 +62,19 @@ impl Way {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_scripts_and_data_are_no_fault() {
     let redis = testbed::Redis::start();
-    let alone = Config::single(redis.address());
+    lose(&redis, Config::single(redis.address()), "").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_scripts_and_data_are_no_fault_over_tls() {
+    let certificates = testbed::Certificates::new();
+    let (setup, tls_port) = certificates.beside(&testbed::Setup::default());
+    let redis = testbed::Redis::start_with(&setup);
+    let config = Config::single(format!("127.0.0.1:{tls_port}"));
+    lose(&redis, encrypted(config, &certificates), " over TLS").await;
+}
+
+async fn lose(redis: &testbed::Redis, alone: Config, how: &str) {
     for config in [patient(alone.clone()), alone] {
         let traffic = Traffic::start(&config, wide());
         traffic.settle().await;
@@ -78,7 +86,7 @@ async fn lost_scripts_and_data_are_no_fault() {
         }
         let record = traffic.end().await;
         let what = "SCRIPT FLUSH and FLUSHALL, 3 times, within";
-        record.tell(&format!("{what} {}", config.timeout), fault);
+        record.tell(&format!("{what} {}{how}", config.timeout), fault);
         assert!(record.store().counts().scripts_loaded >= 3);
         // With the default timeout, a busy machine may delay replies beyond it; with the long one,
         // no decision may fail.
@@ -201,9 +209,25 @@ async fn a_store_waits_for_a_redis_that_is_not_there_yet() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_redis_rejects_what_it_cannot_remember() {
-    let setup = testbed::Setup::with(&["--maxmemory-policy", "noeviction"]);
+    let redis = testbed::Redis::start_with(&full());
+    fill(&redis, Config::single(redis.address()), "").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_redis_rejects_over_tls_what_it_cannot_remember() {
+    let certificates = testbed::Certificates::new();
+    let (setup, tls_port) = certificates.beside(&full());
     let redis = testbed::Redis::start_with(&setup);
-    let config = Config::single(redis.address());
+    let config = Config::single(format!("127.0.0.1:{tls_port}"));
+    fill(&redis, encrypted(config, &certificates), " over TLS").await;
+}
+
+/// A server that rejects writes when it is full.
+fn full() -> testbed::Setup {
+    testbed::Setup::with(&["--maxmemory-policy", "noeviction"])
+}
+
+async fn fill(redis: &testbed::Redis, config: Config, how: &str) {
     let traffic = Traffic::start(&config, narrow());
     traffic.settle().await;
     let fault = Instant::now();
@@ -227,15 +251,14 @@ async fn a_full_redis_rejects_what_it_cannot_remember() {
     assert!(away < FOUND_WITHIN, "{away:?}");
     assert!(ask(Cost::ONE).await.unwrap().is_allowed());
     let record = traffic.end().await;
-    record.tell("Redis is full for 1 s", fault);
+    record.tell(&format!("Redis is full for 1 s{how}"), fault);
     assert!(record.count(Outcome::Unreachable) > 0);
     record.is_exact().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_redis_answers_peeks_whatever_is_asked_beside_them() {
-    let setup = testbed::Setup::with(&["--maxmemory-policy", "noeviction"]);
-    let redis = testbed::Redis::start_with(&setup);
+    let redis = testbed::Redis::start_with(&full());
     let store = Redis::connect(&patient(Config::single(redis.address()))).unwrap();
     let (store, limit) = (Arc::new(store), wide());
     let key = store.key([&b"full"[..]].into_iter());

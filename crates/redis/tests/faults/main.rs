@@ -15,7 +15,8 @@ mod record;
 mod traffic;
 
 use tollgate_core::{Limit, Span};
-use tollgate_redis::Config;
+use tollgate_redis::{Config, Tls};
+use tollgate_testbed as testbed;
 
 /// A limit that no test exhausts.
 fn wide() -> Limit {
@@ -31,6 +32,17 @@ fn narrow() -> Limit {
 fn patient(config: Config) -> Config {
     Config {
         timeout: Span::from_secs(10),
+        ..config
+    }
+}
+
+/// The same over TLS, with a server whose certificate is of this authority.
+fn encrypted(config: Config, certificates: &testbed::Certificates) -> Config {
+    Config {
+        tls: Some(Tls {
+            authorities: Some(certificates.authority().into()),
+            ..Tls::default()
+        }),
         ..config
     }
 }
