@@ -27,11 +27,37 @@ pub(super) struct Load {
     in_rounds: usize,
     /// The most that may wait while the window is full, as measured by the last round.
     waiting_max: usize,
+    /// Whether requests of the last round failed, maybe because they had waited for too long.
+    is_late: bool,
     /// The queues of these nodes, and the number of requests that wait in them.
     pub(super) queues: BTreeSet<u64>,
     pub(super) waiting: usize,
     /// The number of tasks that run rounds.
     pub(super) tasks: usize,
+}
+
+/// What the time of a round says about the next ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoundTime {
+    /// They take as long.
+    Typical,
+    /// A slot was not called for some of its requests, or did not reply: it may have had too little
+    /// time left.
+    Failed,
+    /// Nothing: another instance blocked it.
+    Blocked,
+}
+
+// === impl RoundTime ===
+
+impl RoundTime {
+    pub(super) const fn of(has_failed: bool, is_blocked: bool) -> RoundTime {
+        match (has_failed, is_blocked) {
+            (true, _) => RoundTime::Failed,
+            (false, true) => RoundTime::Blocked,
+            (false, false) => RoundTime::Typical,
+        }
+    }
 }
 
 // === impl Load ===
@@ -43,6 +69,7 @@ impl Load {
             reply_timeout,
             in_rounds: 0,
             waiting_max: usize::MAX,
+            is_late: false,
             queues: BTreeSet::new(),
             waiting: 0,
             tasks: 0,
@@ -59,9 +86,11 @@ impl Load {
         self.is_busy() && self.waiting >= self.waiting_max
     }
 
-    /// Whether the requests that have waited longest would miss their deadlines.
+    /// Whether the requests that have waited longest would miss their deadlines. After a round that
+    /// failed they may: if rounds got slower, every round of the oldest requests ends too late, and
+    /// none is left to measure how many may wait.
     pub(super) const fn is_overfull(&self) -> bool {
-        self.waiting > self.waiting_max
+        self.is_late || self.waiting > self.waiting_max
     }
 
     /// Whether the nodes are near enough for a round to take a third round trip.
@@ -80,12 +109,11 @@ impl Load {
         self.in_rounds += requests;
     }
 
-    /// Ends such a round, which began at `began_at`. A round is not typical if a slot was not
-    /// called for some of its requests, or another instance blocked it: its time is then not
-    /// representative.
-    pub(super) fn end(&mut self, began_at: Instant, requests: usize, is_typical: bool) {
+    /// Ends such a round, which began at `began_at`.
+    pub(super) fn end(&mut self, began_at: Instant, requests: usize, time: RoundTime) {
         let now = Instant::now();
         let took = now.saturating_duration_since(began_at);
+        let is_typical = time == RoundTime::Typical;
         if took >= self.reply_timeout {
             self.window.on_loss(began_at, now, self.in_rounds);
         } else if is_typical {
@@ -98,6 +126,9 @@ impl Load {
             let time = (self.reply_timeout * WAITS_QUARTERS / 4).as_nanos();
             let waiting = in_rounds * time / took.as_nanos().max(1);
             self.waiting_max = usize::try_from(waiting).unwrap_or(usize::MAX);
+        }
+        if time != RoundTime::Blocked {
+            self.is_late = !is_typical;
         }
         self.in_rounds -= requests;
     }

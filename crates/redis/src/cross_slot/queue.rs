@@ -15,6 +15,7 @@ use tokio::time::{Duration, Instant};
 use tollgate_core::Key;
 
 use super::load::Load;
+pub(super) use super::load::RoundTime;
 use super::request::{Caller, Demand, Request};
 use crate::fit::FittedLimit;
 use crate::keys;
@@ -305,9 +306,9 @@ impl QueueGuard {
     }
 
     /// Ends a round of this many requests: see [`Load::end`].
-    pub(super) fn end(&self, began_at: Instant, requests: usize, is_typical: bool) {
+    pub(super) fn end(&self, began_at: Instant, requests: usize, time: RoundTime) {
         let mut inner = self.queues.inner();
-        inner.load(self.nodes).end(began_at, requests, is_typical);
+        inner.load(self.nodes).end(began_at, requests, time);
     }
 }
 

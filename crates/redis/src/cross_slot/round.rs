@@ -13,7 +13,7 @@ use super::form::{Form, ask};
 use super::outcome::{Commitment, Outcome};
 use super::parts::SplitRequest;
 use super::plan::{Counts, Ledger, Plan};
-use super::queue::{Member, QueueGuard};
+use super::queue::{Member, QueueGuard, RoundTime};
 use super::request::{Caller, Request};
 use crate::join::join_all;
 use crate::names::reservation_name;
@@ -106,8 +106,8 @@ impl Rounds {
             let (began_at, count) = (Instant::now(), members.len());
             let ended = self.round(members, strategy).await;
             blocked = ended.blocked;
-            let is_typical = pauses == 0 && blocked.is_empty() && !ended.settled.has_failed;
-            guard.end(began_at, count, is_typical);
+            let time = RoundTime::of(ended.settled.has_failed, pauses > 0 || !blocked.is_empty());
+            guard.end(began_at, count, time);
             // If something was charged, that is what blocked the others: retry without a pause.
             if ended.settled.is_charged || blocked.is_empty() {
                 pauses = 0;

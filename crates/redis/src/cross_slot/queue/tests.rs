@@ -5,6 +5,7 @@ use super::*;
 
 const NODES: Nodes = 1;
 const TIMEOUT: Duration = Duration::from_millis(12);
+const ROUNDS: usize = 3;
 
 fn member(keys: &[u64]) -> (Member, Waiting) {
     let limit = Limit::fixed_window(9, Span::DAY).expect("a day is a window");
@@ -82,10 +83,84 @@ fn requests_that_would_wait_too_long_are_turned_away() {
     let now = Instant::now();
     let round = guard.next(Vec::new(), false);
     assert_eq!(round.len(), 16);
-    guard.end(now.checked_sub(TIMEOUT / 3).expect("long ago"), 16, true);
+    guard.end(
+        now.checked_sub(TIMEOUT / 3).expect("long ago"),
+        16,
+        RoundTime::Typical,
+    );
     let _next = guard.next(Vec::new(), false);
     assert!(
         queues.is_full(NODES),
         "68 wait, 36 is all there is time for"
     );
+}
+
+/// If the oldest went first, each round would begin shortly before their deadlines, and fail too:
+/// none would take its usual time, which tells how many may wait.
+#[tokio::test(start_paused = true)]
+async fn a_slow_round_does_not_make_all_later_ones_late() {
+    let mut overload = Overload::new();
+    assert_eq!(overload.round(TIMEOUT * 2).await, 0, "the slow round");
+    let mut answered = 0;
+    for _ in 0..ROUNDS {
+        answered += overload.round(TIMEOUT / 4).await;
+    }
+    assert!(answered > ROUNDS, "{answered} were answered");
+}
+
+/// Requests that arrive faster than rounds can take them.
+struct Overload {
+    queues: Arc<Queues>,
+    guard: QueueGuard,
+    callers: VecDeque<(Instant, Waiting)>,
+}
+
+impl Overload {
+    fn new() -> Overload {
+        let queues = Arc::new(Queues::default());
+        let (member, caller) = member(&[1, 2]);
+        Overload {
+            guard: first(&queues, member),
+            callers: VecDeque::from([(Instant::now(), caller)]),
+            queues,
+        }
+    }
+
+    /// A round whose slots reply after this time; how many of its callers still wait then. The slots
+    /// are waited for until the last deadline.
+    async fn round(&mut self, takes: Duration) -> usize {
+        let round = self.guard.next(Vec::new(), false);
+        let youngest = round.iter().map(|member| member.request.since).max();
+        let deadline = youngest.expect("more wait than a round takes") + TIMEOUT;
+        let (began_at, replied_at) = (Instant::now(), Instant::now() + takes);
+        while Instant::now() < replied_at.min(deadline) {
+            tokio::time::advance(Duration::from_millis(1)).await;
+            self.arrive(100);
+        }
+        let (time, answered) = match replied_at <= deadline {
+            true => {
+                let waits = |member: &&Member| member.caller.is_waiting();
+                (RoundTime::Typical, round.iter().filter(waits).count())
+            }
+            false => (RoundTime::Failed, 0),
+        };
+        self.guard.end(began_at, round.len(), time);
+        answered
+    }
+
+    /// Callers arrive, and others give up.
+    fn arrive(&mut self, count: usize) {
+        let now = Instant::now();
+        while let Some((since, _)) = self.callers.front()
+            && *since + TIMEOUT <= now
+        {
+            self.callers.pop_front();
+        }
+        for _ in (0..count).filter(|_| !self.queues.is_full(NODES)) {
+            let (member, caller) = member(&[1, 2]);
+            let entry = self.queues.enter(NODES, member, TIMEOUT);
+            assert!(matches!(entry, Entry::Joined));
+            self.callers.push_back((now, caller));
+        }
+    }
 }
