@@ -19,6 +19,8 @@ mod cost;
 
 mod key;
 
+mod key_folding;
+
 mod decision;
 
 mod flat_decision;
@@ -81,6 +83,7 @@ pub use kept_reservation::{
     KeptReservation, NewReservation, ReserveVerdict, Settled, SettledCharge,
 };
 pub use key::Key;
+pub use key_folding::{KeyFold, KeyFolding};
 pub use ledger::Ledger;
 pub use limit::{
     Algorithm, Anchor, INTERVAL_MIN, InvalidLimit, Limit, ParseLimitError, REFILL_MAX,

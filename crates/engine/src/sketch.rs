@@ -5,19 +5,24 @@
 //! every key that occurred more than n/m times has a counter.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use tollgate_core::Key;
+use tollgate_core::{Key, KeyFolding};
+
+/// How many children a place of the heap has. More of them make it less deep, and they lie beside
+/// each other.
+const CHILDREN: usize = 4;
 
 /// Counters of the most frequent keys.
 #[derive(Debug)]
 pub(crate) struct Sketch<L> {
     counters_max: usize,
     counters: Vec<Counter<L>>,
-    /// Indices of `counters`, a binary heap with the smallest count first.
-    heap: Vec<usize>,
+    /// A heap with the smallest count first.
+    heap: Vec<Ranked>,
     /// By key, the index of its counter.
-    by_key: HashMap<Key, usize>,
+    by_key: HashMap<Key, usize, KeyFolding>,
 }
 
 /// How often a key occurred.
@@ -35,16 +40,26 @@ pub(crate) struct Counter<L> {
     position: usize,
 }
 
+/// A counter in the heap, with a copy of its count, so that comparisons read the heap
+/// alone.
+#[derive(Clone, Copy, Debug)]
+struct Ranked {
+    count: u64,
+    index: usize,
+}
+
 // === impl Sketch ===
 
 impl<L> Sketch<L> {
     /// An empty sketch of at most `counters_max` counters, at least one.
     pub(crate) fn new(counters_max: usize) -> Sketch<L> {
+        let random = RandomState::new();
+        let folding = KeyFolding::new([random.hash_one(0_u8), random.hash_one(1_u8)]);
         Sketch {
             counters_max: counters_max.max(1),
             counters: Vec::new(),
             heap: Vec::new(),
-            by_key: HashMap::new(),
+            by_key: HashMap::with_hasher(folding),
         }
     }
 
@@ -55,6 +70,7 @@ impl<L> Sketch<L> {
             counter.count += 1;
             counter.label.get_or_insert_with(label);
             let position = counter.position;
+            self.heap[position].count += 1;
             self.sift_down(position);
         } else if self.counters.len() < self.counters_max {
             let (index, position) = (self.counters.len(), self.heap.len());
@@ -65,18 +81,19 @@ impl<L> Sketch<L> {
                 label: Some(label()),
                 position,
             });
-            self.heap.push(index);
+            self.heap.push(Ranked { count: 1, index });
             self.by_key.insert(key, index);
             self.sift_up(position);
         } else {
-            let index = self.heap[0];
-            let counter = &mut self.counters[index];
+            let place = &mut self.heap[0];
+            let counter = &mut self.counters[place.index];
             self.by_key.remove(&counter.key);
+            self.by_key.insert(key, place.index);
             counter.key = key;
             counter.error = counter.count;
             counter.count += 1;
             counter.label = None;
-            self.by_key.insert(key, index);
+            place.count = counter.count;
             self.sift_down(0);
         }
     }
@@ -84,7 +101,7 @@ impl<L> Sketch<L> {
     /// How often a key without a counter may have occurred.
     pub(crate) fn absent_max(&self) -> u64 {
         match self.heap.first() {
-            Some(index) if self.counters.len() >= self.counters_max => self.counters[*index].count,
+            Some(place) if self.counters.len() >= self.counters_max => place.count,
             _ => 0,
         }
     }
@@ -94,40 +111,42 @@ impl<L> Sketch<L> {
         &self.counters
     }
 
-    fn count_at(&self, position: usize) -> u64 {
-        self.counters[self.heap[position]].count
+    /// Puts a counter at a place of the heap.
+    fn put(&mut self, position: usize, place: Ranked) {
+        self.heap[position] = place;
+        self.counters[place.index].position = position;
     }
 
-    fn swap(&mut self, a: usize, b: usize) {
-        self.heap.swap(a, b);
-        self.counters[self.heap[a]].position = a;
-        self.counters[self.heap[b]].position = b;
-    }
-
+    /// Moves a counter up to below one that is not larger.
     fn sift_up(&mut self, mut position: usize) {
+        let place = self.heap[position];
         while position > 0 {
-            let parent = (position - 1) / 2;
-            if self.count_at(parent) <= self.count_at(position) {
-                return;
+            let parent = (position - 1) / CHILDREN;
+            if self.heap[parent].count <= place.count {
+                break;
             }
-            self.swap(parent, position);
+            self.put(position, self.heap[parent]);
             position = parent;
         }
+        self.put(position, place);
     }
 
+    /// Moves a counter down to above one that is not smaller.
     fn sift_down(&mut self, mut position: usize) {
+        let place = self.heap[position];
         loop {
-            let left = 2 * position + 1;
-            let children = left..self.heap.len().min(left + 2);
-            let smallest = children.min_by_key(|child| self.count_at(*child));
+            let first = CHILDREN * position + 1;
+            let children = first..self.heap.len().min(first + CHILDREN);
+            let smallest = children.min_by_key(|child| self.heap[*child].count);
             match smallest {
-                Some(child) if self.count_at(child) < self.count_at(position) => {
-                    self.swap(child, position);
+                Some(child) if self.heap[child].count < place.count => {
+                    self.put(position, self.heap[child]);
                     position = child;
                 }
-                _ => return,
+                _ => break,
             }
         }
+        self.put(position, place);
     }
 }
 
