@@ -4,9 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tollgate_core::Answer;
 
 use crate::policy::{Policy, policies};
-
-/// Bytes beside the name that an item of a list seldom exceeds.
-const ITEM_BYTES: usize = 64;
+use crate::policy_texts::with_texts;
 
 /// What remains of each limit, and for how long.
 pub const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -60,13 +58,12 @@ pub(crate) fn rate_limit(answer: &Answer, policies: &[Policy<'_>], headers: &mut
     if policies.is_empty() {
         return;
     }
-    let bytes = |policy: &Policy<'_>| policy.name.len() + ITEM_BYTES;
-    let mut text = String::with_capacity(policies.iter().map(bytes).sum());
-    if !answer.is_store_unavailable() {
-        let value = list(policies, write_remaining, &mut text);
-        headers.insert(RATE_LIMIT, value);
-    }
-    headers.insert(RATE_LIMIT_POLICY, list(policies, write_terms, &mut text));
+    with_texts(policies, |texts, buffer| {
+        if !answer.is_store_unavailable() {
+            headers.insert(RATE_LIMIT, texts.remaining(policies, buffer));
+        }
+        headers.insert(RATE_LIMIT_POLICY, texts.policy.clone());
+    });
 }
 
 /// Adds the part of [`headers`] that every dialect has: when to try again, the delay, and whether
@@ -81,62 +78,6 @@ pub(crate) fn retry_headers(answer: &Answer, headers: &mut HeaderMap) {
     if let Some(millis) = delay_ms(answer) {
         headers.insert(DELAY_MS, HeaderValue::from(millis));
     }
-}
-
-fn write_remaining(policy: &Policy<'_>, out: &mut String) {
-    push(out, ";r=", policy.remaining);
-    push(out, ";t=", policy.effective.as_secs_ceil());
-}
-
-fn write_terms(policy: &Policy<'_>, out: &mut String) {
-    let limit = policy.limit;
-    push(out, ";q=", limit.count());
-    push(out, ";w=", limit.window().as_secs_ceil());
-    if limit.nominal() != limit.count() {
-        push(out, ";tollgate-burst=", limit.nominal());
-    }
-}
-
-/// Writes a parameter. Every response has several, and `write!` takes ten times as long.
-fn push(out: &mut String, name: &str, value: impl itoa::Integer) {
-    out.push_str(name);
-    out.push_str(itoa::Buffer::new().format(value));
-}
-
-/// Writes a list in place of what `out` has.
-fn list(
-    policies: &[Policy<'_>],
-    parameters: fn(&Policy<'_>, &mut String),
-    out: &mut String,
-) -> HeaderValue {
-    out.clear();
-    for policy in policies {
-        if !out.is_empty() {
-            out.push_str(", ");
-        }
-        string(&policy.name, out);
-        parameters(policy, out);
-    }
-    // A copy of its exact size: the text itself would be kept with a counter beside it.
-    HeaderValue::from_str(out).expect("names are encoded to visible ASCII, the rest is digits")
-}
-
-/// Writes a string of structured fields, in quotes. A name is visible ASCII and spaces already.
-fn string(name: &str, out: &mut String) {
-    let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\');
-    out.push('"');
-    // Nearly all names, and every response has several: this takes a fraction of the time.
-    if !name.bytes().any(is_escaped) {
-        out.push_str(name);
-    } else {
-        for char in name.chars() {
-            if u8::try_from(char).is_ok_and(is_escaped) {
-                out.push('\\');
-            }
-            out.push(char);
-        }
-    }
-    out.push('"');
 }
 
 #[cfg(test)]

@@ -60,6 +60,8 @@ mod classifier;
 
 mod policy;
 
+mod policy_texts;
+
 mod headers;
 
 mod problem;

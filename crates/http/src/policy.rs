@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::Arc;
 
-use tollgate_core::{Answer, Decision, Enforcement, Limit, Limited, PerDescriptor, Span, Wait};
+use tollgate_core::{
+    Answer, Decision, Enforcement, Limit, Limited, PerDescriptor, RuleName, Span, Wait,
+};
 
 /// The most policies that the headers of one response name.
 pub const POLICIES_MAX: usize = 16;
@@ -13,8 +16,9 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// A limit, and what remains of it for the client.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Policy<'a> {
-    /// Encoded by [`name`].
-    pub(crate) name: Cow<'a, str>,
+    pub(crate) rule: &'a Arc<RuleName>,
+    /// [`display_name`]: not encoded.
+    pub(crate) name: &'a str,
     pub(crate) limit: &'a Limit,
     pub(crate) remaining: u32,
     /// How long nothing beyond `remaining` is available: the retry time of a limit that denies, and
@@ -31,12 +35,11 @@ pub(crate) fn policies(answer: &Answer) -> PerDescriptor<Policy<'_>> {
     let enforced = answer
         .limited()
         .filter(|limited| limited.enforcement != Enforcement::Shadow);
-    let mut policies: PerDescriptor<Policy<'_>> = PerDescriptor::new();
+    let most = (answer.statuses.len() + 1).min(POLICIES_MAX);
+    let mut policies: PerDescriptor<Policy<'_>> = PerDescriptor::with_capacity(most);
     for limited in answer.denied_by().into_iter().chain(enforced) {
         let policy = Policy::of(limited);
-        let known = policies
-            .iter()
-            .position(|other| other.limit == policy.limit && other.name == policy.name);
+        let known = policies.iter().position(|other| other.is_same(&policy));
         match known {
             Some(index) if policy.remaining < policies[index].remaining => policies[index] = policy,
             Some(_) => {}
@@ -53,7 +56,11 @@ pub(crate) fn policies(answer: &Answer) -> PerDescriptor<Policy<'_>> {
 /// of its UTF-8. `%` itself is encoded too: otherwise the rules `ü` and `%c3%bc` would have the
 /// same name.
 pub(crate) fn name(limited: &Limited) -> Cow<'_, str> {
-    let name = display_name(limited);
+    encode_name(display_name(limited))
+}
+
+/// The name that headers have for [`display_name`].
+pub(crate) fn encode_name(name: &str) -> Cow<'_, str> {
     let stays = |byte: u8| byte != b'%' && matches!(byte, b' '..=b'~');
     if name.bytes().all(stays) {
         return Cow::Borrowed(name);
@@ -86,10 +93,18 @@ impl<'a> Policy<'a> {
             Decision::Allow(grant) => grant.reset,
         };
         Policy {
-            name: name(limited),
+            rule: &limited.rule,
+            name: display_name(limited),
             limit: &limited.limit,
             remaining: limited.remaining(),
             effective,
         }
+    }
+
+    /// Whether a client could not tell the two apart.
+    fn is_same(&self, other: &Policy<'_>) -> bool {
+        // Names often begin alike, and every policy is compared with all others.
+        let end = |name: &str| (name.len(), name.as_bytes().last().copied());
+        end(self.name) == end(other.name) && self.name == other.name && self.limit == other.limit
     }
 }
