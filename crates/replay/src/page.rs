@@ -5,7 +5,8 @@
 use std::fmt;
 
 use crate::page::chart::{Bar, Bars, Layer};
-use crate::page::escape::{Number, Percent, Text};
+use crate::page::escape::{Number, Text};
+use crate::page::totals::write_totals;
 use crate::report::Report;
 use crate::survey::{Distribution, RULES_SHOWN_MAX, Survey, Timeline, WAITS};
 use crate::timestamp::Utc;
@@ -17,6 +18,7 @@ mod chart;
 mod comparison;
 mod denied;
 mod escape;
+mod totals;
 
 pub use comparison::ComparisonPage;
 
@@ -222,29 +224,6 @@ fn write_warning(warning: &Warning, about: &str, f: &mut fmt::Formatter<'_>) -> 
         f,
         "<p class=\"warning\" id=\"warning-{code}\">Warning: {about}{text}</p>"
     )
-}
-
-/// Writes counts, each with its identifier and its name; those in `shares` also as a share of `of`.
-fn write_totals(
-    totals: &[(&str, &str, u64)],
-    of: u64,
-    shares: &[&str],
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    f.write_str("<dl class=\"totals\">\n")?;
-    for (id, name, count) in totals {
-        write!(
-            f,
-            "<div><dt>{name}</dt><dd id=\"{id}\" data-count=\"{count}\">{}",
-            Number(*count)
-        )?;
-        if shares.contains(id) {
-            let share = Percent { part: *count, of };
-            write!(f, " <small>{share}</small>")?;
-        }
-        f.write_str("</dd></div>\n")?;
-    }
-    f.write_str("</dl>\n")
 }
 
 /// Writes stacked bars over time, with a legend and axes.
