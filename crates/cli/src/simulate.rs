@@ -272,5 +272,10 @@ fn preface(seed: u64, simulated: &Simulated) -> Preface {
         members.insert("instances".to_owned(), instances.to_json());
         text.push_str(&instances.to_text());
     }
-    Preface { text, members }
+    let instances = simulated.instances.as_ref();
+    Preface {
+        text,
+        members,
+        instances: instances.map(InstancesReport::to_section),
+    }
 }

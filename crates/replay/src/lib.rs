@@ -150,7 +150,7 @@ pub use key_shape::KeyShape;
 pub use layout::{FieldNames, InvalidFieldNames, InvalidLogFormat, Layout, NoNames, Preset};
 pub use met_limit::{MetLimit, met_limits};
 pub use outgoing::{Outgoing, OutgoingRequest};
-pub use page::{ComparisonPage, Page};
+pub use page::{ComparisonPage, InstancesSection, Page};
 pub use pattern::{InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};

@@ -18,9 +18,11 @@ mod chart;
 mod comparison;
 mod denied;
 mod escape;
+mod instances;
 mod totals;
 
 pub use comparison::ComparisonPage;
+pub use instances::InstancesSection;
 
 const STYLE: &str = include_str!("page/style.css");
 /// What the page may load: its own style and nothing else.
@@ -39,6 +41,8 @@ pub struct Page<'a> {
     pub survey: &'a Survey,
     /// The traffic.
     pub traffic: &'a Traffic,
+    /// What instances that share limits cost, if they decided it.
+    pub instances: Option<&'a InstancesSection>,
 }
 
 // === impl Page ===
@@ -47,6 +51,9 @@ impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         begin("Tollgate replay", f)?;
         self.head(f)?;
+        if let Some(instances) = self.instances {
+            write!(f, "{instances}")?;
+        }
         self.over_time(f)?;
         self.rules(f)?;
         self.patterns(f)?;

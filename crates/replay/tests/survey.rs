@@ -77,6 +77,7 @@ impl Found {
             report,
             survey,
             traffic,
+            instances: None,
         }
         .to_string()
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use tollgate_replay::{
-    Checked, Comparison, ComparisonPage, ComparisonSummary, Counted, Page, Report, Summary, Survey,
-    Traffic,
+    Checked, Comparison, ComparisonPage, ComparisonSummary, Counted, InstancesSection, Page,
+    Report, Summary, Survey, Traffic,
 };
 
 use super::failure::{Failure, cannot, is_standard};
@@ -19,6 +19,8 @@ use crate::output::Output;
 pub(crate) struct Preface {
     pub(crate) text: String,
     pub(crate) members: Map<String, Value>,
+    /// What the page shows of instances that share limits.
+    pub(crate) instances: Option<InstancesSection>,
 }
 
 /// What a replay found.
@@ -50,7 +52,8 @@ impl Found {
                 Found::Comparison(comparison) => Some(comparison),
             },
         };
-        if let (Some(path), Some(page)) = (&args.report, self.to_page(traffic)) {
+        let page = self.to_page(traffic, preface.instances.as_ref());
+        if let (Some(path), Some(page)) = (&args.report, page) {
             page_file::write(path, &page)?;
         }
         let conditions = args.fail_if.iter();
@@ -100,7 +103,7 @@ impl Found {
     }
 
     /// The page of HTML; `None` without a closer look.
-    fn to_page(&self, traffic: &Traffic) -> Option<String> {
+    fn to_page(&self, traffic: &Traffic, instances: Option<&InstancesSection>) -> Option<String> {
         match self {
             Found::Report(_) => None,
             Found::Survey(found) => {
@@ -109,6 +112,7 @@ impl Found {
                     report,
                     survey,
                     traffic,
+                    instances,
                 };
                 Some(page.to_string())
             }

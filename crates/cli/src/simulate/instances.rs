@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate_core::{Mode, OnStoreError, Sharing, Span};
-use tollgate_replay::Deviation;
+use tollgate_replay::{Deviation, InstancesSection};
 use tollgate_simulation::{Fleet, INCIDENTS_MAX, INSTANCES_MAX, Incident, Load};
 
 use crate::replay::failure::Failure;
@@ -194,27 +194,41 @@ fn time(text: &str) -> Result<Span, String> {
 impl InstancesReport {
     /// The part for people.
     pub(super) fn to_text(&self) -> String {
+        let InstancesSection {
+            title,
+            deviation,
+            counts,
+        } = self.to_section();
+        let counts = counts
+            .iter()
+            .map(|(_, what, count)| format!("{count:>12} {what}\n"));
+        let counts: String = counts.collect();
+        format!("{title}\n\n{deviation}\n{counts}\n")
+    }
+
+    /// The part for the page.
+    pub(super) fn to_section(&self) -> InstancesSection {
         let load = &self.load;
         let instances = match self.instances {
             1 => "1 instance".to_owned(),
             many => format!("{many} instances"),
         };
-        let counts = [
-            (load.failed, "without an answer"),
-            (load.without_redis, "decided without Redis"),
-            (
-                load.per_second(load.to_redis),
-                "requests to Redis per second",
-            ),
-            (load.per_second(load.writes), "writes to Redis per second"),
-            (load.redis_most.keys, "keys in Redis at most"),
-            (load.redis_most.bytes, "bytes of keys at most"),
-            (load.redis_end.keys, "keys in Redis at the end"),
-            (load.redis_end.bytes, "bytes of keys at the end"),
-        ];
-        let counts = counts.map(|(count, what)| format!("{count:>12} {what}\n"));
-        let (deviation, counts) = (&self.deviation, counts.concat());
-        format!("{instances} over Redis\n\n{deviation}\n{counts}\n")
+        let (requests, writes) = (load.per_second(load.to_redis), load.per_second(load.writes));
+        let (most, end) = (load.redis_most, load.redis_end);
+        InstancesSection {
+            title: format!("{instances} over Redis"),
+            deviation: self.deviation.clone(),
+            counts: vec![
+                ("no-answer", "without an answer", load.failed),
+                ("no-redis", "decided without Redis", load.without_redis),
+                ("redis-requests", "requests to Redis per second", requests),
+                ("redis-writes", "writes to Redis per second", writes),
+                ("redis-most-keys", "keys in Redis at most", most.keys),
+                ("redis-most-bytes", "bytes of keys at most", most.bytes),
+                ("redis-end-keys", "keys in Redis at the end", end.keys),
+                ("redis-end-bytes", "bytes of keys at the end", end.bytes),
+            ],
+        }
     }
 
     /// The part for programs.

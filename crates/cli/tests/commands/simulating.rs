@@ -241,6 +241,18 @@ fn instances_write_the_same_report_decisions_and_page_for_the_same_seed() {
     assert!(count("/instances/redis/mostBytes") >= count("/instances/redis/bytes"));
     assert!(count("/instances/redis/requestsPerSecond") > 0);
     assert!(page.contains(&format!("data-count=\"{}\"", count("/events"))));
+    for (id, path) in [
+        ("no-answer", "/instances/failed"),
+        ("no-redis", "/instances/withoutRedis"),
+        ("redis-requests", "/instances/redis/requestsPerSecond"),
+        ("redis-most-keys", "/instances/redis/mostKeys"),
+        ("redis-most-bytes", "/instances/redis/mostBytes"),
+        ("redis-end-bytes", "/instances/redis/bytes"),
+    ] {
+        let shown = format!("id=\"{id}\" data-count=\"{}\"", count(path));
+        assert!(page.contains(&shown), "{shown}");
+    }
+    assert!(page.contains("<h2 id=\"instances\">3 instances over Redis</h2>"));
 }
 
 #[test]
