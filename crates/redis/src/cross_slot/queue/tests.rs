@@ -126,8 +126,8 @@ impl Overload {
         }
     }
 
-    /// A round whose slots reply after this time; how many of its callers still wait then. The slots
-    /// are waited for until the last deadline.
+    /// A round whose slots reply after this time; how many of its callers still wait then. The
+    /// slots are waited for until the last deadline.
     async fn round(&mut self, takes: Duration) -> usize {
         let round = self.guard.next(Vec::new(), false);
         let youngest = round.iter().map(|member| member.request.since).max();
