@@ -12,7 +12,7 @@ type Bound = (&'static str, &'static str, fn(&Limits) -> usize);
 
 #[rustfmt::skip] // A gauge reads as one row.
 const BOUNDS: [Bound; 13] = [
-    ("connections_max", "The most connections of each of the listeners grpc and http",
+    ("connections_max", "The most connections of each listener but admin",
         |limits| limits.connections),
     ("connections_per_address_max",
         "The most connections from one address at each of these listeners",
