@@ -24,14 +24,21 @@ pub trait SharedStore: Store {
     /// Whether the store answers. A store that was never connected does not.
     fn is_up(&self) -> bool;
 
-    /// Why the store does not answer, if that is known.
-    fn trouble(&self) -> Option<String>;
+    /// Why the store does not answer, if that is known. By itself, it is not.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 
-    /// The events since the last call, for the log. The store bounds their number.
-    fn take_events(&self) -> Vec<StoreEvent>;
+    /// The events since the last call, for the log. The store bounds their number. By itself, it
+    /// has none.
+    fn take_events(&self) -> Vec<StoreEvent> {
+        Vec::new()
+    }
 
-    /// The store's metrics.
-    fn metrics(&self) -> Vec<StoreMetric>;
+    /// The store's metrics. By itself, it has none.
+    fn metrics(&self) -> Vec<StoreMetric> {
+        Vec::new()
+    }
 
     /// Decides as [`Store::decide`]; if the request is allowed, keeps a reservation where any
     /// instance finds it. A store need not keep reservations.

@@ -7,13 +7,18 @@ use std::time::Duration;
 
 use tollgate_core::{
     Charge, Cost, DenialReason, Enforcement, Key, KeyHasher, Limit, NewReservation, OnStoreError,
-    ReserveVerdict, Resolution, SharedStore, Sharing, Span, Store, StoreError, StoreEvent,
-    StoreMetric, Verdict, Wait,
+    ReserveVerdict, Resolution, SharedStore, Sharing, Span, Store, StoreError, Verdict, Wait,
 };
 use tollgate_engine::{DENIED_FOR, Fallback, FallbackCounts};
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
+
+const RESERVATION: NewReservation<'_> = NewReservation {
+    secret: 1,
+    lifetime: Span::HOUR,
+    memo: b"",
+};
 
 fn connect(address: String) -> Redis {
     let config = Config {
@@ -278,18 +283,6 @@ impl SharedStore for Failing {
         true
     }
 
-    fn trouble(&self) -> Option<String> {
-        None
-    }
-
-    fn take_events(&self) -> Vec<StoreEvent> {
-        Vec::new()
-    }
-
-    fn metrics(&self) -> Vec<StoreMetric> {
-        Vec::new()
-    }
-
     async fn reserve(
         &self,
         _charges: &[Charge<'_>],
@@ -337,11 +330,6 @@ async fn contention_is_no_outage() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let store = Fallback::new(Failing::with(|| StoreError::Contended), Recording::new());
     let key = store.key([&b"a"[..]].into_iter());
-    let new = NewReservation {
-        secret: 1,
-        lifetime: Span::HOUR,
-        memo: b"",
-    };
     for on_store_error in [
         OnStoreError::Allow,
         OnStoreError::Deny,
@@ -351,7 +339,7 @@ async fn contention_is_no_outage() {
         let charges = [charge(key, &limit, on_store_error)];
         let mut decided = vec![store.decide(&charges).await];
         decided.extend(store.decide_batch(&[&charges, &charges]).await);
-        let reserved = store.reserve(&charges, &new).await;
+        let reserved = store.reserve(&charges, &RESERVATION).await;
         decided.push(reserved.map(|reserved| reserved.verdict));
         assert_eq!(decided.len(), 4);
         for decided in decided {
@@ -373,11 +361,6 @@ async fn a_request_that_is_resolved_again_does_not_ask_the_shared_store() {
     // Its error, if it is asked after all, is another one.
     let store = Fallback::new(Failing::with(|| StoreError::Contended), Recording::new());
     let key = store.key([&b"a"[..]].into_iter());
-    let new = NewReservation {
-        secret: 1,
-        lifetime: Span::HOUR,
-        memo: b"",
-    };
     for resolution in [Resolution::Again, Resolution::Latest] {
         let first = [charge(key, &limit, OnStoreError::Local)];
         let again = first.map(|charge| Charge {
@@ -385,7 +368,7 @@ async fn a_request_that_is_resolved_again_does_not_ask_the_shared_store() {
             ..charge
         });
         assert!(store.decide(&again).await.unwrap().is_allowed());
-        let reserved = store.reserve(&again, &new).await.unwrap();
+        let reserved = store.reserve(&again, &RESERVATION).await.unwrap();
         assert!(reserved.verdict.is_allowed() && reserved.reservation.is_none());
         let batch = store.decide_batch(&[&first, &again, &first]).await;
         assert!(matches!(

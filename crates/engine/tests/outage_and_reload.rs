@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use tollgate_core::{
     Charge, ChargeDenied, Clock, Cost, Descriptor, Entry, Key, KeyHasher, NewReservation, Request,
-    ReserveVerdict, SharedStore, Span, Store, StoreError, StoreEvent, StoreMetric, Verdict,
+    ReserveVerdict, SharedStore, Span, Store, StoreError, Verdict,
 };
 use tollgate_engine::{AnyShared, Engine, Stores};
 use tollgate_memory::{Memory, RandomKeys, SystemClock};
@@ -66,18 +66,6 @@ impl SharedStore for Silent {
 
     fn is_up(&self) -> bool {
         true
-    }
-
-    fn trouble(&self) -> Option<String> {
-        None
-    }
-
-    fn take_events(&self) -> Vec<StoreEvent> {
-        Vec::new()
-    }
-
-    fn metrics(&self) -> Vec<StoreMetric> {
-        Vec::new()
     }
 
     async fn reserve(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tollgate_core::{
     Charge, ChargeDenied, Cost, Descriptor, Entry, Key, KeyHasher, Ledger, Moment, Now, Request,
-    SharedStore, Span, Store, StoreError, StoreEvent, StoreMetric, StoreMetricValue, Verdict,
+    SharedStore, Span, Store, StoreError, StoreMetric, StoreMetricValue, Verdict,
 };
 use tollgate_engine::{AnyShared, Engine, SettleError, Stores, watch_stores};
 use tollgate_memory::{Memory, RandomKeys, SystemClock};
@@ -73,10 +73,6 @@ impl SharedStore for Connection {
 
     fn trouble(&self) -> Option<String> {
         (!self.is_up()).then(|| "it is switched off".to_owned())
-    }
-
-    fn take_events(&self) -> Vec<StoreEvent> {
-        Vec::new()
     }
 
     fn metrics(&self) -> Vec<StoreMetric> {

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::task::yield_now;
 use tollgate_core::{
     Charge, Clock, Cost, Decision, KeptReservation, Key, KeyHasher, NewReservation, ReserveVerdict,
-    Reserved, Settled, SettledCharge, SharedStore, Store, StoreError, StoreEvent, StoreMetric,
-    Verdict,
+    Reserved, Settled, SettledCharge, SharedStore, Store, StoreError, Verdict,
 };
 use tollgate_memory::Memory;
 
@@ -106,18 +105,6 @@ impl SharedStore for SlowStore {
 
     fn is_up(&self) -> bool {
         true
-    }
-
-    fn trouble(&self) -> Option<String> {
-        None
-    }
-
-    fn take_events(&self) -> Vec<StoreEvent> {
-        Vec::new()
-    }
-
-    fn metrics(&self) -> Vec<StoreMetric> {
-        Vec::new()
     }
 
     async fn reserve(

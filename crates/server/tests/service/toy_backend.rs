@@ -11,8 +11,7 @@ use tollgate_backends::{
 };
 use tollgate_core::{
     Charge, ChargeDenied, Cost, Descriptor, Entry, HeldUnits, InspectStore, Key, KeyHasher,
-    KeyState, Ledger, Limit, Moment, Now, Request, SharedStore, Span, Store, StoreError,
-    StoreEvent, StoreMetric, Verdict,
+    KeyState, Ledger, Limit, Moment, Now, Request, SharedStore, Span, Store, StoreError, Verdict,
 };
 use tollgate_memory::RandomKeys;
 use tollgate_rules::{Settings, Source};
@@ -128,18 +127,6 @@ impl SharedStore for Connection {
 
     fn is_up(&self) -> bool {
         true
-    }
-
-    fn trouble(&self) -> Option<String> {
-        None
-    }
-
-    fn take_events(&self) -> Vec<StoreEvent> {
-        Vec::new()
-    }
-
-    fn metrics(&self) -> Vec<StoreMetric> {
-        Vec::new()
     }
 
     async fn close(&self) {
