@@ -111,18 +111,8 @@ impl Certificates {
     /// servers use the first one, without TLS.
     pub fn beside(&self, setup: &Setup) -> (Setup, u16) {
         let port = free_port();
-        let [certificate, key] = ["server.pem", "server.key"].map(|name| self.folder.file(name));
-        let number = port.to_string();
-        let options = [
-            ["--tls-port", &number],
-            ["--tls-auth-clients", "no"],
-            ["--tls-cert-file", &certificate],
-            ["--tls-key-file", &key],
-            ["--tls-ca-cert-file", &self.authority()],
-        ];
         let mut setup = setup.clone();
-        let words = options.as_flattened().iter();
-        setup.options.extend(words.map(|word| (*word).to_owned()));
+        setup.options.extend(self.tls_options(port, "no"));
         (setup, port)
     }
 
@@ -132,40 +122,30 @@ impl Certificates {
         (certificate, key)
     }
 
+    /// The options of a server whose `port` speaks TLS.
+    fn tls_options(&self, port: u16, asks_clients: &str) -> Vec<String> {
+        let (certificate, key) = self.identity();
+        let options = [
+            ["--tls-port", &port.to_string()],
+            ["--tls-auth-clients", asks_clients],
+            ["--tls-cert-file", &certificate],
+            ["--tls-key-file", &key],
+            ["--tls-ca-cert-file", &self.authority()],
+        ];
+        let words = options.as_flattened().iter();
+        words.map(|word| (*word).to_owned()).collect()
+    }
+
     /// Starts a server with TLS, the one user and the rights of that user.
     fn start_server(&self, prefix: &str, asks_clients: &str) -> Redis {
-        let plain = free_port().to_string();
+        let port = free_port();
         let [password, keys] = [format!(">{PASSWORD}"), format!("~{prefix}*")];
-        let setup = |port: &str| {
-            Setup::with(&[
-                "--port",
-                "0",
-                "--tls-port",
-                port,
-                "--tls-auth-clients",
-                asks_clients,
-                "--tls-cert-file",
-                &self.folder.file("server.pem"),
-                "--tls-key-file",
-                &self.folder.file("server.key"),
-                "--tls-ca-cert-file",
-                &self.authority(),
-                "--user",
-                USER,
-                "on",
-                &password,
-                &keys,
-                "+@all",
-                "-@admin",
-                "--user",
-                "default",
-                "off",
-            ])
-        };
-        Redis::start_on(
-            &setup(&plain),
-            plain.parse().expect("`free_port` returned it"),
-        )
+        let mut setup = Setup::with(&[
+            "--port", "0", "--user", USER, "on", &password, &keys, "+@all", "-@admin", "--user",
+            "default", "off",
+        ]);
+        setup.options.extend(self.tls_options(port, asks_clients));
+        Redis::start_on(&setup, port)
     }
 }
 
