@@ -108,6 +108,7 @@ impl MemoryPeak {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PLACE_BYTES;
     use super::*;
 
     /// Executes commands at their times, and returns the most and what is left.
@@ -129,10 +130,6 @@ mod tests {
         (peak.most(), now)
     }
 
-    fn keys(memory: RedisMemory) -> u64 {
-        memory.keys
-    }
-
     #[test]
     fn the_most_is_that_of_keys_at_the_same_moment() {
         let (most, now) = follow(&[
@@ -143,11 +140,9 @@ mod tests {
             (20, "DEL d"),
             (20, "DEL d"),
         ]);
-        assert_eq!((keys(most), keys(now)), (3, 1));
+        assert_eq!((most.keys, now.keys), (3, 1));
         assert_eq!(most.bytes, 3 * one_key(1, 1).bytes + 4 * PLACE_BYTES);
     }
-
-    const PLACE_BYTES: u64 = super::super::PLACE_BYTES;
 
     #[test]
     fn a_key_that_is_written_again_is_counted_once() {
@@ -161,7 +156,7 @@ mod tests {
             (51, "PEXPIREAT a 90"),
             (70, "ZADD sorted 1 member"),
         ]);
-        assert_eq!((keys(most), keys(now)), (1, 1));
+        assert_eq!((most.keys, now.keys), (1, 1));
     }
 
     #[test]
@@ -172,7 +167,7 @@ mod tests {
             (0, "SET b 1 PXAT 10"),
             (20, &format!("SET c {long} PXAT 30")),
         ]);
-        assert_eq!(keys(most), 2);
+        assert_eq!(most.keys, 2);
         assert!(most.bytes > 4_000);
     }
 }
