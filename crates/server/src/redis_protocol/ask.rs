@@ -10,6 +10,8 @@ use super::throttles::{seconds, seconds_to_wait, unavailable};
 
 /// How many integers come before the rule's name.
 const NUMBERS: usize = 6;
+/// What stands for a number that there is not, or that nobody knows.
+const NONE: i64 = -1;
 
 /// What such a command asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +102,9 @@ pub(super) fn name(asks: &[Ask]) -> &'static str {
 }
 
 /// Writes the reply: an array of the five integers of `CL.THROTTLE`, the delay of a leaky bucket in
-/// milliseconds, and the name of the rule. Without a limit, there is no limit and no rule.
+/// milliseconds, and the name of the rule. Without a limit, there is no limit and no rule. Where
+/// the store is unavailable, what remains is unknown: a limit without it tells such a denial from
+/// one by an exceeded limit, in a reply of the same shape.
 pub(super) fn reply(decided: &Result<Decided, StoreError>, replies: &mut Replies<'_>) {
     let answer = match decided {
         Ok(decided) => &decided.answer,
@@ -109,7 +113,7 @@ pub(super) fn reply(decided: &Result<Decided, StoreError>, replies: &mut Replies
     let limited = i64::from(!answer.is_allowed());
     let wait = answer
         .denial
-        .map_or(-1, |denial| seconds_to_wait(denial.wait));
+        .map_or(NONE, |denial| seconds_to_wait(denial.wait));
     let delay = i64::try_from(answer.delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
     let (numbers, rule): ([i64; NUMBERS], _) = match answer.statuses.first() {
         Some(Status::Limited(found)) => {
@@ -117,19 +121,16 @@ pub(super) fn reply(decided: &Result<Decided, StoreError>, replies: &mut Replies
                 Decision::Allow(grant) => grant.reset,
                 Decision::Deny(denial) => denial.reset,
             };
-            let (limit, left) = (found.limit.capacity(), found.remaining());
-            let numbers = [
-                limited,
-                limit.into(),
-                left.into(),
-                wait,
-                seconds(reset),
-                delay,
-            ];
+            let limit = found.limit.capacity();
+            let left = match answer.is_store_unavailable() {
+                true => NONE,
+                false => found.remaining().into(),
+            };
+            let numbers = [limited, limit.into(), left, wait, seconds(reset), delay];
             (numbers, Some(&found.rule))
         }
-        Some(Status::Unlimited { rule }) => ([limited, -1, -1, wait, 0, delay], Some(rule)),
-        Some(Status::NoLimit) | None => ([limited, -1, -1, wait, 0, delay], None),
+        Some(Status::Unlimited { rule }) => ([limited, NONE, NONE, wait, 0, delay], Some(rule)),
+        Some(Status::NoLimit) | None => ([limited, NONE, NONE, wait, 0, delay], None),
     };
     replies.array(NUMBERS + 1);
     for number in numbers {

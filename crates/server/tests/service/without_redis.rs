@@ -10,6 +10,7 @@ use crate::house::House;
 use crate::http_client::Client;
 use crate::journal::until_logged;
 use crate::over_redis::{at, metric};
+use crate::redis_client::{RedisClient, integers, with_redis};
 use crate::stopping::health;
 
 /// How long it may take to notice that Redis is available.
@@ -163,6 +164,36 @@ async fn says_unavailable(house: &House) {
     assert_eq!(metric(house, &count("shut", "store_unavailable")).await, 10);
     let text = Client::to(house.admin()).await.get("/metrics").await.body;
     assert!(!text.contains(&count("shut", "denied")), "{text}");
+}
+
+#[tokio::test]
+async fn the_redis_protocol_tells_a_fallback_denial_from_an_exceeded_limit() {
+    let redis = Redis::start();
+    redis.kill();
+    let house = House::with(RULES, |config| {
+        with_redis(config);
+        config.store = at(&redis);
+    })
+    .await;
+    let mut client = RedisClient::to(&house).await;
+    let reply = |numbers: &[i64; 6], rule: &str| {
+        let numbers = integers(numbers).replacen("*6", "*7", 1);
+        format!("{numbers}${}\r\n{rule}\r\n", rule.len())
+    };
+    // What remains is unknown, so that the limit may not be exceeded.
+    let shut = reply(&[1, 9, -1, 1, 1, 0], "shut");
+    for command in ["TG.CHECK", "TG.PEEK"] {
+        let line = format!("{command} d 1 shut v");
+        client.expect(&line, &shut).await;
+    }
+    // Of an instance's share, it is known what remains: two units.
+    client
+        .expect("TG.CHECK d 5 near v", &reply(&[1, 4, 2, -1, 0, 0], "near"))
+        .await;
+    let failed = "-UNAVAILABLE no decision: ";
+    client.send("TG.CHECK d 1 torn v\r\n").await;
+    let read = client.read(failed.len()).await;
+    assert_eq!(String::from_utf8_lossy(&read), failed);
 }
 
 #[tokio::test]
