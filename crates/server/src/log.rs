@@ -28,11 +28,7 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
-    // From other crates only errors: their details may repeat what clients send, and clients can
-    // cause any number of their warnings. Our own lines report what clients do wrong.
-    let targets = Targets::new()
-        .with_default(level.min(LevelFilter::ERROR))
-        .with_target("tollgate", level);
+    let targets = targets(level);
     let builder = SubscriberBuilder::default()
         .with_max_level(level)
         .with_target(false)
@@ -49,6 +45,14 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         }
     }
     Ok(())
+}
+
+/// From other crates only errors: their details may repeat what clients send, and clients can cause
+/// any number of their warnings. Our own lines report what clients do wrong.
+fn targets(level: LevelFilter) -> Targets {
+    Targets::new()
+        .with_default(level.min(LevelFilter::ERROR))
+        .with_target("tollgate", level)
 }
 
 /// Logs why the service does not start, for programs that read its log.

@@ -106,3 +106,51 @@ impl Warnings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use tollgate_testbed::Journal;
+
+    use super::*;
+
+    /// More than a client can cause between two lines.
+    const OFTEN: usize = 1_000;
+
+    /// A client that repeats what is logged gets one line with its address, and the next kind of
+    /// line is written all the same.
+    #[test]
+    fn no_client_can_repeat_a_line_as_often_as_it_likes() {
+        let (journal, _guard) = Journal::begin();
+        let warnings = Warnings::new("grpc");
+        let address = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 7), 4_000));
+        let peer = PeerAddress::from(address);
+        let error = || io::Error::other("for a test");
+        let expired = HandshakeError {
+            failure: Failure::ExpiredCertificate,
+            source: error(),
+        };
+        let broken = HandshakeError {
+            failure: Failure::Broken,
+            source: error(),
+        };
+        for _ in 0..OFTEN {
+            warnings.log_full(PermitKind::Replaced, peer);
+            warnings.log_cannot_accept(&error());
+            warnings.log_no_file(&error());
+            warnings.log_closed(Close::Flood("RST_STREAM"), peer);
+            warnings.log_broken("too many resets", peer);
+            warnings.log_handshake(&expired, peer);
+            warnings.log_handshake(&broken, peer);
+        }
+        let lines = journal.lines("WARN");
+        assert_eq!(lines.len(), 7, "{lines:#?}");
+        assert_eq!(journal.count("peer=192.0.2.7"), 5, "{lines:#?}");
+        // An operator learns when lines are missing.
+        assert!(
+            lines.iter().all(|line| line.contains("withheld=0")),
+            "{lines:#?}"
+        );
+    }
+}
