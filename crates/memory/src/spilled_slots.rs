@@ -18,6 +18,9 @@ pub(crate) struct SpilledSlots {
     slots: Box<[AtomicU64]>,
     /// A bit for each word of `slots` that may not be zero.
     words: Box<[AtomicU64]>,
+    /// How many words searches have loaded: their work.
+    #[cfg(test)]
+    loads: AtomicU64,
 }
 
 // === impl SpilledSlots ===
@@ -30,6 +33,8 @@ impl SpilledSlots {
         SpilledSlots {
             slots: zeroes(words),
             words: zeroes(words.div_ceil(BITS)),
+            #[cfg(test)]
+            loads: AtomicU64::new(0),
         }
     }
 
@@ -71,13 +76,13 @@ impl SpilledSlots {
     /// The first slot from this one on that is in the set.
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         let (word, bit) = place(from);
-        let here = self.slots.get(word)?.load(Ordering::Acquire) & from_bit(bit);
+        let here = self.load(self.slots.get(word)?) & from_bit(bit);
         if here != 0 {
             return Some(word * BITS + lowest_bit(here));
         }
         let mut word = word + 1;
         while let Some(next) = self.next_word(word) {
-            let here = self.slots[next].load(Ordering::Acquire);
+            let here = self.load(&self.slots[next]);
             if here != 0 {
                 return Some(next * BITS + lowest_bit(here));
             }
@@ -90,13 +95,25 @@ impl SpilledSlots {
         let (above, bit) = place(from);
         let mut wanted = from_bit(bit);
         for (number, words) in self.words.iter().enumerate().skip(above) {
-            let here = words.load(Ordering::Acquire) & wanted;
+            let here = self.load(words) & wanted;
             if here != 0 {
                 return Some(number * BITS + lowest_bit(here));
             }
             wanted = u64::MAX;
         }
         None
+    }
+
+    /// Loads a word for a search.
+    fn load(&self, word: &AtomicU64) -> u64 {
+        #[cfg(test)]
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        word.load(Ordering::Acquire)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn loads(&self) -> u64 {
+        self.loads.load(Ordering::Relaxed)
     }
 }
 

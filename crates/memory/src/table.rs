@@ -167,6 +167,12 @@ impl Table {
         self.spilled.next(from)
     }
 
+    /// How many words [`Table::next_spilled`] has loaded so far.
+    #[cfg(test)]
+    pub(crate) fn spilled_loads(&self) -> u64 {
+        self.spilled.loads()
+    }
+
     /// Records that the slot with this number was seen without a state in the arena.
     pub(crate) fn unmark_spilled(&self, number: usize) {
         self.spilled.remove(number, || {

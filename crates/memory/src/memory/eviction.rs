@@ -97,9 +97,10 @@ impl<C: Clock> Memory<C> {
 
 #[cfg(all(test, not(tollgate_loom)))]
 mod tests {
-    use tollgate_core::{Charge, Cost, Limit, Moment, Span};
+    use tollgate_core::{Charge, Cost, Key, Limit, Moment, Span};
 
     use super::*;
+    use crate::memory::builder::table_bytes;
 
     /// Many times as many as one search compares, all live and in the arena.
     const KEYS: usize = 4_000;
@@ -130,5 +131,38 @@ mod tests {
             assert_eq!(spilled_before(hand), searches * COMPARED_MAX);
         }
         assert_eq!(store.evicted_keys(), 10);
+    }
+
+    /// A log that takes the whole arena is the only victim for a decision that needs a block. To
+    /// find it takes some dozens of loads, in a table of many more slots.
+    #[test]
+    fn a_log_that_fills_the_arena_makes_no_decision_scan_the_table() {
+        const SLOTS: usize = 100_000;
+        const DECISIONS: usize = 200;
+        const LOADS_MAX: u64 = 200;
+        let table = table_bytes(SLOTS);
+        let store = Memory::builder()
+            .max_keys(SLOTS)
+            .max_bytes(table + table / 15);
+        let store = store.build();
+        let limit = Limit::sliding_log(1_000_000, Span::DAY).expect("a day is a window");
+        let long = store.key_of("long");
+        let mut now = Moment::ZERO + Span::DAY;
+        let mut take = |key| {
+            now = now + Span::from_millis(1);
+            store.check_at(Now::at(now), &Charge::new(key, &limit, Cost::ONE))
+        };
+        while take(long).is_ok() {}
+        let mut of = |what: &str, key: &dyn Fn(usize) -> Key| {
+            let mut most = 0;
+            for number in 0..DECISIONS {
+                let before = store.table.spilled_loads();
+                let _full_or_allowed = take(key(number));
+                most = most.max(store.table.spilled_loads() - before);
+            }
+            assert!((1..=LOADS_MAX).contains(&most), "{what}: {most} loads");
+        };
+        of("of the log itself", &|_| long);
+        of("of new keys", &|number| store.key_of(&number));
     }
 }
