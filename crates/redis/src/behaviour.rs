@@ -26,6 +26,8 @@ mod servers;
 
 mod settled;
 
+mod stepping;
+
 use std::sync::LazyLock;
 use std::task::Poll;
 

@@ -15,9 +15,10 @@ use crate::router::NodeFailure;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 
-/// A store, and its time, which is also Redis's.
+/// A store, its time, and that of Redis.
 pub(crate) struct TimedRedis {
     store: Redis,
+    own: RedisTime,
     now: RedisTime,
 }
 
@@ -26,30 +27,36 @@ pub(crate) struct TimedRedis {
 impl TimedRedis {
     /// A store whose time the test sets. It renews and returns leases only when the test says so.
     pub(crate) fn connect(config: &Config) -> Result<TimedRedis, InvalidConfig> {
-        TimedRedis::connect_within(config, environment)
+        TimedRedis::connect_within(config, environment_apart)
     }
 
     /// The same, whose rounds over several slots charge immediately wherever they can.
     pub(crate) fn connect_at_once(config: &Config) -> Result<TimedRedis, InvalidConfig> {
-        TimedRedis::connect_within(config, |now| Environment {
+        TimedRedis::connect_within(config, |own, now| Environment {
             charges_at_once: true,
-            ..environment(now)
+            ..environment_apart(own, now)
         })
     }
 
     fn connect_within(
         config: &Config,
-        environment: impl Fn(&RedisTime) -> Environment,
+        environment: impl Fn(&RedisTime, &RedisTime) -> Environment,
     ) -> Result<TimedRedis, InvalidConfig> {
-        let now = Arc::new(AtomicU64::new(0));
-        let mut store = Redis::connect_within(config, &environment(&now))?;
+        let [own, now] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let mut store = Redis::connect_within(config, &environment(&own, &now))?;
         store.leased.stop_keeper();
-        Ok(TimedRedis { store, now })
+        Ok(TimedRedis { store, own, now })
     }
 
     /// Sets the time, in microseconds since 1970.
     pub(crate) fn set_now(&self, micros: u64) {
-        self.now.store(micros, Ordering::SeqCst);
+        self.set_clocks(micros, micros);
+    }
+
+    /// Sets the time of this instance, which never goes back, and that of Redis, which may.
+    pub(crate) fn set_clocks(&self, own: u64, redis: u64) {
+        self.own.store(own, Ordering::SeqCst);
+        self.now.store(redis, Ordering::SeqCst);
     }
 }
 
@@ -86,7 +93,12 @@ impl Deref for TimedRedis {
 
 /// Real connections, and all clocks at `now`.
 pub(crate) fn environment(now: &RedisTime) -> Environment {
-    let clock = Arc::clone(now);
+    environment_apart(now, now)
+}
+
+/// Real connections, the clock of this instance at `own`, and that of Redis at `now`.
+fn environment_apart(own: &RedisTime, now: &RedisTime) -> Environment {
+    let clock = Arc::clone(own);
     let micros = move || Span::from_nanos(clock.load(Ordering::SeqCst) * 1_000);
     Environment {
         clock: Some(Arc::new(move || Moment::ZERO + micros())),
