@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::redis::{Redis, Setup};
+use crate::tls::Certificates;
 
 /// The servers of a cluster.
 pub const NODES: usize = 6;
@@ -17,6 +18,15 @@ const WHOLE_WITHIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Redis>,
+    tls: Option<Encrypted>,
+}
+
+/// What a cluster has whose nodes talk over TLS to clients and to each other.
+#[derive(Debug)]
+struct Encrypted {
+    certificates: Certificates,
+    /// The ports of the nodes that speak TLS. `Redis::ask` uses the others.
+    ports: Vec<u16>,
 }
 
 // === impl Cluster ===
@@ -28,24 +38,50 @@ impl Cluster {
     ///
     /// If Redis is not installed, or the cluster does not form.
     pub fn start() -> Cluster {
-        let setup = Setup::with(&[
-            "--cluster-enabled",
-            "yes",
-            "--cluster-node-timeout",
-            "1000",
-            "--cluster-replica-validity-factor",
-            "0",
-            "--repl-diskless-sync-delay",
-            "0",
-        ]);
-        let nodes: Vec<Redis> = (0..NODES).map(|_| Redis::start_with(&setup)).collect();
-        let cluster = Cluster { nodes };
-        let mut create = vec!["--cluster".to_owned(), "create".to_owned()];
-        create.extend(cluster.nodes.iter().map(Redis::address));
+        let setup = setup();
+        let nodes = (0..NODES).map(|_| Redis::start_with(&setup));
+        let nodes = nodes.collect();
+        Cluster { nodes, tls: None }.form()
+    }
+
+    /// The same, but its nodes talk over TLS to each other, and to the clients that it tells of
+    /// [`Cluster::addresses`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Cluster::start`].
+    pub fn start_over_tls() -> Cluster {
+        let certificates = Certificates::new();
+        let mut setup = setup();
+        // With `tls-cluster`, nodes tell clients with TLS of ports with TLS, and `MIGRATE` uses
+        // them. Replicas then know only these ports, and so need TLS as well.
+        let options = ["--tls-cluster", "yes", "--tls-replication", "yes"];
+        setup.options.extend(options.map(str::to_owned));
+        let nodes = (0..NODES).map(|_| {
+            let (setup, port) = certificates.beside(&setup);
+            (Redis::start_with(&setup), port)
+        });
+        let (nodes, ports) = nodes.unzip();
+        let tls = Some(Encrypted {
+            certificates,
+            ports,
+        });
+        Cluster { nodes, tls }.form()
+    }
+
+    /// Joins the nodes.
+    fn form(self) -> Cluster {
+        let mut create = vec!["create".to_owned()];
+        create.extend(self.addresses());
         create.extend(["--cluster-replicas", "1", "--cluster-yes"].map(str::to_owned));
-        cluster.run(&create);
-        cluster.wait_until("it is whole", Cluster::is_whole);
-        cluster
+        self.run(&create);
+        self.wait_until("it is whole", Cluster::is_whole);
+        self
+    }
+
+    /// The certificates of the nodes, if they talk over TLS.
+    pub fn certificates(&self) -> Option<&Certificates> {
+        self.tls.as_ref().map(|tls| &tls.certificates)
     }
 
     /// All nodes, primaries and replicas, in the order in which they were started.
@@ -53,9 +89,27 @@ impl Cluster {
         &self.nodes
     }
 
-    /// `127.0.0.1:PORT` of every node.
+    /// `127.0.0.1:PORT` of every node, for clients.
     pub fn addresses(&self) -> Vec<String> {
-        self.nodes.iter().map(Redis::address).collect()
+        match &self.tls {
+            None => self.nodes.iter().map(Redis::address).collect(),
+            Some(tls) => {
+                let ports = tls.ports.iter();
+                ports.map(|port| format!("127.0.0.1:{port}")).collect()
+            }
+        }
+    }
+
+    /// That of one node.
+    ///
+    /// # Panics
+    ///
+    /// If it is a node of another cluster.
+    pub fn address_of(&self, node: &Redis) -> String {
+        let mut nodes = self.nodes.iter();
+        let index = nodes.position(|other| other.port() == node.port());
+        let index = index.expect("it is a node of this cluster");
+        self.addresses().swap_remove(index)
     }
 
     /// The Redis node that serves `slot` now.
@@ -85,17 +139,15 @@ impl Cluster {
     /// If `redis-cli` fails.
     pub fn move_slots(&self, count: u16, from: &Redis, to: &Redis) {
         let [from, id_from, id_to] = [
-            from.address(),
+            self.address_of(from),
             from.ask(&["CLUSTER", "MYID"]),
             to.ask(&["CLUSTER", "MYID"]),
         ];
         let count = count.to_string();
-        self.wait_until("its nodes agree", |_| {
-            succeeds(&["--cluster", "check", &from])
-        });
+        let check = ["check".to_owned(), from.clone()];
+        self.wait_until("its nodes agree", |_| self.tell(&check).is_ok());
         self.run(
             &[
-                "--cluster",
                 "reshard",
                 &from,
                 "--cluster-from",
@@ -140,27 +192,41 @@ impl Cluster {
     }
 
     fn run(&self, words: &[String]) {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let reply = tell(&words);
+        let reply = self.tell(words);
         assert!(reply.is_ok(), "redis-cli {words:?} failed: {reply:?}");
     }
-}
 
-fn succeeds(words: &[&str]) -> bool {
-    tell(words).is_ok()
-}
-
-/// Runs `redis-cli`; returns its output if it fails.
-fn tell(words: &[&str]) -> Result<(), String> {
-    let output = Command::new("redis-cli")
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .expect("redis-cli is installed (apt-get install redis-tools)");
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stdout).into_owned()),
+    /// Runs `redis-cli --cluster` with these words; returns its output if it fails.
+    fn tell(&self, words: &[String]) -> Result<(), String> {
+        let mut command = Command::new("redis-cli");
+        if let Some(certificates) = self.certificates() {
+            command.args(["--tls", "--cacert", &certificates.authority()]);
+        }
+        let output = command
+            .arg("--cluster")
+            .args(words)
+            .stdin(Stdio::null())
+            .output()
+            .expect("redis-cli is installed (apt-get install redis-tools)");
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&output.stdout).into_owned()),
+        }
     }
+}
+
+/// The options of a node.
+fn setup() -> Setup {
+    Setup::with(&[
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        "1000",
+        "--cluster-replica-validity-factor",
+        "0",
+        "--repl-diskless-sync-delay",
+        "0",
+    ])
 }
 
 /// The ranges of slots that a node reports as its own.

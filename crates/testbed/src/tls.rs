@@ -21,6 +21,8 @@ const KEY: [&str; 5] = [
 ];
 /// How far the clock is behind when a certificate of two days is issued that has expired.
 const EXPIRED_SECONDS: i32 = -4 * 24 * 60 * 60;
+/// How far it is behind when certificates are made that are not new: more than any server's here.
+const EARLIER_SECONDS: i32 = -10 * 60;
 
 /// An authority and a server's certificate for `localhost` and 127.0.0.1, both made just now.
 #[derive(Debug, Default)]
@@ -37,17 +39,32 @@ impl Certificates {
     ///
     /// If `openssl` is not installed.
     pub fn new() -> Certificates {
+        Certificates::new_at(0)
+    }
+
+    /// Makes them as if some minutes ago, so that they are valid where a clock is behind.
+    ///
+    /// # Panics
+    ///
+    /// As [`Certificates::new`], or if libfaketime is not installed.
+    pub(crate) fn new_earlier() -> Certificates {
+        Certificates::new_at(EARLIER_SECONDS)
+    }
+
+    /// Makes them by a clock that is wrong by so many seconds.
+    fn new_at(seconds: i32) -> Certificates {
         let certificates = Certificates::default();
         let at = |name: &str| certificates.folder.file(name);
         let san = "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
         std::fs::write(at("san"), san).expect("the folder is writable");
         let authority = ["req", "-x509", "-days", "2", "-subj", "/CN=authority"];
-        openssl(&[
+        let words = [
             &authority[..],
             &KEY,
             &["-keyout", &at("ca.key"), "-out", &at("ca.pem")],
-        ]);
-        certificates.issue("server");
+        ];
+        openssl_at(seconds, &words);
+        certificates.issue_at("server", seconds);
         certificates
     }
 
@@ -79,15 +96,7 @@ impl Certificates {
             // Tests that issue certificates at once do not share the file of serial numbers.
             &["-CA", &authority, "-CAkey", &key, "-CAserial", &at("srl")],
         ];
-        if seconds == 0 {
-            openssl(&words);
-        } else {
-            let prefix = wrong_by(seconds);
-            let (program, rest) = prefix.split_first().expect("a program and its words");
-            let rest = rest.iter().map(String::as_str);
-            let words: Vec<&str> = rest.chain(["openssl"]).chain(words.concat()).collect();
-            run(program, &words);
-        }
+        openssl_at(seconds, &words);
         (at("pem"), at("key"))
     }
 
@@ -114,6 +123,17 @@ impl Certificates {
         let mut setup = setup.clone();
         setup.options.extend(self.tls_options(port, "no"));
         (setup, port)
+    }
+
+    /// The lines of a configuration file for the same.
+    pub(crate) fn lines_beside(&self) -> (String, u16) {
+        let port = free_port();
+        let options = self.tls_options(port, "no");
+        let lines = options.chunks_exact(2).map(|pair| {
+            let name = pair[0].trim_start_matches('-');
+            format!("{name} {}\n", pair[1])
+        });
+        (lines.collect(), port)
     }
 
     /// A certificate of the authority and its key, as PEM, for a client to show.
@@ -151,6 +171,18 @@ impl Certificates {
 
 fn openssl(words: &[&[&str]]) {
     run("openssl", &words.concat());
+}
+
+/// The same by a clock that is wrong by so many seconds.
+fn openssl_at(seconds: i32, words: &[&[&str]]) {
+    if seconds == 0 {
+        return openssl(words);
+    }
+    let prefix = wrong_by(seconds);
+    let (program, rest) = prefix.split_first().expect("a program and its words");
+    let rest = rest.iter().map(String::as_str);
+    let words: Vec<&str> = rest.chain(["openssl"]).chain(words.concat()).collect();
+    run(program, &words);
 }
 
 fn run(program: &str, words: &[&str]) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tollgate_testbed::{Folder, Redis};
+use tollgate_testbed::{Certificates, Folder, PASSWORD, Redis, USER};
 
 use crate::service::{BOUND, Connection, Service, write_rules};
 
@@ -24,25 +24,80 @@ const QUIET: Duration = Duration::from_secs(3);
 
 #[test]
 fn a_killed_service_causes_no_over_admission() {
-    let [charged, in_flight] = [USERS * LIMIT - kill_one("strict"), CLIENTS];
-    // Each of its clients waited for at most one answer.
-    assert!(charged <= in_flight, "{charged} charged without an answer");
+    kill_one_in_strict(&plain());
+}
+
+#[test]
+fn a_killed_service_over_tls_causes_no_over_admission() {
+    kill_one_in_strict(&encrypted());
 }
 
 #[test]
 fn a_killed_service_loses_what_it_has_leased_and_no_more() {
-    let charged = USERS * LIMIT - kill_one("leased");
+    kill_one_in_leased(&plain());
+}
+
+#[test]
+fn a_killed_service_over_tls_loses_what_it_has_leased_and_no_more() {
+    kill_one_in_leased(&encrypted());
+}
+
+fn kill_one_in_strict(over: &Over) {
+    let [charged, in_flight] = [USERS * LIMIT - kill_one("strict", over), CLIENTS];
+    // Each of its clients waited for at most one answer.
+    assert!(charged <= in_flight, "{charged} charged without an answer");
+}
+
+fn kill_one_in_leased(over: &Over) {
+    let charged = USERS * LIMIT - kill_one("leased", over);
     // A lease is at most a quarter of what is free.
     assert!(charged <= USERS * LIMIT / 4 + CLIENTS, "{charged} lost");
 }
 
+/// A server, and the setting `store.redis` of the services over it.
+struct Over {
+    how: &'static str,
+    settings: String,
+    _redis: Redis,
+    folder: Folder,
+    _certificates: Option<Certificates>,
+}
+
+fn plain() -> Over {
+    let redis = Redis::start();
+    Over {
+        how: "",
+        settings: format!("url: 'redis://{}'", redis.address()),
+        _redis: redis,
+        folder: Folder::new(),
+        _certificates: None,
+    }
+}
+
+fn encrypted() -> Over {
+    let (certificates, folder) = (Certificates::new(), Folder::new());
+    let redis = certificates.start("tg:");
+    std::fs::write(folder.file("password"), PASSWORD).unwrap();
+    let (port, authority) = (redis.port(), certificates.authority());
+    Over {
+        how: ", over TLS",
+        settings: format!(
+            "url: 'rediss://localhost:{port}', tls: {{ca: '{authority}'}}, \
+             username: {USER}, password_file: password"
+        ),
+        _redis: redis,
+        folder,
+        _certificates: Some(certificates),
+    }
+}
+
 /// Kills one of two services under load, starts it again, and goes on until nothing is left.
 /// Returns how many requests were allowed.
-fn kill_one(mode: &str) -> usize {
-    let (redis, folder) = (Redis::start(), Folder::new());
-    write_rules(&folder, LIMIT);
-    let url = format!("url: 'redis://{}'", redis.address());
-    let [first, second] = ["first", "second"].map(|name| Service::start(&folder, name, mode, &url));
+fn kill_one(mode: &str, over: &Over) -> usize {
+    let folder = &over.folder;
+    write_rules(folder, LIMIT);
+    let services = ["first", "second"];
+    let [first, second] = services.map(|name| Service::start(folder, name, mode, &over.settings));
     let allowed: Arc<[AtomicUsize; USERS]> = Arc::default();
     let clients = |port| -> Vec<JoinHandle<usize>> {
         let client = |number| {
@@ -86,7 +141,8 @@ fn kill_one(mode: &str) -> usize {
     assert!(most <= Some(LIMIT), "{most:?}");
     let allowed = sum();
     println!(
-        "{mode}: {before} allowed when one is killed, {allowed} of {} in the end",
+        "{mode}{}: {before} allowed when one is killed, {allowed} of {} in the end",
+        over.how,
         USERS * LIMIT
     );
     allowed

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tollgate_core::{Charge, Cost, KeyHasher, Limit, Mode, Sharing, Span};
-use tollgate_redis::{Config, Redis};
+use tollgate_redis::{Config, Redis, Tls};
+use tollgate_testbed::Cluster;
 
 use crate::log::{Ask, Line, Log, Outcome, now};
 
@@ -17,18 +18,67 @@ pub(crate) const KEYS: usize = 8;
 const TASKS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// How an instance reaches the Cluster: the words of its command line.
+#[derive(Clone)]
+pub(crate) struct Way {
+    /// The file of the authority of the nodes' certificates, if they talk over TLS.
+    authority: Option<String>,
+    addresses: Vec<String>,
+}
+
+/// What stands for the authority where there is no TLS.
+const PLAIN: &str = "plain";
+
 /// A running instance; killed when dropped.
 pub(crate) struct Instance {
     child: Child,
     log: PathBuf,
 }
 
+// === impl Way ===
+
+impl Way {
+    pub(crate) fn to(cluster: &Cluster) -> Way {
+        let certificates = cluster.certificates();
+        Way {
+            authority: certificates.map(tollgate_testbed::Certificates::authority),
+            addresses: cluster.addresses(),
+        }
+    }
+
+    /// As [`Way::words`] were given to an instance.
+    pub(crate) fn read(words: &[String]) -> Way {
+        let (authority, addresses) = words.split_first().unwrap();
+        Way {
+            authority: (authority != PLAIN).then(|| authority.clone()),
+            addresses: addresses.to_vec(),
+        }
+    }
+
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let authority = self.authority.as_deref().unwrap_or(PLAIN);
+        let addresses = self.addresses.iter().map(String::as_str);
+        [authority].into_iter().chain(addresses)
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let tls = self.authority.as_ref().map(|authority| Tls {
+            authorities: Some(authority.into()),
+            ..Tls::default()
+        });
+        Config {
+            tls,
+            ..Config::cluster(self.addresses.clone())
+        }
+    }
+}
+
 // === impl Instance ===
 
 impl Instance {
-    pub(crate) fn start(log: String, addresses: &[String]) -> Instance {
+    pub(crate) fn start(log: String, way: &Way) -> Instance {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["instance", &log]).args(addresses);
+        command.args(["instance", &log]).args(way.words());
         let child = command.stdin(Stdio::piped()).spawn().unwrap();
         let log = log.into();
         Instance { child, log }
@@ -83,8 +133,8 @@ pub(crate) fn charge<'l>(
 }
 
 /// Sends requests until its standard input is closed.
-pub(crate) async fn work(log: &Path, addresses: &[String]) {
-    let store = Arc::new(Redis::connect(&Config::cluster(addresses.iter().cloned())).unwrap());
+pub(crate) async fn work(log: &Path, way: &Way) {
+    let store = Arc::new(Redis::connect(&way.config()).unwrap());
     let log = Arc::new(Log::open(log));
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();

@@ -16,7 +16,7 @@ use tollgate_core::{Cost, Mode, Sharing, Span};
 use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
-use instance::{Instance, KEYS, charge, limit};
+use instance::{Instance, KEYS, Way, charge, limit};
 use log::{Line, Outcome, now};
 
 const INSTANCES: usize = 3;
@@ -40,24 +40,24 @@ const UNREPORTED_MAX: Duration = Duration::from_millis(110);
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match &words[..] {
-        [word, log, addresses @ ..] if word == "instance" => {
+        [word, log, way @ ..] if word == "instance" => {
             let runtime = tokio::runtime::Runtime::new().unwrap();
-            runtime.block_on(instance::work(Path::new(log), addresses));
+            runtime.block_on(instance::work(Path::new(log), &Way::read(way)));
         }
         words if words.iter().any(|word| word == "--list") => {}
         _ => {
-            instances_that_are_killed_take_nothing_along();
+            instances_that_are_killed_take_nothing_along(&testbed::Cluster::start());
+            println!("over TLS:");
+            instances_that_are_killed_take_nothing_along(&testbed::Cluster::start_over_tls());
             println!("deaths: ok");
         }
     }
 }
 
-fn instances_that_are_killed_take_nothing_along() {
-    let cluster = testbed::Cluster::start();
+fn instances_that_are_killed_take_nothing_along(cluster: &testbed::Cluster) {
     let folder = testbed::Folder::new();
-    let addresses = cluster.addresses();
-    let start =
-        |number: usize| Instance::start(folder.file(&format!("instance-{number}")), &addresses);
+    let way = Way::to(cluster);
+    let start = |number: usize| Instance::start(folder.file(&format!("instance-{number}")), &way);
     let mut instances: Vec<Instance> = (0..INSTANCES).map(start).collect();
     let (mut died, mut deaths) = (Vec::new(), Vec::new());
     let mut stood = Duration::ZERO;
@@ -73,8 +73,8 @@ fn instances_that_are_killed_take_nothing_along() {
     served_all_the_time(&lived.concat(), &deaths, stood);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        is_kept(&addresses, &lived.concat(), &died.concat()).await;
-        is_exceeded_by_the_bound(&addresses, &lived, &died).await;
+        is_kept(&way, &lived.concat(), &died.concat()).await;
+        is_exceeded_by_the_bound(&way, &lived, &died).await;
     });
 }
 
@@ -185,10 +185,10 @@ impl Units {
 }
 
 /// A store with a long timeout, to read what Redis has counted.
-fn watcher(addresses: &[String]) -> Redis {
+fn watcher(way: &Way) -> Redis {
     let config = Config {
         timeout: Span::from_secs(10),
-        ..Config::cluster(addresses.iter().cloned())
+        ..way.config()
     };
     Redis::connect(&config).unwrap()
 }
@@ -203,8 +203,8 @@ async fn counted(store: &Redis, mode: Mode, number: usize) -> u32 {
 
 /// Write-back: what an instance allowed within its last interval is lost with it, and
 /// over-admission is at most that and the bound.
-async fn is_exceeded_by_the_bound(addresses: &[String], lived: &[Vec<Line>], died: &[Vec<Line>]) {
-    let store = watcher(addresses);
+async fn is_exceeded_by_the_bound(way: &Way, lived: &[Vec<Line>], died: &[Vec<Line>]) {
+    let store = watcher(way);
     let (mode, capacity) = (Mode::WriteBack, limit(Mode::WriteBack).capacity());
     let (mut over, mut bounds, mut unknown, mut last_units) = (0, 0, 0, 0);
     for number in 0..KEYS {
@@ -301,8 +301,8 @@ impl Asked {
 }
 
 /// No more is allowed than the limit, and Redis counts nothing that was neither allowed nor leased.
-async fn is_kept(addresses: &[String], lived: &[Line], died: &[Line]) {
-    let store = watcher(addresses);
+async fn is_kept(way: &Way, lived: &[Line], died: &[Line]) {
+    let store = watcher(way);
     let (mut out, mut open, mut taken) = (0, 0, 0);
     for (mode, number) in (0..KEYS).flat_map(|key| [(Mode::Leased, key), (Mode::Strict, key)]) {
         let units = Units::of(lived, died, mode, number);

@@ -10,7 +10,7 @@ use tollgate_testbed as testbed;
 
 use crate::record::Outcome;
 use crate::traffic::Traffic;
-use crate::{encrypted, narrow, patient, wide};
+use crate::{named, narrow, over, patient, wide};
 
 /// How long the first successful decision may take after Redis is back.
 const FOUND_WITHIN: Duration = Duration::from_secs(3);
@@ -41,21 +41,19 @@ impl Way {
 
     /// The configuration for this server at `address`, which may be that of a proxy.
     fn config(&self, address: String) -> Config {
-        let Some(certificates) = &self.certificates else {
-            return Config::single(address);
-        };
+        let config = Config::single(address);
+        if self.certificates.is_none() {
+            return config;
+        }
         Config {
             username: Some(testbed::USER.to_owned()),
             password: Some(Secret::new(testbed::PASSWORD)),
-            ..encrypted(Config::single(address), certificates)
+            ..over(config, self.certificates.as_ref())
         }
     }
 
     fn named(&self, fault: &str) -> String {
-        match self.certificates {
-            None => fault.to_owned(),
-            Some(_) => format!("{fault}, over TLS"),
-        }
+        named(fault, self.certificates.as_ref())
     }
 }
 
@@ -71,7 +69,7 @@ async fn lost_scripts_and_data_are_no_fault_over_tls() {
     let (setup, tls_port) = certificates.beside(&testbed::Setup::default());
     let redis = testbed::Redis::start_with(&setup);
     let config = Config::single(format!("127.0.0.1:{tls_port}"));
-    lose(&redis, encrypted(config, &certificates), " over TLS").await;
+    lose(&redis, over(config, Some(&certificates)), " over TLS").await;
 }
 
 async fn lose(redis: &testbed::Redis, alone: Config, how: &str) {
@@ -194,16 +192,24 @@ async fn come_back(way: &Way) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_waits_for_a_redis_that_is_not_there_yet() {
-    let proxy = {
-        let redis = testbed::Redis::start();
-        testbed::Proxy::to(&redis.address())
-    };
-    let traffic = Traffic::start(&Config::single(proxy.address()), wide());
+    wait_for(&Way::plain()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_waits_over_tls_for_a_redis_that_is_not_there_yet() {
+    wait_for(&Way::encrypted()).await;
+}
+
+async fn wait_for(way: &Way) {
+    way.redis.kill();
+    let proxy = testbed::Proxy::to(&way.redis.address());
+    let traffic = Traffic::start(&way.config(proxy.address()), wide());
     let start = Instant::now();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!traffic.store.is_up());
     let record = traffic.end().await;
-    record.tell("Redis is not there when the service starts", start);
+    let what = "Redis is not there when the service starts";
+    record.tell(&way.named(what), start);
     assert_eq!(record.count(Outcome::Unreachable), record.snapshot.len());
 }
 
@@ -219,7 +225,7 @@ async fn a_full_redis_rejects_over_tls_what_it_cannot_remember() {
     let (setup, tls_port) = certificates.beside(&full());
     let redis = testbed::Redis::start_with(&setup);
     let config = Config::single(format!("127.0.0.1:{tls_port}"));
-    fill(&redis, encrypted(config, &certificates), " over TLS").await;
+    fill(&redis, over(config, Some(&certificates)), " over TLS").await;
 }
 
 /// A server that rejects writes when it is full.

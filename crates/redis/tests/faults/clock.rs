@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tollgate_core::{Algorithm, Anchor, Cost, KeyHasher, Limit, Mode, Span, StoreError};
 use tollgate_redis::{Config, LEASE_LASTS, Redis};
-use tollgate_testbed as testbed;
+use tollgate_testbed::{Sentinels, Setup};
 
 use crate::cluster::watched;
-use crate::patient;
 use crate::record::Outcome;
 use crate::traffic::{CONTROL, charge, ring};
+use crate::{named, patient};
 
 /// The error of the clock in seconds; much longer than the memory of any limit here.
 const WRONG: i32 = 90;
@@ -68,19 +68,34 @@ fn all() -> Vec<Asked> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_goes_back_locks_no_key() {
-    failover("a failover to a clock 90 s late", -WRONG).await;
+    let wrong = Setup::default().with_clock(-WRONG);
+    failover(&Sentinels::start_with(&wrong), -WRONG).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_goes_back_locks_no_key_over_tls() {
+    let wrong = Setup::default().with_clock(-WRONG);
+    failover(&Sentinels::start_over_tls(&wrong), -WRONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_goes_ahead_gives_every_budget_once_more() {
-    failover("a failover to a clock 90 s early", WRONG).await;
+    let wrong = Setup::default().with_clock(WRONG);
+    failover(&Sentinels::start_with(&wrong), WRONG).await;
 }
 
-/// Requests more than the limits allow, before, during and after a failover.
-async fn failover(what: &str, seconds: i32) {
-    let wrong = testbed::Setup::default().with_clock(seconds);
-    let sentinels = testbed::Sentinels::start_with(wrong);
-    let config = watched(&sentinels);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_goes_ahead_gives_every_budget_once_more_over_tls() {
+    let wrong = Setup::default().with_clock(WRONG);
+    failover(&Sentinels::start_over_tls(&wrong), WRONG).await;
+}
+
+/// Requests more than the limits allow, before, during and after a failover to a clock that is
+/// wrong by so many seconds.
+async fn failover(sentinels: &Sentinels, seconds: i32) {
+    let what = format!("a failover to a clock that is wrong by {seconds:+} s");
+    let what = named(&what, sentinels.certificates());
+    let config = watched(sentinels);
     let end = Instant::now() + BEFORE + AFTER;
     let store = Arc::new(Redis::connect(&config).unwrap());
     let mut asking = JoinSet::new();

@@ -11,20 +11,34 @@ use tollgate_testbed as testbed;
 
 use crate::record::{Outcome, WAY_BACK};
 use crate::traffic::{CONTROL, Traffic, charge, ring};
-use crate::{narrow, patient, wide};
+use crate::{named, narrow, over, patient, wide};
+
+/// A configuration that finds the nodes of the cluster.
+fn known(cluster: &testbed::Cluster) -> Config {
+    over(Config::cluster(cluster.addresses()), cluster.certificates())
+}
 
 /// A configuration that finds the primary through the sentinels.
 pub(crate) fn watched(sentinels: &testbed::Sentinels) -> Config {
-    Config::new(Servers::Sentinel {
+    let config = Config::new(Servers::Sentinel {
         addresses: sentinels.addresses(),
         master: testbed::Sentinels::MASTER.to_owned(),
-    })
+    });
+    over(config, sentinels.certificates())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_takes_over_from_a_dead_master() {
-    let cluster = testbed::Cluster::start();
-    let traffic = Traffic::start(&Config::cluster(cluster.addresses()), wide());
+    take_over(&testbed::Cluster::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_takes_over_from_a_dead_master_over_tls() {
+    take_over(&testbed::Cluster::start_over_tls()).await;
+}
+
+async fn take_over(cluster: &testbed::Cluster) {
+    let traffic = Traffic::start(&known(cluster), wide());
     traffic.settle().await;
     let dead = cluster.master_of(0);
     let fault = Instant::now();
@@ -41,13 +55,22 @@ async fn a_replica_takes_over_from_a_dead_master() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     traffic.settle().await;
     let record = traffic.end().await;
-    record.tell("a Cluster's master is killed", fault);
+    let what = "a Cluster's master is killed";
+    record.tell(&named(what, cluster.certificates()), fault);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_move_while_they_are_asked() {
-    let cluster = testbed::Cluster::start();
-    let config = Config::cluster(cluster.addresses());
+    move_slots(&testbed::Cluster::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_move_while_they_are_asked_over_tls() {
+    move_slots(&testbed::Cluster::start_over_tls()).await;
+}
+
+async fn move_slots(cluster: &testbed::Cluster) {
+    let config = known(cluster);
     for config in [patient(config.clone()), config] {
         let masters = [0, 8_191, 16_383].map(|slot| cluster.master_of(slot));
         for master in masters {
@@ -62,10 +85,8 @@ async fn slots_move_while_they_are_asked() {
         }
         traffic.settle().await;
         let record = traffic.end().await;
-        record.tell(
-            &format!("1500 slots move, within {}", config.timeout),
-            fault,
-        );
+        let what = format!("1500 slots move, within {}", config.timeout);
+        record.tell(&named(&what, cluster.certificates()), fault);
         assert!(record.store().counts().redirections > 0);
         if config.timeout > tollgate_redis::TIMEOUT {
             assert_eq!(record.failed(), 0);
@@ -76,18 +97,29 @@ async fn slots_move_while_they_are_asked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_sentinels_new_master_is_followed() {
-    let sentinels = testbed::Sentinels::start();
-    let traffic = Traffic::start(&watched(&sentinels), wide());
+    follow(&testbed::Sentinels::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sentinels_new_master_is_followed_over_tls() {
+    follow(&over_tls()).await;
+}
+
+/// A pair of servers and their sentinels, with TLS.
+fn over_tls() -> testbed::Sentinels {
+    testbed::Sentinels::start_over_tls(&testbed::Setup::default())
+}
+
+async fn follow(sentinels: &testbed::Sentinels) {
+    let traffic = Traffic::start(&watched(sentinels), wide());
     traffic.settle().await;
     let fault = Instant::now();
     let former = sentinels.master().port();
     sentinels.master().kill();
     tokio::task::block_in_place(|| sentinels.wait_for_failover(former));
     traffic.settle().await;
-    traffic
-        .end()
-        .await
-        .tell("Sentinel changes the master", fault);
+    let what = named("Sentinel changes the master", sentinels.certificates());
+    traffic.end().await.tell(&what, fault);
 }
 
 /// The number of callers, and how long each pauses between two requests.
@@ -98,12 +130,20 @@ const CROWD_ASKS: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failover_stalls_nobody_who_asks_the_other_masters() {
-    let cluster = testbed::Cluster::start();
+    stall(&testbed::Cluster::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_over_tls_stalls_nobody_who_asks_the_other_masters() {
+    stall(&testbed::Cluster::start_over_tls()).await;
+}
+
+async fn stall(cluster: &testbed::Cluster) {
     for node in cluster.nodes() {
         // By default, Redis stops serving all slots until the failover.
         node.ask(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
     }
-    let config = Config::cluster(cluster.addresses());
+    let config = known(cluster);
     let store = Arc::new(Redis::connect(&config).unwrap());
     let end = Instant::now() + CROWD_ASKS;
     let mut crowd = JoinSet::new();
@@ -118,6 +158,8 @@ async fn a_failover_stalls_nobody_who_asks_the_other_masters() {
     let snapshot = crowd.join_all().await.concat();
     stop.store(true, Ordering::Relaxed);
     let stood = control.await.unwrap().into_iter().max().unwrap();
+    let what = format!("a Cluster's master is killed under {CROWD} callers");
+    let what = named(&what, cluster.certificates());
     // By thirds of the slots; the first third is that of the killed primary.
     for third in 0..3 {
         let of_third = || snapshot.iter().filter(move |asked| asked.third == third);
@@ -129,7 +171,7 @@ async fn a_failover_stalls_nobody_who_asks_the_other_masters() {
         let took = of_third().filter(|asked| asked.at > fault);
         let longest = took.map(|asked| asked.took).max().unwrap();
         println!(
-            "a Cluster's master is killed under {CROWD} callers, third {third} of the slots: \
+            "{what}, third {third} of the slots: \
              longest {longest:.1?}, without an answer {before} % before it, {after} % after it \
              (timers of {CONTROL:?}: longest {stood:.1?})",
         );
@@ -199,12 +241,20 @@ const PLANNED_LATE: u32 = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_planned_failover_leaves_the_old_primary_at_once() {
-    let sentinels = testbed::Sentinels::start();
-    let config = patient(watched(&sentinels));
+    plan(&testbed::Sentinels::start()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_failover_leaves_the_old_primary_at_once_over_tls() {
+    plan(&over_tls()).await;
+}
+
+async fn plan(sentinels: &testbed::Sentinels) {
+    let config = patient(watched(sentinels));
     let store = Redis::connect(&config).unwrap();
     let limit = Limit::fixed_window(PLANNED_UNITS, Span::DAY.times(300)).unwrap();
     let key = store.key([&b"planned"[..]].into_iter());
-    let former = sentinels.master().address();
+    let former = sentinels.master_address();
     let mut allowed = 0;
     let start = Instant::now();
     // Until the limit is exhausted and the former primary has long been demoted.
@@ -221,8 +271,9 @@ async fn a_planned_failover_leaves_the_old_primary_at_once() {
         .await;
     }
     let changes: Vec<StoreEvent> = store.events();
-    println!("a planned failover: {allowed} of {PLANNED_UNITS} allowed; {changes:?}");
-    assert!(sentinels.master().address() != former, "no failover");
+    let what = named("a planned failover", sentinels.certificates());
+    println!("{what}: {allowed} of {PLANNED_UNITS} allowed; {changes:?}");
+    assert!(sentinels.master_address() != former, "no failover");
     let is_change = |event: &StoreEvent| match event {
         StoreEvent::PrimaryChanged { from, .. } => *from == former,
         _ => false,

@@ -36,13 +36,19 @@ fn patient(config: Config) -> Config {
     }
 }
 
-/// The same over TLS, with a server whose certificate is of this authority.
-fn encrypted(config: Config, certificates: &testbed::Certificates) -> Config {
-    Config {
-        tls: Some(Tls {
-            authorities: Some(certificates.authority().into()),
-            ..Tls::default()
-        }),
-        ..config
+/// The same over TLS, with servers whose certificates are of this authority, if there is one.
+fn over(config: Config, certificates: Option<&testbed::Certificates>) -> Config {
+    let tls = certificates.map(|certificates| Tls {
+        authorities: Some(certificates.authority().into()),
+        ..Tls::default()
+    });
+    Config { tls, ..config }
+}
+
+/// What is printed about a fault, with or without TLS.
+fn named(fault: &str, certificates: Option<&testbed::Certificates>) -> String {
+    match certificates {
+        None => fault.to_owned(),
+        Some(_) => format!("{fault}, over TLS"),
     }
 }
