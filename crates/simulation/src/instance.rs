@@ -57,7 +57,7 @@ pub(crate) struct WallClock {
 }
 
 /// A future that its caller drops after so many polls.
-struct UntilCancelled<F> {
+pub(crate) struct UntilCancelled<F> {
     future: Pin<Box<F>>,
     polls_left: Option<u32>,
 }
@@ -269,7 +269,7 @@ pub(crate) fn nanos_since(start: Instant) -> u64 {
 // === impl UntilCancelled ===
 
 impl<F> UntilCancelled<F> {
-    fn new(future: F, polls_left: Option<u32>) -> UntilCancelled<F> {
+    pub(crate) fn new(future: F, polls_left: Option<u32>) -> UntilCancelled<F> {
         UntilCancelled {
             future: Box::pin(future),
             polls_left,

@@ -1,23 +1,33 @@
 //! The simulated Redis as a store, for the suite that the real one passes as well.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use tokio::runtime::Runtime;
-use tollgate_core::{Charge, Key, KeyHasher, Now, Verdict};
+use tokio::task::yield_now;
+use tokio::time::{Duration, sleep};
+use tollgate_core::{Charge, Key, KeyHasher, Now, StoreError, Verdict};
 
 use crate::deployment::{Deployment, Session, Topology};
-use crate::instance::Instance;
+use crate::instance::{Instance, UntilCancelled};
+use crate::network::Link;
 use crate::plan::{Plan, Setup};
 use crate::random::Random;
 use crate::resp::Reply;
 use crate::world::World;
+
+/// Longer than the rounds of a cancelled decision take on a network without faults.
+const UNDER_WAY_MAX: Duration = Duration::from_secs(1);
 
 /// A store over a simulated Redis, at the times that a test gives.
 pub struct Simulated {
     runtime: Runtime,
     world: Arc<World>,
     instance: Instance,
+    setup: Setup,
     /// The time of the last decision.
     last: Option<u64>,
     is_apart: bool,
@@ -74,6 +84,7 @@ impl Simulated {
             runtime,
             world,
             instance,
+            setup,
             last: None,
             is_apart,
         }
@@ -96,24 +107,105 @@ impl Simulated {
     ///
     /// If Redis does not answer.
     pub fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
-        let nanos = now.utc.as_nanos();
-        let passed = self.last.map_or(0, |last| nanos.saturating_sub(last));
-        self.last = Some(nanos);
-        let mut redis = self.world.redis();
-        redis
-            .servers
-            .iter_mut()
-            .for_each(|server| server.clock.stop_at(nanos / 1_000));
-        drop(redis);
+        let passed = self.stop_at(now);
         let redis = Arc::clone(&self.instance.redis);
         self.runtime.block_on(async {
             // The instance's own clock advances as well, so that its cached denials expire.
-            tokio::time::advance(std::time::Duration::from_nanos(passed)).await;
+            tokio::time::advance(Duration::from_nanos(passed)).await;
             redis
                 .decide(charges)
                 .await
                 .unwrap_or_else(|error| panic!("{error}"))
         })
+    }
+
+    /// Begins two decisions at this time, and drops the first after so many polls, if it has no
+    /// verdict by then. The second is decided. Between two polls the other tasks run, or a
+    /// millisecond passes.
+    ///
+    /// # Panics
+    ///
+    /// If Redis does not answer.
+    pub fn decide_and_cancel(
+        &mut self,
+        now: Now,
+        [cancelled, kept]: [&[Charge<'_>]; 2],
+        polls: u32,
+    ) -> (Option<Verdict>, Verdict) {
+        self.stop_at(now);
+        let redis = Arc::clone(&self.instance.redis);
+        let verdict = |decided: Result<Verdict, _>| {
+            decided.unwrap_or_else(|error: StoreError| panic!("{error}"))
+        };
+        let mut cancelled = Some(UntilCancelled::new(redis.decide(cancelled), Some(polls)));
+        let mut kept = Some(Box::pin(redis.decide(kept)));
+        let mut verdicts = (None, None);
+        self.runtime.block_on(async {
+            for step in 1.. {
+                let are_decided = poll_fn(|context| {
+                    if let Some(future) = &mut cancelled
+                        && let Poll::Ready(decided) = Pin::new(future).poll(context)
+                    {
+                        verdicts.0 = decided.map(verdict);
+                        cancelled = None;
+                    }
+                    if let Some(future) = &mut kept
+                        && let Poll::Ready(decided) = future.as_mut().poll(context)
+                    {
+                        verdicts.1 = Some(verdict(decided));
+                        kept = None;
+                    }
+                    Poll::Ready(cancelled.is_none() && kept.is_none())
+                });
+                if are_decided.await {
+                    break;
+                }
+                match step % 2 {
+                    0 => sleep(Duration::from_millis(1)).await,
+                    _ => yield_now().await,
+                }
+            }
+        });
+        (verdicts.0, verdicts.1.expect("it was awaited"))
+    }
+
+    /// Delays every message of this process for up to so many milliseconds.
+    pub fn delay_messages(&self, most: u64) {
+        let instance = self.instance.number;
+        for server in 0..self.world.redis().servers.len() {
+            let link = Link { instance, server };
+            let network = &self.world.network;
+            network.change(link, |condition| condition.delay_max = most);
+        }
+    }
+
+    /// After a second, in which what is under way ends, ends the process gracefully and starts
+    /// another, which knows nothing of the first. The servers' clocks stand still.
+    pub fn restart(&mut self) {
+        let Simulated {
+            runtime,
+            world,
+            instance,
+            setup,
+            ..
+        } = self;
+        *instance = runtime.block_on(async {
+            sleep(UNDER_WAY_MAX).await;
+            instance.close().await;
+            Instance::start(world, instance.number + 1, setup)
+        });
+    }
+
+    /// Stops the servers' clocks at this time, and returns how many nanoseconds have passed since
+    /// the last.
+    fn stop_at(&mut self, now: Now) -> u64 {
+        let nanos = now.utc.as_nanos();
+        let passed = self.last.map_or(0, |last| nanos.saturating_sub(last));
+        self.last = Some(nanos);
+        let mut redis = self.world.redis();
+        let servers = redis.servers.iter_mut();
+        servers.for_each(|server| server.clock.stop_at(nanos / 1_000));
+        passed
     }
 }
 
