@@ -3,12 +3,12 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::runtime::Runtime;
 use tokio::task::yield_now;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, advance, sleep};
 use tollgate_core::{Charge, Key, KeyHasher, Now, StoreError, Verdict};
 
 use crate::deployment::{Deployment, Session, Topology};
@@ -46,6 +46,19 @@ fn runtime() -> Runtime {
         .start_paused(true)
         .build()
         .expect("a runtime can be built")
+}
+
+/// Polls a future, unless it has ended; returns its output when it ends, and drops it.
+fn poll_once<F: Future + Unpin>(
+    future: &mut Option<F>,
+    context: &mut Context<'_>,
+) -> Option<F::Output> {
+    let polled = Pin::new(future.as_mut()?).poll(context);
+    let Poll::Ready(output) = polled else {
+        return None;
+    };
+    *future = None;
+    Some(output)
 }
 
 // === impl Simulated ===
@@ -107,16 +120,10 @@ impl Simulated {
     ///
     /// If Redis does not answer.
     pub fn decide(&mut self, now: Now, charges: &[Charge<'_>]) -> Verdict {
-        let passed = self.stop_at(now);
-        let redis = Arc::clone(&self.instance.redis);
-        self.runtime.block_on(async {
-            // The instance's own clock advances as well, so that its cached denials expire.
-            tokio::time::advance(Duration::from_nanos(passed)).await;
-            redis
-                .decide(charges)
-                .await
-                .unwrap_or_else(|error| panic!("{error}"))
-        })
+        self.set_time(now);
+        let decision = self.instance.redis.decide(charges);
+        let decided = self.runtime.block_on(decision);
+        decided.unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Begins two decisions at this time, and drops the first after so many polls, if it has no
@@ -132,8 +139,8 @@ impl Simulated {
         [cancelled, kept]: [&[Charge<'_>]; 2],
         polls: u32,
     ) -> (Option<Verdict>, Verdict) {
-        self.stop_at(now);
-        let redis = Arc::clone(&self.instance.redis);
+        self.set_time(now);
+        let redis = &self.instance.redis;
         let verdict = |decided: Result<Verdict, _>| {
             decided.unwrap_or_else(|error: StoreError| panic!("{error}"))
         };
@@ -143,17 +150,11 @@ impl Simulated {
         self.runtime.block_on(async {
             for step in 1.. {
                 let are_decided = poll_fn(|context| {
-                    if let Some(future) = &mut cancelled
-                        && let Poll::Ready(decided) = Pin::new(future).poll(context)
-                    {
+                    if let Some(decided) = poll_once(&mut cancelled, context) {
                         verdicts.0 = decided.map(verdict);
-                        cancelled = None;
                     }
-                    if let Some(future) = &mut kept
-                        && let Poll::Ready(decided) = future.as_mut().poll(context)
-                    {
+                    if let Some(decided) = poll_once(&mut kept, context) {
                         verdicts.1 = Some(verdict(decided));
-                        kept = None;
                     }
                     Poll::Ready(cancelled.is_none() && kept.is_none())
                 });
@@ -196,16 +197,18 @@ impl Simulated {
         });
     }
 
-    /// Stops the servers' clocks at this time, and returns how many nanoseconds have passed since
-    /// the last.
-    fn stop_at(&mut self, now: Now) -> u64 {
+    /// Stops the servers' clocks at this time.
+    fn set_time(&mut self, now: Now) {
         let nanos = now.utc.as_nanos();
         let passed = self.last.map_or(0, |last| nanos.saturating_sub(last));
         self.last = Some(nanos);
         let mut redis = self.world.redis();
         let servers = redis.servers.iter_mut();
         servers.for_each(|server| server.clock.stop_at(nanos / 1_000));
-        passed
+        drop(redis);
+        // The instance's own clock advances as well, so that its cached denials expire.
+        let passed = Duration::from_nanos(passed);
+        self.runtime.block_on(async { advance(passed).await });
     }
 }
 
