@@ -66,6 +66,21 @@ impl Tally {
         }
     }
 
+    /// Redis's clock was set back to `now`, by so many microseconds: dates units that are not
+    /// reported yet no later than that. Otherwise they would fill a bucket for as long, and erase
+    /// the segments of a window.
+    pub(crate) fn set_back(&mut self, fitted: &FittedLimit, micros: u64, now: Moment) {
+        let mut unused = Tally::fresh(&fitted.limit);
+        unused.count.settle(&fitted.limit, now);
+        let newest = unused.part(&fitted.limit, now, 0).at;
+        for part in &mut self.parts {
+            part.at = match fitted.kind.is_bucket() {
+                true => part.at.saturating_sub(micros),
+                false => part.at.min(newest),
+            };
+        }
+    }
+
     /// Applies the count in Redis's reply at `now`, which includes the gathered units, and adds the
     /// units allowed here since.
     pub(crate) fn apply_reply(

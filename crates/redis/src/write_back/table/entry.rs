@@ -195,6 +195,11 @@ impl Entry {
         self.now = redis_now;
         self.received_at = now;
         let fitted = self.fitted;
+        let back = self.latest.saturating_sub(redis_now);
+        if back >= CLOCK_STEP_MICROS_MAX {
+            self.latest = redis_now;
+            self.tally.set_back(&fitted, back, moment(redis_now));
+        }
         self.tally.apply_reply(snapshot, &fitted, moment(redis_now));
         self.answered.notify_waiters();
     }
@@ -243,3 +248,58 @@ const _: () = assert!(
     size_of::<Entry>() <= 320,
     "what the crate's documentation says of a key"
 );
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tollgate_core::{Account, Algorithm, Anchor, Cost};
+
+    use super::*;
+
+    const KEY: Key = Key::from_bits(7);
+    /// Redis's time before it was set back, and after, in microseconds.
+    const LATER: u64 = 30 * 3_600 * 1_000_000;
+    const EARLIER: u64 = 10 * 3_600 * 1_000_000;
+
+    /// The state in Redis after so many units at this time.
+    fn charged(limit: &Limit, micros: u64, units: u32) -> Snapshot {
+        let mut account = Account::fresh(limit);
+        account.settle(limit, moment(micros));
+        account.take(limit, moment(micros), units);
+        Snapshot::Account(account)
+    }
+
+    #[test]
+    fn a_clock_of_redis_that_is_set_back_keeps_all_counts_and_locks_no_key() {
+        let second = Span::SECOND;
+        let first_request = Algorithm::FixedWindow(Anchor::FirstRequest);
+        let limits = [
+            Limit::token_bucket(1, second).and_then(|bucket| bucket.with_burst(10)),
+            Limit::fixed_window(10, second.times(10)),
+            Limit::new(first_request, 10, second.times(10)),
+            Limit::sliding_window(10, second.times(10), 1),
+            Limit::sliding_window(10, second.times(10), 10),
+        ];
+        for limit in limits.map(Result::unwrap) {
+            let now = Moment::ZERO;
+            let fitted = FittedLimit::new(&limit).unwrap();
+            let mut entry = Entry::new(&limit, fitted, now);
+            let take = |entry: &mut Entry, units| {
+                let charge = Charge::new(KEY, &limit, Cost::Take(units));
+                entry.step(&charge, entry.redis_time(now))
+            };
+            entry.apply_reply(charged(&limit, LATER, 6), LATER, now);
+            assert!(take(&mut entry, 1).is_allowed());
+            let _in_flight = entry.gather(KEY);
+            assert!(take(&mut entry, 1).is_allowed());
+            // The reply has what was in flight, and not what was allowed meanwhile.
+            entry.apply_reply(charged(&limit, EARLIER, 7), EARLIER, now);
+            let denied = take(&mut entry, 3);
+            let wait = denied.wait().unwrap().to_duration().unwrap();
+            assert_eq!(denied.remaining(), 2, "{limit:?}");
+            assert!(wait <= second.times(20).into(), "{wait:?} of {limit:?}");
+            assert!(take(&mut entry, 2).is_allowed(), "{limit:?}");
+        }
+    }
+}
