@@ -179,3 +179,30 @@ fn holds(name: &'static str, modes: &[Mode]) {
     });
     assert!(held.into_inner() > 100, "hardly anything was held");
 }
+
+/// Redis has charged the first units, which have refilled when the next are reported, and their key
+/// has expired. Those were allowed before.
+#[test]
+fn a_report_to_an_expired_bucket_is_charged_to_what_it_was() {
+    let limit = Limit::token_bucket(1, Span::SECOND).and_then(|bucket| bucket.with_burst(40));
+    let rule = Rule::new(limit.expect("a limit"));
+    let mut instances = Instances::new(&[Mode::WriteBack]);
+    let key = instances.instances[0].0.key("only");
+    let ask = |instances: &mut Instances, cost| {
+        let (instance, mode) = &mut instances.instances[0];
+        let charge = rule.charge(key, cost).shared(Sharing::in_mode(*mode));
+        instance.decide(instances.now, &[charge]).decisions[0].remaining()
+    };
+    assert_eq!(ask(&mut instances, Cost::Take(10)), 30);
+    instances.now = Now::at(instances.now.utc + Span::from_secs(9));
+    assert_eq!(ask(&mut instances, Cost::Take(5)), 34);
+    instances.now = Now::at(instances.now.utc + Span::from_secs(2));
+    let (instance, _) = &instances.instances[0];
+    instance.store.set_now(instances.now.utc.as_nanos() / 1_000);
+    assert_eq!(SINGLE.ask(&["DEL", &instance.store.name_of(key)]), "1");
+    let deadline = Instant::now() + Span::from_secs(30).into();
+    instance
+        .runtime
+        .block_on(instance.store.report_all(deadline));
+    assert_eq!(ask(&mut instances, Cost::Peek(1)), 36);
+}

@@ -58,6 +58,14 @@ impl Tally {
         (self.base, std::mem::take(&mut self.parts))
     }
 
+    /// Notes that Redis has charged everything that is counted here.
+    pub(crate) fn note_charged(&mut self) {
+        self.parts.clear();
+        if let Count::Bucket(bucket) = self.count {
+            self.base = bucket.word() / GRAIN.as_nanos();
+        }
+    }
+
     /// Puts back parts that were gathered and are known not to be charged.
     pub(crate) fn put_back(&mut self, fitted: &FittedLimit, parts: Vec<Part>) {
         let later = std::mem::replace(&mut self.parts, parts);

@@ -214,8 +214,7 @@ impl Entry {
     ) -> Decision {
         self.apply_reply(snapshot, redis_now, now);
         let decision = self.step(charge, redis_now);
-        // Redis has charged it.
-        let _nothing_to_report = self.tally.gather();
+        self.tally.note_charged();
         self.used_at = now;
         decision
     }
