@@ -39,8 +39,10 @@ pub struct Environment {
     pub transport: Option<Arc<dyn Transport>>,
     /// The clock for the expiry of leases and local counts; the processor's if `None`.
     pub clock: Option<Monotonic>,
-    /// The time of the scripts and of local counts; that of the Redis node if `None`.
+    /// The time of the scripts; that of the Redis node if `None`.
     pub redis_time: Option<RedisTime>,
+    /// The time of local counts; that of Redis's replies, which `clock` advances, if `None`.
+    pub count_time: Option<RedisTime>,
     /// Whether denials are cached, by Tokio's time: must be false where Redis's time does not pass
     /// with it.
     pub caches_denials: bool,
@@ -57,6 +59,7 @@ impl Default for Environment {
             transport: None,
             clock: None,
             redis_time: None,
+            count_time: None,
             caches_denials: true,
             charges_at_once: false,
         }

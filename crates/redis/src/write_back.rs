@@ -66,6 +66,14 @@
 //! are not charged. The next decision on the key fetches its count. A report that was certainly not
 //! sent, or that Redis rejected, is kept and sent later.
 //!
+//! # A clock of Redis that is set back
+//!
+//! A report contains Redis's time of the last decision. If that is a second or more later than now,
+//! the clock was set back, or a replica whose clock is behind has taken over. Then all units of the
+//! report count as allowed now. If nobody else has charged a bucket since the last reply, it is set
+//! back with them, and nothing is lost or gained. Otherwise it is exhausted until it has refilled,
+//! and owes nothing.
+//!
 //! # What Redis decides
 //!
 //! Redis decides on refunds, on requests that also have limits in another mode, and on keys without
@@ -156,7 +164,7 @@ impl WriteBack {
     ) -> WriteBack {
         let clock = MonotonicClock::new(environment.clock.clone());
         let lasts = config.sync_interval + config.timeout;
-        let table = Table::new(clock, environment.redis_time.clone(), lasts);
+        let table = Table::new(clock, environment.count_time.clone(), lasts);
         let mut reporter = JoinSet::new();
         reporter.spawn(keep(
             Arc::clone(&table),

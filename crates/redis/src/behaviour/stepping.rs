@@ -1,26 +1,31 @@
-//! A clock of Redis that is set, back and forth, under instances that hold leased units. Their own
-//! clocks never go back.
+//! A clock of Redis that is set, back and forth, under instances that hold leased units or count
+//! locally. Their own clocks never go back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::time::{Duration, Instant};
 use tollgate_behaviour::{Random, Rule, Subject, Taste, check};
 use tollgate_core::{
-    Algorithm, Charge, Cost, Ledger, Limit, Mode, Moment, Now, Sharing, Span, Verdict,
+    Algorithm, Charge, Cost, Ledger, Limit, Mode, Moment, Now, Sharing, Span, Verdict, Wait,
 };
 
 use super::{Driven, SINGLE};
-use crate::config::Config;
+use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::GRAIN;
 use crate::leases::LASTS;
+use crate::store::under_test::TimedRedis;
 
 /// Steps of one trace: enough to lease, to renew and to run out.
 const STEPS: usize = 80;
+/// How long reports may take.
+const DEADLINE: Duration = Duration::from_secs(30);
 /// How often a step sets the clock, in percent.
 const SETS: u64 = 5;
 
-/// Two instances, and two clocks.
+/// Instances, and two clocks.
 struct Clocks {
-    instances: [Driven; 2],
+    mode: Mode,
+    instances: Vec<Driven>,
     /// The time that has passed.
     passed: Moment,
     /// What Redis takes for it.
@@ -30,13 +35,25 @@ struct Clocks {
 // === impl Clocks ===
 
 impl Clocks {
-    fn new() -> Clocks {
+    fn new(mode: Mode) -> Clocks {
         let start = Taste::MICROSECONDS.start.utc;
+        // Several that count locally may over-admit.
+        let count = if mode == Mode::WriteBack { 1 } else { 2 };
         Clocks {
-            instances: [(); 2].map(|()| Driven::new(&Config::single(SINGLE.address()))),
+            mode,
+            instances: (0..count).map(|_| Clocks::instance()).collect(),
             passed: start,
             redis: start,
         }
+    }
+
+    /// An instance that reports local counts when the test says so.
+    fn instance() -> Driven {
+        let config = Config {
+            sync_interval: SYNC_INTERVAL_MAX,
+            ..Config::single(SINGLE.address())
+        };
+        Driven::connect(&config, TimedRedis::connect_without_count_time)
     }
 
     fn pass(&mut self, span: Span) {
@@ -59,10 +76,13 @@ impl Clocks {
         self.pass(Span::ZERO);
     }
 
-    /// An instance renews and returns its leases.
-    fn renew_due(&self, index: usize) {
+    /// An instance renews and returns its leases, and reports its counts.
+    fn synchronise(&self, index: usize) {
         let Driven { runtime, store, .. } = &self.instances[index];
-        runtime.block_on(store.renew_due_leases());
+        runtime.block_on(async {
+            store.renew_due_leases().await;
+            store.report_all(Instant::now() + DEADLINE).await;
+        });
     }
 
     /// A decision at the time that was set.
@@ -73,8 +93,8 @@ impl Clocks {
     }
 }
 
-/// A limit of an algorithm that can be leased, large enough for it.
-fn limit(random: &mut Random) -> Limit {
+/// A limit that suits the mode, large enough for leases.
+fn limit(random: &mut Random, mode: Mode) -> Limit {
     let count = u32::try_from(random.between(16, 80)).expect("at most 80");
     let window = Span::from_millis(random.pick(&[300, 2_000, 9_000, 30_000]));
     let interval = GRAIN.times(window.as_nanos() / 1_000 / u64::from(count));
@@ -86,26 +106,32 @@ fn limit(random: &mut Random) -> Limit {
         Limit::sliding_log(count, window),
     ];
     let limits = limits.map(|limit| limit.expect("windows are whole microseconds"));
-    random.pick(&limits)
+    let suits = limits.into_iter().filter(|limit| mode.suits(limit));
+    random.pick(&suits.collect::<Vec<_>>())
 }
 
-/// For how long a limit remembers.
-fn memory(limit: &Limit) -> Span {
-    match limit.interval() {
+/// For how long a limit and what is shared of it are remembered.
+fn memory(limit: &Limit, mode: Mode) -> Span {
+    let of_limit = match limit.interval() {
         Some(interval) => interval.times(u64::from(limit.capacity())),
         None => limit.window() + limit.window(),
+    };
+    match mode {
+        // A clock that is set back by less is not told from one that a reply was late from.
+        Mode::WriteBack => of_limit + Span::SECOND,
+        _ => of_limit + LASTS,
     }
 }
 
 /// Runs a trace in which the clock of Redis is set back, or also ahead. No denial waits for longer
-/// than the limit and a lease remember, and after that time everything is there again. Set back, a
-/// clock gains a bucket nothing. Returns how many decisions were made on leases, and how
-/// many were denials.
-fn trace(random: &mut Random, goes_ahead: bool) -> [u64; 2] {
-    let mut clocks = Clocks::new();
-    let limit = limit(random);
+/// than is remembered, and that long after Redis has seen its clock, everything is there again. Set
+/// back, a clock gains a bucket nothing. Returns how many decisions were made without Redis, and
+/// how many were denials.
+fn trace(random: &mut Random, mode: Mode, goes_ahead: bool) -> [u64; 2] {
+    let mut clocks = Clocks::new(mode);
+    let limit = limit(random, mode);
     let rule = Rule {
-        sharing: Sharing::in_mode(Mode::Leased),
+        sharing: Sharing::in_mode(clocks.mode),
         ..Rule::new(limit)
     };
     let key = clocks.instances[0].key("only");
@@ -120,15 +146,15 @@ fn trace(random: &mut Random, goes_ahead: bool) -> [u64; 2] {
             let is_back = !goes_ahead || random.chance(50);
             clocks.set(random, is_back);
         }
-        let index = usize::from(random.chance(50));
+        let index = usize::from(random.chance(50)) % clocks.instances.len();
         if random.chance(20) {
-            clocks.renew_due(index);
+            clocks.synchronise(index);
         }
         let charge = rule.charge(key, Cost::Take(random.pick(&[1, 1, 2, 5])));
         let verdict = clocks.decide(index, &charge);
         denied += u64::from(!verdict.is_allowed());
         let wait = verdict.denial.and_then(|denial| denial.wait.to_duration());
-        let most = memory(&limit) + LASTS;
+        let most = memory(&limit, mode);
         assert!(
             wait <= Some(most.into()),
             "step {step}: {wait:?} of {most}: {charge:#?}"
@@ -144,31 +170,113 @@ fn trace(random: &mut Random, goes_ahead: bool) -> [u64; 2] {
     let mut decided = 0;
     for Driven { runtime, store, .. } in &clocks.instances {
         runtime.block_on(store.close());
-        decided += store.counts().lease_decisions;
+        let counts = store.counts();
+        decided += counts.lease_decisions + counts.write_back_decisions;
     }
-    clocks.pass(memory(&limit) + LASTS);
+    // An instance that holds nothing.
+    clocks.instances[0] = Clocks::instance();
     let peek = Rule::new(limit);
     let peek = peek.charge(key, Cost::Peek(1));
-    // An instance that holds nothing.
-    clocks.instances[0] = Driven::new(&Config::single(SINGLE.address()));
     clocks.pass(Span::ZERO);
+    let _seen = clocks.decide(0, &peek);
+    clocks.pass(memory(&limit, mode));
     let remaining = clocks.decide(0, &peek).decisions[0].remaining();
     assert_eq!(remaining, limit.capacity(), "{rule:#?}");
     [decided, denied]
 }
 
-#[test]
-fn a_clock_of_redis_that_steps_locks_no_leased_key() {
+fn locks_no_key(name: &'static str, mode: Mode) {
     let counts = [(); 2].map(|()| AtomicU64::new(0));
-    check("a_clock_that_steps_locks_no_leased_key", 60, |random| {
+    check(name, 60, |random| {
         let goes_ahead = random.chance(50);
-        for (count, more) in counts.iter().zip(trace(random, goes_ahead)) {
+        for (count, more) in counts.iter().zip(trace(random, mode, goes_ahead)) {
             count.fetch_add(more, Ordering::Relaxed);
         }
     });
     let [decided, denied] = counts.map(AtomicU64::into_inner);
     assert!(
         decided > 500 && denied > 500,
-        "{decided} on leases, {denied} denied"
+        "{decided} without Redis, {denied} denied"
     );
+}
+
+#[test]
+fn a_clock_of_redis_that_steps_locks_no_leased_key() {
+    locks_no_key("a_clock_that_steps_locks_no_leased_key", Mode::Leased);
+}
+
+#[test]
+fn a_clock_of_redis_that_steps_locks_no_key_with_a_local_count() {
+    locks_no_key("a_clock_that_steps_locks_no_local_count", Mode::WriteBack);
+}
+
+/// Up to 40 units, one of which refills in a second.
+fn bucket(mode: Mode) -> Rule {
+    let limit = Limit::token_bucket(1, Span::SECOND).and_then(|bucket| bucket.with_burst(40));
+    Rule {
+        sharing: Sharing::in_mode(mode),
+        ..Rule::new(limit.expect("a limit"))
+    }
+}
+
+/// What an instance counts alone is dated by its report, as if the clock had not been set.
+#[test]
+fn a_bucket_s_report_is_charged_exactly_after_the_clock_was_set_back() {
+    let rule = bucket(Mode::WriteBack);
+    for (reported, step) in [(10, Span::HOUR), (0, Span::HOUR), (10, Span::from_secs(5))] {
+        let mut clocks = Clocks::new(Mode::WriteBack);
+        let key = clocks.instances[0].key("only");
+        let remaining = |clocks: &Clocks, cost| {
+            let verdict = clocks.decide(0, &rule.charge(key, cost));
+            verdict.decisions[0].remaining()
+        };
+        clocks.pass(Span::ZERO);
+        if reported > 0 {
+            remaining(&clocks, Cost::Take(reported));
+            clocks.synchronise(0);
+        }
+        clocks.pass(Span::SECOND);
+        remaining(&clocks, Cost::Take(1));
+        clocks.pass(Span::SECOND);
+        remaining(&clocks, Cost::Take(20));
+        clocks.redis = clocks.redis - step;
+        clocks.pass(Span::from_millis(500));
+        clocks.synchronise(0);
+        let own = remaining(&clocks, Cost::Peek(1));
+        clocks.instances[0] = Clocks::instance();
+        clocks.pass(Span::ZERO);
+        let left = if reported > 0 { 11 } else { 20 };
+        let all = [own, remaining(&clocks, Cost::Peek(1))];
+        assert_eq!(all, [left; 2], "{reported} {step}");
+    }
+}
+
+/// If others have charged the bucket as well, it is full of them until it has refilled, and nothing
+/// is owed.
+#[test]
+fn a_bucket_owes_nothing_for_a_clock_that_was_set_back() {
+    let mut clocks = Clocks::new(Mode::Leased);
+    let key = clocks.instances[0].key("only");
+    let decide = |clocks: &Clocks, index, mode, cost| {
+        let verdict = clocks.decide(index, &bucket(mode).charge(key, cost));
+        verdict.decisions[0]
+    };
+    clocks.pass(Span::ZERO);
+    for (index, mode) in [
+        (0, Mode::WriteBack),
+        (1, Mode::Strict),
+        (0, Mode::WriteBack),
+    ] {
+        let decision = decide(&clocks, index, mode, Cost::Take(10));
+        assert!(decision.is_allowed());
+    }
+    clocks.redis = clocks.redis - Span::HOUR;
+    clocks.pass(Span::from_millis(500));
+    clocks.synchronise(0);
+    clocks.pass(Span::from_millis(500));
+    for mode in [Mode::WriteBack, Mode::Strict] {
+        let denied = decide(&clocks, 0, mode, Cost::Take(1));
+        let wait = denied.wait().and_then(Wait::to_duration);
+        assert_eq!(wait, Some(Span::from_millis(500).into()), "{mode:?}");
+    }
 }

@@ -38,6 +38,14 @@ impl TimedRedis {
         })
     }
 
+    /// The same, whose local counts derive Redis's time from its replies.
+    pub(crate) fn connect_without_count_time(config: &Config) -> Result<TimedRedis, InvalidConfig> {
+        TimedRedis::connect_within(config, |own, now| Environment {
+            count_time: None,
+            ..environment_apart(own, now)
+        })
+    }
+
     fn connect_within(
         config: &Config,
         environment: impl Fn(&RedisTime, &RedisTime) -> Environment,
@@ -103,6 +111,7 @@ fn environment_apart(own: &RedisTime, now: &RedisTime) -> Environment {
     Environment {
         clock: Some(Arc::new(move || Moment::ZERO + micros())),
         redis_time: Some(Arc::clone(now)),
+        count_time: Some(Arc::clone(now)),
         caches_denials: false,
         ..Environment::default()
     }

@@ -1,9 +1,9 @@
 //! The reports of local counts to Redis.
 //!
 //! Packed for the general script: the step (1) and the number of lines (1); for each line the
-//! limit's kind (1), segments (1), capacity (4) and span (6), the base (7) and the number of parts
-//! (1); for each part its position in time (7) and its units (5). Numbers are unsigned, the highest
-//! byte first.
+//! limit's kind (1), segments (1), capacity (4) and span (6), the base (7), Redis's time of the last
+//! decision (7) and the number of parts (1); for each part its position in time (7) and its units
+//! (5). Numbers are unsigned, the highest byte first.
 
 use bytes::BufMut;
 use tollgate_core::{Key, Moment};
@@ -34,6 +34,8 @@ pub(crate) struct Line {
     pub(crate) key: Key,
     pub(crate) fitted: FittedLimit,
     pub(crate) base: u64,
+    /// Redis's time of the last decision on the key here, in microseconds.
+    pub(crate) latest: u64,
     pub(crate) parts: Vec<Part>,
     /// When the first of these units was allowed.
     pub(crate) since: Option<Moment>,
@@ -64,7 +66,7 @@ impl Report {
 
 /// One request with all of these lines, which are at most [`LINES_MAX`].
 pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
-    let mut packed = Vec::with_capacity(2 + 32 * lines.len());
+    let mut packed = Vec::with_capacity(2 + 39 * lines.len());
     packed.put_u8(REPORT);
     packed.put_u8(count(lines.len()));
     for line in lines {
@@ -73,6 +75,7 @@ pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
         packed.put_u32(fitted.limit.capacity());
         packed.put_uint(fitted.span, 6);
         packed.put_uint(line.base.min(AT_MAX), 7);
+        packed.put_uint(line.latest.min(AT_MAX), 7);
         packed.put_u8(count(line.parts.len()));
         for part in &line.parts {
             packed.put_uint(part.at.min(AT_MAX), 7);

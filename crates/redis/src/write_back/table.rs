@@ -46,7 +46,7 @@ pub(crate) struct Table {
     shards: Sharded<Shard, SHARDS>,
     clock: MonotonicClock,
     /// Replaces the time in Redis's replies.
-    redis_time: Option<RedisTime>,
+    count_time: Option<RedisTime>,
     /// How long units may be unreported.
     lasts: Span,
     /// How many lines may wait to be reported before Redis decides on cold keys.
@@ -83,17 +83,17 @@ impl Next {
 // === impl Table ===
 
 impl Table {
-    /// A table whose units may be unreported for this long. `redis_time` is Redis's clock, if it is
+    /// A table whose units may be unreported for this long. `count_time` is Redis's clock, if it is
     /// not derived from Redis's replies.
     pub(crate) fn new(
         clock: MonotonicClock,
-        redis_time: Option<RedisTime>,
+        count_time: Option<RedisTime>,
         lasts: Span,
     ) -> Arc<Table> {
         Arc::new(Table {
             shards: Sharded::default(),
             clock,
-            redis_time,
+            count_time,
             lasts,
             backlog_max: AtomicUsize::new(BACKLOG_START),
         })
@@ -366,7 +366,7 @@ impl Table {
 
     /// A lower bound of Redis's time now, which never goes back.
     fn redis_time(&self, entry: &Entry, now: Moment) -> u64 {
-        match &self.redis_time {
+        match &self.count_time {
             Some(time) => time.load(Ordering::SeqCst),
             None => entry.redis_time(now),
         }

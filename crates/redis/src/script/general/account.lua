@@ -131,8 +131,9 @@ local function open_account(key, line)
   -- All fields at once: a table that grows is reallocated.
   local a = {
     key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
-    span = 0, cap = 0, at = 0, used = 0, full_at = 0, raw = false, stored = false, other = false,
-    ended = false, dirty = false, is_fresh = false, mark = false, before = false, marked_at = 0,
+    span = 0, cap = 0, at = 0, used = 0, full_at = 0, stored_at = 0, raw = false, stored = false,
+    other = false, ended = false, dirty = false, is_fresh = false, mark = false, before = false,
+    marked_at = 0,
   }
   local state = read_stored(key, line.kind)
   if state then

@@ -49,6 +49,7 @@ LOADERS[TOKEN] = function()
 
   -- By its own terms: a smaller limit must not lower what a larger one has counted.
   local function settle(a, line)
+    a.stored_at = a.at
     local latest = now + (a.mark or a.cap) * a.span
     if a.mark then
       if a.marked_at > now then a.at, a.dirty, a.raw = a.at - (a.marked_at - now), true, nil end
@@ -114,7 +115,12 @@ LOADERS[TOKEN] = function()
     shrink_holds(a, round((a.at - beside) / a.span))
   end
 
-  local function report(a, line, units, at, base)
+  local function report(a, line, units, at, base, back)
+    if back > 0 then
+      -- What was counted by the later clock is as old as these units, unless there is more of it.
+      if a.stored_at == base then a.at, a.full_at = max(base - back, now), base - back end
+      at, base = at - back, base - back
+    end
     set_terms_to_charge(a, line, units)
     if a.full_at > now then a.full_at = a.at end
     local span = a.span
@@ -124,6 +130,8 @@ LOADERS[TOKEN] = function()
     units = min(units, longest)
     at = min(at, now + min(max(units, line.cap), longest) * span)
     a.at = min(max(full_at + units * span, at, now), now + DEBT_MAX)
+    -- Units beyond the capacity may be a difference of the clocks: they are not owed.
+    if back > 0 then a.at = min(a.at, max(full_at, now + a.cap * span)) end
     a.full_at = a.at
   end
 

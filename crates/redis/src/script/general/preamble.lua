@@ -32,6 +32,8 @@ local DEBT_MAX, USED_MAX = 3153600000000000, 4294967295
 local UNITS_MAX = 1099511627775
 -- How long a window's count outlives the window, for late reports.
 local LATE = 900000
+-- If reported units are of a time later than now by this much, the clock was set back.
+local CLOCK_STEP = 1000000
 
 -- By kind, the functions of an algorithm:
 --
@@ -47,7 +49,9 @@ local LATE = 900000
 --   take_ended(a, units, ended)      charges units of a lease as of when it expired
 --   refund(a, line, units)           refunds units
 --   charge_denied(a, line, units)    charges a denied request; without it, up to what remains
---   report(a, line, units, at, base) charges units of a local count as of `at`
+--   report(a, line, units, at, base, back)
+--                                    charges units of a local count as of `at`, after the clock was
+--                                    set back by `back`
 --   mark_debt(a, cap)                marks units that such reports charged beyond the capacity
 --   leases_end_at(a, leases, last)   until when leases that are not returned matter
 --   summarize(a, units)              units and time to keep when another shape takes its place

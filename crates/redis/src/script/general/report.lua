@@ -1,10 +1,13 @@
 
 -- Write-back: charges the units that an instance has allowed on a local count, whether they fit or
--- not, as of when they were allowed.
+-- not, as of when they were allowed: the last of them at `latest`, by this clock, unless it was set
+-- back since.
 local function next_report()
-  local line, base, parts = {}
-  line.kind, line.segments, line.cap, line.span, base, parts, position =
-    read('>BBI4I6I7B', requests, position)
+  local line, base, latest, parts = {}
+  line.kind, line.segments, line.cap, line.span, base, latest, parts, position =
+    read('>BBI4I6I7I7B', requests, position)
+  local back = latest - now
+  if back < CLOCK_STEP then back = 0 end
   place = place + 1
   local a = account(KEYS[place], line)
   local algorithm, counted = ALGORITHMS[a.kind], a.used + a.leased
@@ -13,7 +16,7 @@ local function next_report()
     at, units, position = read('>I7I5', requests, position)
     a.dirty, a.raw = true, nil
     charge_other(a, units)
-    algorithm.report(a, line, units, at, base)
+    algorithm.report(a, line, units, at, base, back)
   end
   if parts > 0 then algorithm.mark_debt(a, line.cap, counted) end
   return a

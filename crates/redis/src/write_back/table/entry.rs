@@ -131,6 +131,7 @@ impl Entry {
             key,
             fitted: self.fitted,
             base,
+            latest: self.latest,
             parts,
             since,
         }
