@@ -37,6 +37,8 @@ pub enum Guess {
     Markup,
     /// An access log, where a trace is expected.
     AccessLog,
+    /// The format that the user has named.
+    Named,
     /// No text at all.
     Binary,
     /// Any other text.
@@ -128,6 +130,7 @@ impl Guess {
                 "it looks like an access log; leave out `--format jsonl`, and add `--domain` and \
                  `--descriptor`"
             }
+            Guess::Named => "no line of it can be read in the format that is named",
             Guess::Binary => "it is no text",
             Guess::Other => "its lines are in no format that is known here",
         }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::field::Field;
+use crate::foreign::Guess;
 use crate::prefix;
 use crate::record::{BadRecord, Record};
 
@@ -109,6 +110,16 @@ impl Layout {
 // === impl LayoutReader ===
 
 impl LayoutReader<'_> {
+    /// Whether lines that seem to be this are what is read here.
+    pub(crate) const fn is_of(&self, guess: Guess) -> bool {
+        match guess {
+            Guess::Csv => matches!(self.0, Lines::Columns(_)),
+            Guess::Json => matches!(self.0, Lines::Json(_)),
+            Guess::Other => true,
+            _ => false,
+        }
+    }
+
     /// The values of a line; `None` if it says something about those that follow.
     pub(crate) fn read<'a>(&'a mut self, line: &'a [u8]) -> Result<Option<Record<'a>>, BadRecord> {
         if line.trim_ascii().is_empty() {

@@ -4,6 +4,7 @@ use tollgate_core::Moment;
 
 use crate::access_log::LogLine;
 use crate::field::{Agent, Field, Fields};
+use crate::foreign::Guess;
 use crate::format::{Format, LogKind};
 use crate::input::{LINE_BYTES_MAX, Line};
 use crate::interner::Interner;
@@ -219,9 +220,18 @@ impl<'f> Reader<'f> {
         Ok(self.selection.has_request(&request))
     }
 
-    /// Whether this is a line of an access log, and a trace is read.
-    pub(crate) fn is_log_in_trace(&self, line: &[u8]) -> bool {
-        matches!(self.lines, LineReader::Trace { .. }) && LogLine::parse(line).is_ok()
+    /// What a line that is no event seems to belong to.
+    pub(crate) fn guess(&self, line: &[u8]) -> Guess {
+        match &self.lines {
+            LineReader::Trace { .. } => Guess::of(line, |line| LogLine::parse(line).is_ok()),
+            LineReader::AccessLog { values_of, .. } => {
+                match (values_of, Guess::of(line, |_| false)) {
+                    (ValuesOf::Layout(layout), guess) if layout.is_of(guess) => Guess::Named,
+                    (_, guess) => guess,
+                }
+            }
+            LineReader::Counts => Guess::of(line, |_| false),
+        }
     }
 
     /// What is noted of the line examined last, if it is of an access log.

@@ -93,7 +93,7 @@ impl Traffic {
                 if let (Line::Text(text), Guess::Empty) = (line, input.guess)
                     && !text.trim_ascii().is_empty()
                 {
-                    input.guess = Guess::of(text, |text| reader.is_log_in_trace(text));
+                    input.guess = reader.guess(text);
                 }
                 self.skipped.add(self.lines, line, reason);
                 if let Some(series) = &mut self.series {

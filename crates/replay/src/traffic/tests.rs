@@ -1,5 +1,6 @@
 use super::*;
 use crate::format::LogKind;
+use crate::layout::{FieldNames, Layout};
 use crate::skipped::{EXCERPT_BYTES_MAX, SKIPPED_SHOWN_MAX};
 
 const EXPECTED: &str = "not in common or combined format: expected `HOST IDENT USER [TIME]`";
@@ -9,6 +10,14 @@ fn log(descriptor: &str) -> Traffic {
         kind: LogKind::Combined,
         domain: "d".to_owned(),
         descriptors: vec![descriptor.parse().unwrap()],
+    })
+}
+
+fn log_of(layout: Layout) -> Traffic {
+    Traffic::new(Format::AccessLog {
+        kind: LogKind::Layout(layout),
+        domain: "d".to_owned(),
+        descriptors: vec!["c={client}".parse().unwrap()],
     })
 }
 
@@ -162,6 +171,26 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
         message.contains("log: it looks like an access log"),
         "{message}"
     );
+}
+
+#[test]
+fn inputs_in_the_format_that_is_named_are_not_advised_to_name_it() {
+    let csv = Layout::csv(FieldNames::common(), None);
+    let template = Layout::log_format("%h %t").unwrap();
+    for (layout, input) in [
+        (csv, "client,time,path\n1.2.3.4,yesterday,/a\n"),
+        (
+            Layout::json(FieldNames::common()),
+            "{\"client\": \"1.2.3.4\"}\n",
+        ),
+        (template, "1.2.3.4 yesterday\n"),
+    ] {
+        let mut traffic = log_of(layout);
+        traffic.read("log", input.as_bytes()).unwrap();
+        let message = traffic.check().unwrap_err().to_string();
+        let expected = "log: no line of it can be read in the format that is named\n  1 line: ";
+        assert!(message.contains(expected), "{message}");
+    }
 }
 
 #[test]
