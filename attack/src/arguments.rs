@@ -14,6 +14,8 @@ Usage: tollgate-attack --tollgate PATH [OPTION]...
   --settle N             seconds until memory must have been returned (default: 20)
   --address-space MIB    limit the address space to this size; 0 is no limit
                          (default: 0, then 512)
+  --p99 MS               a p99 of the client that is not below this is a fault
+                         (default: it is only shown, beside whether it is below 50)
   --only WORDS           run only attacks with these words in their names
 ";
 
@@ -28,6 +30,8 @@ pub(crate) struct Arguments {
     pub(crate) lasts: Duration,
     pub(crate) settle: Duration,
     pub(crate) address_spaces: Vec<Option<u64>>,
+    /// What the client's p99 must be below.
+    pub(crate) p99_bound: Option<Duration>,
     only: Option<String>,
 }
 
@@ -42,6 +46,7 @@ impl Arguments {
             lasts: Duration::from_secs(10),
             settle: Duration::from_secs(20),
             address_spaces: ADDRESS_SPACES.to_vec(),
+            p99_bound: None,
             only: None,
         };
         let mut words = words.iter();
@@ -65,6 +70,7 @@ impl Arguments {
                     let mib = number()?;
                     arguments.address_spaces = vec![(mib > 0).then_some(mib)];
                 }
+                "--p99" => arguments.p99_bound = Some(Duration::from_millis(number()?)),
                 "--only" => arguments.only = Some(value.clone()),
                 _ => return Err(format!("there is no option {option}\n{USAGE}")),
             }
@@ -95,6 +101,9 @@ mod tests {
         let read = parse("--tollgate t --seconds 2 --address-space 512 --only ping").expect("good");
         assert_eq!(read.lasts, Duration::from_secs(2));
         assert_eq!(read.address_spaces, [Some(512)]);
+        assert_eq!(read.p99_bound, None);
+        let read_bound = parse("--tollgate t --p99 50").expect("good");
+        assert_eq!(read_bound.p99_bound, Some(Duration::from_millis(50)));
         assert!(read.chooses("ping flood") && !read.chooses("rapid reset"));
         let both = parse("--tollgate t").expect("good");
         assert_eq!(both.address_spaces, [None, Some(512)]);
@@ -102,6 +111,7 @@ mod tests {
             "--seconds 2",
             "--tollgate",
             "--tollgate t --seconds x",
+            "--tollgate t --p99 50ms",
             "--no 1",
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -38,7 +38,7 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 /// How often memory is measured afterwards.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// The expected latency of the client's requests on an idle machine, in microseconds. It is shown,
-/// not required, because a latency depends on the machine.
+/// and required only if the arguments say so, because a latency depends on the machine.
 const P99_MICROS: u64 = 50_000;
 
 /// The measurements of the service and the client.
@@ -48,6 +48,8 @@ pub(crate) struct Row {
     address_space: Option<u64>,
     /// How much more memory the service may use than without an attack, in KiB.
     budget: u64,
+    /// What the client's p99 must be below.
+    p99_bound: Option<Duration>,
     client: Client,
     before: u64,
     peak: u64,
@@ -103,6 +105,7 @@ pub(crate) fn measure(
     Ok(Row {
         name: attack.name,
         address_space: space,
+        p99_bound: arguments.p99_bound,
         budget: match attack.kind {
             Kind::Plain => BUDGET_KIB,
             Kind::Tls => TLS_BUDGET_KIB,
@@ -238,6 +241,10 @@ impl Row {
             } = &self.client;
             fault(format!("the client had {errors} errors: {examples}"));
         }
+        let p99 = Duration::from_micros(self.client.p99);
+        if let Some(bound) = self.p99_bound.filter(|bound| p99 >= *bound) {
+            fault(format!("the client's p99 was {p99:?}, not below {bound:?}"));
+        }
         if self.peak > self.before + self.budget {
             let grown = (self.peak - self.before) >> 10;
             fault(format!(
@@ -311,6 +318,7 @@ mod tests {
             name: "test",
             address_space: Some(512),
             budget: BUDGET_KIB,
+            p99_bound: None,
             client: Client::parse("900 2100 30 0 \n"),
             before: 20 << 10,
             peak: 40 << 10,
@@ -333,10 +341,11 @@ mod tests {
     #[test]
     fn every_requirement_can_be_missed() {
         assert_eq!(row().faults(), [""; 0]);
-        let missed: [fn(&mut Row); 8] = [
+        let missed: [fn(&mut Row); 9] = [
             |row| row.ended = Some("aborted".to_owned()),
             |row| row.client.errors = 1,
             |row| row.client.asked = 0,
+            |row| row.p99_bound = Some(Duration::from_micros(row.client.p99)),
             |row| row.peak = row.before + BUDGET_KIB + 1,
             |row| row.after = row.before + KEPT_KIB + 1,
             |row| row.lines = LINES_MAX,
