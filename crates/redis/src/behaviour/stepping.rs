@@ -117,7 +117,7 @@ fn memory(limit: &Limit, mode: Mode) -> Span {
         None => limit.window() + limit.window(),
     };
     match mode {
-        // A clock that is set back by less is not told from one that a reply was late from.
+        // A clock that is set back by less looks like one whose replies are late.
         Mode::WriteBack => of_limit + Span::SECOND,
         _ => of_limit + LASTS,
     }

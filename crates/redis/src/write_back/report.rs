@@ -1,9 +1,9 @@
 //! The reports of local counts to Redis.
 //!
 //! Packed for the general script: the step (1) and the number of lines (1); for each line the
-//! limit's kind (1), segments (1), capacity (4) and span (6), the base (7), Redis's time of the last
-//! decision (7) and the number of parts (1); for each part its position in time (7) and its units
-//! (5). Numbers are unsigned, the highest byte first.
+//! limit's kind (1), segments (1), capacity (4) and span (6), the base (7), Redis's time of the
+//! last decision (7) and the number of parts (1); for each part its position in time (7) and its
+//! units (5). Numbers are unsigned, the highest byte first.
 
 use bytes::BufMut;
 use tollgate_core::{Key, Moment};
