@@ -105,6 +105,12 @@ impl Driven {
         }
     }
 
+    /// Reports all local counts.
+    fn report(&self) {
+        let deadline = tokio::time::Instant::now() + Span::from_secs(30).into();
+        self.runtime.block_on(self.store.report_all(deadline));
+    }
+
     /// Runs one step with one line, and returns its status.
     fn step(&self, now: Now, step: Step, charge: Charge<'_>) -> Status {
         self.run_step(now, step, charge, 1)

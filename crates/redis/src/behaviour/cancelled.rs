@@ -5,7 +5,6 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tokio::time::Instant;
 use tollgate_behaviour::{Subject, Taste, algorithms};
 use tollgate_core::{Algorithm, Charge, Cost, Key, Limit, Mode, Sharing, Span};
 
@@ -190,8 +189,7 @@ fn is_accounted_for(mode: Mode) {
                     reply += u32::from(subject.decide(now, &[charge]).is_allowed());
                 }
             }
-            let deadline = Instant::now() + Span::from_secs(30).into();
-            subject.runtime.block_on(subject.store.report_all(deadline));
+            subject.report();
             subject.runtime.block_on(subject.store.close());
             let used = subject.consumed_units(&[strict])[0];
             assert!(

@@ -1,6 +1,5 @@
 //! A denied request that is charged leaves nothing of its limit, in every mode.
 
-use tokio::time::Instant;
 use tollgate_behaviour::{Subject, Taste, algorithms};
 use tollgate_core::{Charge, Cost, Limit, Mode, OnDenial, Sharing, Span};
 
@@ -43,10 +42,7 @@ fn is_exhausted_by_a_denial(mode: Mode) {
             assert!(!denied.is_allowed(), "{context}");
             assert_eq!(denied.decisions[0].remaining(), 0, "{context}");
             assert!(!instance.decide(now, &[one]).is_allowed(), "{context}");
-            let deadline = Instant::now() + Span::from_secs(30).into();
-            instance
-                .runtime
-                .block_on(instance.store.report_all(deadline));
+            instance.report();
             instance.runtime.block_on(instance.store.close());
             let left = self::instance().decide(now, &[peek]).decisions[0].remaining();
             assert_eq!(left, 0, "others find units: {context}");

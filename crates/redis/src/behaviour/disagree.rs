@@ -1,7 +1,6 @@
 //! Limits that change, and limits that disagree about one key: two versions of a rule on two
 //! instances, and requests with different limits.
 
-use tokio::time::Instant;
 use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
 use tollgate_core::{
     Algorithm, Charge, Cost, Key, Ledger, Limit, Mode, Now, OnDenial, Sharing, Span, Verdict,
@@ -205,7 +204,7 @@ fn report_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 2
     let local = small.shared(Sharing::in_mode(Mode::WriteBack));
     // Redis decides the first, and the second is counted here.
     assert!(other.decide(now, &[local]).is_allowed());
-    report(&other);
+    other.report();
     let before = stored_state(instance, large.key);
     assert!(other.decide(now, &[local]).is_allowed());
     assert_eq!(stored_state(instance, large.key), before);
@@ -214,17 +213,10 @@ fn report_beside(instance: &mut Driven, now: Now, [large, small]: [Charge<'_>; 2
         ..large
     };
     assert!(instance.decide(now, &[all]).is_allowed());
-    report(&other);
+    other.report();
     let denied = other.decide(now, &[local]).decisions[0];
     let wait = Span::from(denied.retry_after().expect("it fits later"));
     assert!(wait <= Span::HOUR + Span::from_secs(300), "{wait:?}");
-}
-
-/// Makes the instance report its local counts.
-fn report(instance: &Driven) {
-    let deadline = Instant::now() + Span::from_secs(30).into();
-    let reported = instance.store.report_all(deadline);
-    instance.runtime.block_on(reported);
 }
 
 /// Two instances with limits of the same algorithm and window, in any order, strict or leased.

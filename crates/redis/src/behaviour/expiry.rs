@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::time::Instant;
 use tollgate_behaviour::{Random, Rule, Subject, Taste, check};
 use tollgate_core::{Algorithm, Anchor, Charge, Cost, Key, Limit, Mode, Now, Sharing, Span};
 
@@ -65,10 +64,7 @@ impl Instances {
         let charge = rule.charge(key, cost).shared(Sharing::in_mode(*mode));
         let _whatever = instance.decide(self.now, &[charge]);
         if random.chance(30) {
-            let deadline = Instant::now() + Span::from_secs(30).into();
-            instance
-                .runtime
-                .block_on(instance.store.report_all(deadline));
+            instance.report();
         } else if random.chance(3) {
             *instance = Instances::instance();
         }
@@ -200,9 +196,6 @@ fn a_report_to_an_expired_bucket_is_charged_to_what_it_was() {
     let (instance, _) = &instances.instances[0];
     instance.store.set_now(instances.now.utc.as_nanos() / 1_000);
     assert_eq!(SINGLE.ask(&["DEL", &instance.store.name_of(key)]), "1");
-    let deadline = Instant::now() + Span::from_secs(30).into();
-    instance
-        .runtime
-        .block_on(instance.store.report_all(deadline));
+    instance.report();
     assert_eq!(ask(&mut instances, Cost::Peek(1)), 36);
 }

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::time::{Duration, Instant};
 use tollgate_behaviour::{Random, Rule, Subject, Taste, check};
 use tollgate_core::{
     Algorithm, Charge, Cost, Ledger, Limit, Mode, Moment, Now, Sharing, Span, Verdict, Wait,
@@ -17,14 +16,11 @@ use crate::store::under_test::TimedRedis;
 
 /// Steps of one trace: enough to lease, to renew and to run out.
 const STEPS: usize = 80;
-/// How long reports may take.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// How often a step sets the clock, in percent.
 const SETS: u64 = 5;
 
 /// Instances, and two clocks.
 struct Clocks {
-    mode: Mode,
     instances: Vec<Driven>,
     /// The time that has passed.
     passed: Moment,
@@ -35,13 +31,10 @@ struct Clocks {
 // === impl Clocks ===
 
 impl Clocks {
-    fn new(mode: Mode) -> Clocks {
+    fn new(instances: usize) -> Clocks {
         let start = Taste::MICROSECONDS.start.utc;
-        // Several that count locally may over-admit.
-        let count = if mode == Mode::WriteBack { 1 } else { 2 };
         Clocks {
-            mode,
-            instances: (0..count).map(|_| Clocks::instance()).collect(),
+            instances: (0..instances).map(|_| Clocks::instance()).collect(),
             passed: start,
             redis: start,
         }
@@ -78,11 +71,9 @@ impl Clocks {
 
     /// An instance renews and returns its leases, and reports its counts.
     fn synchronise(&self, index: usize) {
-        let Driven { runtime, store, .. } = &self.instances[index];
-        runtime.block_on(async {
-            store.renew_due_leases().await;
-            store.report_all(Instant::now() + DEADLINE).await;
-        });
+        let instance = &self.instances[index];
+        instance.runtime.block_on(instance.store.renew_due_leases());
+        instance.report();
     }
 
     /// A decision at the time that was set.
@@ -128,10 +119,11 @@ fn memory(limit: &Limit, mode: Mode) -> Span {
 /// back, a clock gains a bucket nothing. Returns how many decisions were made without Redis, and
 /// how many were denials.
 fn trace(random: &mut Random, mode: Mode, goes_ahead: bool) -> [u64; 2] {
-    let mut clocks = Clocks::new(mode);
+    // Several that count locally may over-admit.
+    let mut clocks = Clocks::new(if mode == Mode::WriteBack { 1 } else { 2 });
     let limit = limit(random, mode);
     let rule = Rule {
-        sharing: Sharing::in_mode(clocks.mode),
+        sharing: Sharing::in_mode(mode),
         ..Rule::new(limit)
     };
     let key = clocks.instances[0].key("only");
@@ -224,7 +216,7 @@ fn bucket(mode: Mode) -> Rule {
 fn a_bucket_s_report_is_charged_exactly_after_the_clock_was_set_back() {
     let rule = bucket(Mode::WriteBack);
     for (reported, step) in [(10, Span::HOUR), (0, Span::HOUR), (10, Span::from_secs(5))] {
-        let mut clocks = Clocks::new(Mode::WriteBack);
+        let mut clocks = Clocks::new(1);
         let key = clocks.instances[0].key("only");
         let remaining = |clocks: &Clocks, cost| {
             let verdict = clocks.decide(0, &rule.charge(key, cost));
@@ -255,7 +247,7 @@ fn a_bucket_s_report_is_charged_exactly_after_the_clock_was_set_back() {
 /// is owed.
 #[test]
 fn a_bucket_owes_nothing_for_a_clock_that_was_set_back() {
-    let mut clocks = Clocks::new(Mode::Leased);
+    let mut clocks = Clocks::new(2);
     let key = clocks.instances[0].key("only");
     let decide = |clocks: &Clocks, index, mode, cost| {
         let verdict = clocks.decide(index, &bucket(mode).charge(key, cost));

@@ -61,6 +61,11 @@ impl Tally {
     /// Notes that Redis has charged everything that is counted here.
     pub(crate) fn note_charged(&mut self) {
         self.parts.clear();
+        self.note_base();
+    }
+
+    /// Notes that the count is what Redis has.
+    fn note_base(&mut self) {
         if let Count::Bucket(bucket) = self.count {
             self.base = bucket.word() / GRAIN.as_nanos();
         }
@@ -103,9 +108,9 @@ impl Tally {
             if bucket.is_priced_by(&fitted.limit) {
                 *bucket = Bucket::full_at(Moment::from_nanos(bucket.word()));
             }
-            self.base = bucket.word() / GRAIN.as_nanos();
         }
         self.count = Count::of(snapshot);
+        self.note_base();
         for part in &mut self.parts {
             self.count.add(fitted, part, now);
         }
