@@ -222,15 +222,14 @@ impl<'f> Reader<'f> {
 
     /// What a line that is no event seems to belong to.
     pub(crate) fn guess(&self, line: &[u8]) -> Guess {
+        let is_trace = matches!(self.lines, LineReader::Trace { .. });
+        let guess = Guess::of(line, |line| is_trace && LogLine::parse(line).is_ok());
         match &self.lines {
-            LineReader::Trace { .. } => Guess::of(line, |line| LogLine::parse(line).is_ok()),
-            LineReader::AccessLog { values_of, .. } => {
-                match (values_of, Guess::of(line, |_| false)) {
-                    (ValuesOf::Layout(layout), guess) if layout.is_of(guess) => Guess::Named,
-                    (_, guess) => guess,
-                }
-            }
-            LineReader::Counts => Guess::of(line, |_| false),
+            LineReader::AccessLog {
+                values_of: ValuesOf::Layout(layout),
+                ..
+            } if layout.is_of(guess) => Guess::Named,
+            _ => guess,
         }
     }
 

@@ -6,18 +6,14 @@ use crate::skipped::{EXCERPT_BYTES_MAX, SKIPPED_SHOWN_MAX};
 const EXPECTED: &str = "not in common or combined format: expected `HOST IDENT USER [TIME]`";
 
 fn log(descriptor: &str) -> Traffic {
-    Traffic::new(Format::AccessLog {
-        kind: LogKind::Combined,
-        domain: "d".to_owned(),
-        descriptors: vec![descriptor.parse().unwrap()],
-    })
+    log_in(LogKind::Combined, descriptor)
 }
 
-fn log_of(layout: Layout) -> Traffic {
+fn log_in(kind: LogKind, descriptor: &str) -> Traffic {
     Traffic::new(Format::AccessLog {
-        kind: LogKind::Layout(layout),
+        kind,
         domain: "d".to_owned(),
-        descriptors: vec!["c={client}".parse().unwrap()],
+        descriptors: vec![descriptor.parse().unwrap()],
     })
 }
 
@@ -176,16 +172,14 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
 #[test]
 fn inputs_in_the_format_that_is_named_are_not_advised_to_name_it() {
     let csv = Layout::csv(FieldNames::common(), None);
+    let json = Layout::json(FieldNames::common());
     let template = Layout::log_format("%h %t").unwrap();
     for (layout, input) in [
         (csv, "client,time,path\n1.2.3.4,yesterday,/a\n"),
-        (
-            Layout::json(FieldNames::common()),
-            "{\"client\": \"1.2.3.4\"}\n",
-        ),
+        (json, "{\"client\": \"1.2.3.4\"}\n"),
         (template, "1.2.3.4 yesterday\n"),
     ] {
-        let mut traffic = log_of(layout);
+        let mut traffic = log_in(LogKind::Layout(layout), "c={client}");
         traffic.read("log", input.as_bytes()).unwrap();
         let message = traffic.check().unwrap_err().to_string();
         let expected = "log: no line of it can be read in the format that is named\n  1 line: ";
