@@ -74,7 +74,7 @@ impl Skipped {
                 // Kept in order: one step is enough, since counts grow by one.
                 if at > 0 && self.reasons[at - 1].1 < self.reasons[at].1 {
                     let more = self.reasons[at].1;
-                    let to = self.reasons.partition_point(|(_, count)| *count >= more);
+                    let to = self.reasons[..at].partition_point(|(_, count)| *count >= more);
                     self.reasons.swap(at, to);
                 }
             }
@@ -117,5 +117,20 @@ mod tests {
             skipped.count
         );
         assert!(reasons.is_sorted_by_key(|(_, count)| std::cmp::Reverse(*count)));
+    }
+
+    #[test]
+    fn whatever_the_order_of_reasons_they_are_counted_the_most_first() {
+        for sequence in 0..3_u32.pow(7) {
+            let mut skipped = Skipped::default();
+            for at in 0..7 {
+                let reason = ["a", "b", "c"][(sequence / 3_u32.pow(at) % 3) as usize];
+                skipped.add(at, &Line::Text(b""), reason.to_owned());
+                let reasons = &skipped.reasons;
+                assert!(reasons.is_sorted_by_key(|(_, count)| std::cmp::Reverse(*count)));
+                let all: u64 = reasons.iter().map(|(_, count)| count).sum();
+                assert_eq!(all, skipped.count);
+            }
+        }
     }
 }
