@@ -103,7 +103,9 @@ fn strip_virtual_host(text: &[u8]) -> Option<&[u8]> {
         _ => return None,
     };
     let is_bracketed = name.starts_with(b"[") && name.ends_with(b"]");
-    let is_name = !name.is_empty() && (is_bracketed || !name.contains(&b':'));
+    // Not `203.0.113.9, 10.0.0.1`, a list of addresses whose last is a proxy.
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
+    let is_name = is_bracketed || !name.is_empty() && name.iter().all(is_of_name);
     // `host:443 - ann smith` is a client with a port and a user with a blank.
     (is_name && client != b"-").then_some(rest)
 }
