@@ -270,6 +270,42 @@ pub fn charges_on_one_key_are_added_up<S: Subject>(taste: &Taste, mut fresh: imp
     }
 }
 
+/// A limit and a shadow of it that meet on one key are enforced together, whichever comes first.
+pub fn a_shadow_on_a_key_does_not_turn_its_limit_off<S: Subject>(
+    taste: &Taste,
+    mut fresh: impl FnMut() -> S,
+) {
+    for algorithm in algorithms() {
+        for weak in [Enforcement::Shadow, Enforcement::Quota] {
+            for order in [[weak, Enforcement::Enforce], [Enforcement::Enforce, weak]] {
+                let mut subject = fresh();
+                let key = subject.key("only");
+                // Quotas deny together; beside another quota that allows, these two do not.
+                let free = Rule::new(limit(algorithm, 100));
+                let free = (
+                    Rule {
+                        enforcement: Enforcement::Quota,
+                        ..free
+                    },
+                    subject.key("free"),
+                );
+                let rules = order.map(|enforcement| Rule {
+                    enforcement,
+                    ..Rule::new(limit(algorithm, 3))
+                });
+                let mut ask = || {
+                    let [first, second] = rules.each_ref().map(|rule| rule.charge(key, Cost::ONE));
+                    let free = free.0.charge(free.1, Cost::ONE);
+                    subject
+                        .decide(taste.start, &[first, second, free])
+                        .is_allowed()
+                };
+                assert_eq!([ask(), ask()], [true, false], "{algorithm:?} {order:?}");
+            }
+        }
+    }
+}
+
 /// Overrides in one request may have different limits for one counter: its costs are added up, and
 /// each limit decides on the sum. The smaller limit comes first, or last.
 pub fn each_limit_on_one_key_judges_by_itself<S: Subject>(

@@ -74,6 +74,7 @@ macro_rules! store_behaves {
                 shadow_and_quota_deny_as_specified,
                 charges_on_one_key_are_added_up,
                 each_limit_on_one_key_judges_by_itself,
+                a_shadow_on_a_key_does_not_turn_its_limit_off,
                 a_share_is_kept_for_requests_with_priority,
                 a_cost_above_what_is_not_kept_never_fits,
                 a_denied_request_charges_nothing_of_the_share,

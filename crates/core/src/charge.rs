@@ -143,6 +143,16 @@ impl Enforcement {
             Enforcement::Quota => Some("denies only if all quotas do"),
         }
     }
+
+    /// The one of two that denies more requests.
+    #[must_use]
+    pub(crate) const fn stricter(self, other: Enforcement) -> Enforcement {
+        match (self, other) {
+            (Enforcement::Enforce, _) | (_, Enforcement::Enforce) => Enforcement::Enforce,
+            (Enforcement::Quota, _) | (_, Enforcement::Quota) => Enforcement::Quota,
+            (Enforcement::Shadow, Enforcement::Shadow) => Enforcement::Shadow,
+        }
+    }
 }
 
 // === impl Charge ===

@@ -344,9 +344,12 @@ impl<'a> Line<'a> {
 
     /// Adds a charge on the same counter.
     fn add(&mut self, charge: &Charge<'a>) {
+        let enforcement = self.charge.enforcement.stricter(charge.enforcement);
         if charge.limit.available() < self.charge.limit.available() {
             self.charge = *charge;
         }
+        // Whichever comes first: a shadow of a limit must not turn the limit off.
+        self.charge.enforcement = enforcement;
         // Of views of one limit, the one that leaves units for requests with priority.
         let size = |limit: &Limit| (limit.capacity(), limit.unavailable());
         if size(charge.limit) > size(self.widest) {
