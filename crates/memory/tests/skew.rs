@@ -47,3 +47,32 @@ fn a_reading_behind_another_forgets_nothing() {
         }
     }
 }
+
+/// A batch is decided at one reading of the clock. While it goes on, windows end and another thread
+/// spends all of the present one: what comes later in the batch does not take that back.
+#[test]
+fn a_batch_that_began_before_a_window_ended_forgets_nothing() {
+    for limit in limits() {
+        let clock = ManualClock::at(END - Span::from_millis(5));
+        let store = Memory::builder().max_keys(100).clock(clock).build();
+        let keys = [store.key_of("before"), store.key_of("one")];
+        let one = Charge::new(keys[1], &limit, Cost::ONE);
+        // The key has a slot already.
+        assert!(store.check(&one).unwrap().is_allowed());
+        let mut answers = Vec::new();
+        let charge = |key| {
+            if key == keys[1] {
+                let later = END + WINDOW + WINDOW + Span::from_nanos(1);
+                store.clock().set(Now::at(later));
+                let spend = |_| store.check(&one).unwrap().is_allowed();
+                assert!((0..COUNT).all(spend), "{limit:?}");
+            }
+            Charge::new(key, &limit, Cost::ONE)
+        };
+        store.check_each(keys, charge, |answer| {
+            answers.push(answer.unwrap().is_allowed());
+        });
+        assert_eq!(answers, [true, false], "{limit:?}");
+        assert!(!store.check(&one).unwrap().is_allowed(), "{limit:?}");
+    }
+}
