@@ -4,12 +4,13 @@
 //! others exhaust the rest. What a connection uses beyond that comes out of a bounded pool.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::busy_queue::BusyQueue;
 use crate::idleness::CloseIdle;
 use crate::limits::Limits;
 
@@ -39,6 +40,8 @@ pub struct Budget {
     /// The connections of every listener: they share the files that the process may open.
     listeners: Mutex<Vec<Weak<dyn CloseIdle>>>,
     ended: Notify,
+    /// Processor time is shared as well.
+    busy: Arc<BusyQueue>,
 }
 
 // === impl Budget ===
@@ -57,7 +60,13 @@ impl Budget {
             freed: AtomicUsize::new(0),
             listeners: Mutex::default(),
             ended: Notify::new(),
+            busy: Arc::default(),
         }
+    }
+
+    /// The connections that wait for processor time.
+    pub(crate) const fn busy(&self) -> &Arc<BusyQueue> {
+        &self.busy
     }
 
     /// Bytes in use out of the pool.

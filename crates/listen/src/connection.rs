@@ -120,8 +120,8 @@ impl Connection {
         Connection {
             peer,
             is_reserved,
+            quantum: Quantum::new(turn_bytes, Arc::clone(budget.busy())),
             budget,
-            quantum: Quantum::new(turn_bytes),
             opened: now,
             last_request: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),

@@ -25,6 +25,8 @@ mod shutdown;
 
 mod idleness;
 
+mod busy_queue;
+
 mod budget;
 
 mod quantum;

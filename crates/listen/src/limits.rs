@@ -34,7 +34,7 @@ pub struct Limits {
     /// `buffer`: the same on all connections, beyond those that each has guaranteed. 64 MiB.
     pub buffer: usize,
     /// `turn_bytes`: bytes of requests that are read and decided on for one connection before other
-    /// connections are served: its quantum. 32 KiB.
+    /// connections are served: its quantum. Eight times as many bytes are written. 32 KiB.
     pub turn_bytes: usize,
     /// `control_frames`: frames without a request (PING, SETTINGS, RST_STREAM and the like) that a
     /// gRPC connection may send at once; a tenth of them is added each second. 1000.

@@ -2,21 +2,31 @@
 //!
 //! This is round robin scheduling: the runtime polls tasks one after the other, so a task that
 //! stops after a bounded amount of work lets every other connection proceed. A quantum begins
-//! whenever the connection's own task is polled. Within it, only so many bytes are read, and only
-//! so many bytes of requests are decided on; further requests wait for the next quantum.
+//! when the connection's own task is polled. Within it, only so many bytes are read and written,
+//! and only so many bytes of requests are decided on; the rest waits for the next quantum, which a
+//! connection that has used up one gets when it is its turn in the [`BusyQueue`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
+
+use crate::busy_queue::{BusyQueue, Ticket};
+
+/// How many times as many bytes are written as are read: a byte of a response is copied, one of a
+/// request is parsed and decided on as well.
+const WRITTEN_FOR_READ: usize = 8;
 
 /// What is left of a connection's quantum.
 #[derive(Debug)]
 pub(crate) struct Quantum {
     bytes: usize,
-    /// How many have begun.
+    busy: Arc<BusyQueue>,
+    ticket: Ticket,
+    /// How often the connection's task was polled.
     turn: AtomicUsize,
     to_read: AtomicUsize,
+    to_write: AtomicUsize,
     to_decide: AtomicUsize,
     task: OnceLock<Waker>,
     has_waiting: AtomicBool,
@@ -27,11 +37,14 @@ pub(crate) struct Quantum {
 // === impl Quantum ===
 
 impl Quantum {
-    pub(crate) fn new(bytes: usize) -> Quantum {
+    pub(crate) fn new(bytes: usize, busy: Arc<BusyQueue>) -> Quantum {
         Quantum {
             bytes,
+            busy,
+            ticket: Ticket::default(),
             turn: AtomicUsize::new(0),
             to_read: AtomicUsize::new(bytes),
+            to_write: AtomicUsize::new(bytes * WRITTEN_FOR_READ),
             to_decide: AtomicUsize::new(bytes),
             task: OnceLock::new(),
             has_waiting: AtomicBool::new(false),
@@ -39,20 +52,26 @@ impl Quantum {
         }
     }
 
-    /// Begins a new quantum, in the task of the connection.
+    /// The task of the connection is polled. A new quantum begins, unless it has to wait for its
+    /// turn: whatever else has woken the task does not make it more than others get.
     pub(crate) fn begin(&self, cx: &Context<'_>) {
         self.task.get_or_init(|| cx.waker().clone());
         // Only the connection's own task counts.
         let turn = self.turn();
         self.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+        if self.busy.is_waiting(&self.ticket) {
+            return;
+        }
         self.to_read.store(self.bytes, Ordering::Relaxed);
+        self.to_write
+            .store(self.bytes * WRITTEN_FOR_READ, Ordering::Relaxed);
         self.to_decide.store(self.bytes, Ordering::Relaxed);
         if self.has_waiting.load(Ordering::Acquire) {
             self.wake_waiting();
         }
     }
 
-    /// The number of the present quantum.
+    /// The number of the present poll of the connection's task.
     pub(crate) fn turn(&self) -> usize {
         self.turn.load(Ordering::Relaxed)
     }
@@ -77,16 +96,30 @@ impl Quantum {
 
     /// Ready if the quantum has bytes left to read; otherwise the task is polled again later.
     pub(crate) fn poll_read(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.to_read.load(Ordering::Relaxed) > 0 {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        self.poll_left(&self.to_read, cx)
     }
 
     /// Counts bytes that were read.
     pub(crate) fn record_read(&self, bytes: usize) {
         take(&self.to_read, bytes);
+    }
+
+    /// Ready if the quantum has bytes left to write; otherwise the task is polled again later.
+    pub(crate) fn poll_write(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_left(&self.to_write, cx)
+    }
+
+    /// Counts bytes that were written.
+    pub(crate) fn record_written(&self, bytes: usize) {
+        take(&self.to_write, bytes);
+    }
+
+    fn poll_left(&self, left: &AtomicUsize, cx: &Context<'_>) -> Poll<()> {
+        if left.load(Ordering::Relaxed) > 0 {
+            return Poll::Ready(());
+        }
+        self.busy.enqueue(&self.ticket, cx.waker());
+        Poll::Pending
     }
 
     /// Waits until a request of so many bytes fits. The first one of a quantum always does.
@@ -104,7 +137,7 @@ impl Quantum {
 
     fn wake_task(&self) {
         if let Some(task) = self.task.get() {
-            task.wake_by_ref();
+            self.busy.enqueue(&self.ticket, task);
         }
     }
 }
@@ -120,9 +153,10 @@ fn take(left: &AtomicUsize, bytes: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::AtomicU32;
     use std::task::Wake;
+
+    use tokio::task::yield_now;
 
     use super::*;
 
@@ -141,9 +175,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_does_not_fit_a_quantum_waits_for_the_next() {
-        let quantum = Quantum::new(100);
+    /// Lets the busy queue call whoever waits.
+    async fn call() {
+        yield_now().await;
+        yield_now().await;
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_a_quantum_waits_for_the_next() {
+        let quantum = Quantum::new(100, Arc::default());
         let (task, stream) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
         let (task_waker, stream_waker) = (Arc::clone(&task).into(), Arc::clone(&stream).into());
         let of_task = Context::from_waker(&task_waker);
@@ -154,28 +194,51 @@ mod tests {
         for _ in 0..5 {
             assert!(quantum.poll_decide(60, &of_stream).is_pending());
         }
-        assert_eq!((task.times(), stream.times()), (5, 0));
+        // Woken by something else before its turn, it has no new quantum.
+        quantum.begin(&of_task);
+        assert_eq!((task.times(), stream.times()), (0, 0));
+        call().await;
+        assert_eq!((task.times(), stream.times()), (1, 0));
         // Each quantum wakes two requests of sixty bytes; the task is polled again for the others.
         quantum.begin(&of_task);
-        assert_eq!((task.times(), stream.times()), (6, 2));
+        assert_eq!((task.times(), stream.times()), (1, 2));
+        call().await;
         quantum.begin(&of_task);
+        call().await;
         quantum.begin(&of_task);
-        assert_eq!((task.times(), stream.times()), (7, 5));
+        call().await;
+        assert_eq!((task.times(), stream.times()), (3, 5));
     }
 
-    #[test]
-    fn reading_stops_at_the_end_of_a_quantum_and_continues_in_the_next() {
-        let quantum = Quantum::new(100);
-        let task = Arc::new(Woken::default());
-        let waker = Arc::clone(&task).into();
-        let cx = Context::from_waker(&waker);
-        quantum.begin(&cx);
-        quantum.record_read(99);
-        assert!(quantum.poll_read(&cx).is_ready());
-        quantum.record_read(8000);
-        assert!(quantum.poll_read(&cx).is_pending());
-        assert_eq!(task.times(), 1);
-        quantum.begin(&cx);
-        assert!(quantum.poll_read(&cx).is_ready());
+    #[tokio::test]
+    async fn reading_and_writing_stop_at_the_end_of_a_quantum_and_continue_in_the_next() {
+        type Poll = fn(&Quantum, &Context<'_>) -> std::task::Poll<()>;
+        let read: (Poll, fn(&Quantum, usize), usize) = (
+            |quantum, cx| quantum.poll_read(cx),
+            Quantum::record_read,
+            99,
+        );
+        let written: (Poll, fn(&Quantum, usize), usize) = (
+            |quantum, cx| quantum.poll_write(cx),
+            Quantum::record_written,
+            799,
+        );
+        for (poll, record, bytes) in [read, written] {
+            let quantum = Quantum::new(100, Arc::default());
+            let task = Arc::new(Woken::default());
+            let waker = Arc::clone(&task).into();
+            let cx = Context::from_waker(&waker);
+            quantum.begin(&cx);
+            record(&quantum, bytes);
+            assert!(poll(&quantum, &cx).is_ready());
+            record(&quantum, 8000);
+            assert!(poll(&quantum, &cx).is_pending());
+            quantum.begin(&cx);
+            assert!(poll(&quantum, &cx).is_pending());
+            call().await;
+            assert_eq!(task.times(), 1);
+            quantum.begin(&cx);
+            assert!(poll(&quantum, &cx).is_ready());
+        }
     }
 }

@@ -100,12 +100,13 @@ impl<S> Socket<S> {
     }
 
     /// Ready if something may be written now.
-    fn poll_deferred(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_permitted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.connection.has_to_write() {
             return Poll::Ready(());
         }
-        self.deferral
-            .poll_write(self.connection.quantum().turn(), cx)
+        let quantum = self.connection.quantum();
+        ready!(quantum.poll_write(cx));
+        self.deferral.poll_write(quantum.turn(), cx)
     }
 
     /// Returns bytes to the stream that were read already.
@@ -125,7 +126,11 @@ impl<S> Socket<S> {
     }
 
     fn record_sent(&mut self, written: &Poll<Result<usize>>) {
-        if let (Some(frames), Poll::Ready(Ok(bytes))) = (&mut self.frames, written) {
+        let Poll::Ready(Ok(bytes)) = written else {
+            return;
+        };
+        self.connection.quantum().record_written(*bytes);
+        if let Some(frames) = &mut self.frames {
             frames.record_sent(*bytes);
         }
     }
@@ -204,7 +209,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_deferred(cx));
+        ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.record_sent(&poll);
         this.check_timeout(cx, poll)
@@ -234,7 +239,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_deferred(cx));
+        ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
         this.record_sent(&poll);
         this.check_timeout(cx, poll)
