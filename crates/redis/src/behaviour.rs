@@ -28,6 +28,8 @@ mod settled;
 
 mod stepping;
 
+mod versions;
+
 use std::sync::LazyLock;
 use std::task::Poll;
 

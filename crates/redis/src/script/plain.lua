@@ -173,17 +173,19 @@ for i = 1, #KEYS do
 end
 local function ends_first(one, other) return one[2] < other[2] end
 for key, which in pairs(changed) do
-  local at, span, state, held = words[key], spans[which], '', leases[key]
-  if at <= fresh[which] then
-    if ends[which] then at = ends[which] end
-  elseif ends[which] then
-    state, at = pack('>BI7I4I6', kinds[which], ends[which], at, span), ends[which]
+  local at, span, state, held = words[key], spans[which], '', (counts[key] or 0) > 0
+  if not ends[which] then
+    -- A full bucket keeps the time and the capacity of the limit that granted what is leased.
+    if at > now or held and span > 0 then
+      state = pack('>BI7I6I4', kinds[which], at, span, rooms[which] / span)
+    end
   else
-    state = pack('>BI7I6I4', kinds[which], at, span, rooms[which] / span)
+    if at > 0 then state = pack('>BI7I4I6', kinds[which], ends[which], at, span) end
+    at = ends[which]
   end
-  if held and counts[key] > 0 then
+  if held then
     local all = {}
-    for id, one in pairs(held) do
+    for id, one in pairs(leases[key]) do
       state = pack('>c8I5I7', id, one[1], one[2]) .. state
       all[#all + 1] = one
     end

@@ -1,0 +1,54 @@
+//! Versions of a limit on several instances, while units of it are leased.
+
+use tollgate_behaviour::{Subject, Taste};
+use tollgate_core::{Charge, Cost, Limit, Mode, Now, Sharing, Span};
+
+use super::{Driven, SINGLE};
+use crate::config::Config;
+
+/// Units that an instance spends of its last lease before it crashes.
+const SPENT: u32 = 150;
+
+fn instance() -> Driven {
+    Driven::new(&Config::single(SINGLE.address()))
+}
+
+fn bucket(burst: u32) -> Limit {
+    let bucket = Limit::token_bucket(1, Span::from_millis(5));
+    let bucket = bucket.and_then(|bucket| bucket.with_burst(burst));
+    bucket.expect("a limit")
+}
+
+fn at(millis: u64) -> Now {
+    Now::at(Taste::MICROSECONDS.start.utc + Span::from_millis(millis))
+}
+
+/// Nothing but the lease of an instance that crashes is stored of a full bucket. A denial of a
+/// smaller version of the limit does not shrink it to what that version can count.
+#[test]
+fn a_smaller_bucket_erases_nothing_that_a_larger_one_has_leased() {
+    let [large, small] = [1_000, 20].map(bucket);
+    let [mut crashing, mut other, mut rest] = [(); 3].map(|()| instance());
+    let key = crashing.key("only");
+    let leased = |limit| Charge::new(key, limit, Cost::ONE).shared(Sharing::in_mode(Mode::Leased));
+    for (instance, units) in [(&mut other, 2), (&mut crashing, SPENT)] {
+        for _ in 0..units {
+            assert!(instance.decide(at(0), &[leased(&large)]).is_allowed());
+        }
+    }
+    // The bucket is full again, and the other one returns what it holds.
+    let peek = Charge::new(key, &large, Cost::Peek(1));
+    assert!(rest.decide(at(5_000), &[peek]).is_allowed());
+    other.store.set_now(at(5_000).utc.as_nanos() / 1_000);
+    other.runtime.block_on(other.store.close());
+    let denied = rest.decide(at(9_500), &[Charge::new(key, &small, Cost::ONE)]);
+    assert!(!denied.is_allowed());
+    let asked = crashing.store.counts().requests;
+    for _ in 0..SPENT {
+        assert!(crashing.decide(at(9_800), &[leased(&large)]).is_allowed());
+    }
+    assert_eq!(crashing.store.counts().requests, asked, "not on its lease");
+    let remaining = rest.decide(at(10_000), &[peek]).decisions[0].remaining();
+    let refilled = 200 / 5;
+    assert!(remaining <= 1_000 + refilled - SPENT, "{remaining}");
+}
