@@ -18,6 +18,8 @@ mod leased;
 
 mod refunded;
 
+mod renewals;
+
 mod reservation;
 
 mod rounds;

@@ -125,8 +125,9 @@ impl Leased {
 
     /// Stops leasing and returns every lease; gives up at the deadline.
     pub(crate) async fn close(&self, deadline: Instant) {
+        self.leases.close();
         loop {
-            renew_due(self.leases.close(), &self.router, &self.stats).await;
+            renew_due(&self.leases, &self.router, &self.stats).await;
             if self.leases.count() == 0 || Instant::now() >= deadline {
                 return;
             }
@@ -194,21 +195,17 @@ impl Leased {
 async fn keep(leases: Arc<Leases>, router: Arc<Router>, stats: Arc<Stats>) {
     loop {
         sleep(CHECK_EVERY.into()).await;
-        renew_due(leases.due(), &router, &stats).await;
+        renew_due(&leases, &router, &stats).await;
     }
 }
 
-async fn renew_due(due: Vec<Renewal>, router: &Router, stats: &Stats) {
-    let mut due = due.into_iter();
-    loop {
-        let some = due.by_ref().take(AT_ONCE);
-        let renewals: Vec<_> = some
-            .map(|renewal| renew_alone(renewal, router, stats))
-            .collect();
-        if renewals.is_empty() {
-            return;
-        }
-        join_all(renewals).await;
+/// Renews and returns the leases that are due. The units of those that wait for others to be
+/// renewed are spent until it is their turn.
+async fn renew_due(leases: &Arc<Leases>, router: &Router, stats: &Stats) {
+    for keys in leases.due().chunks(AT_ONCE) {
+        let renewals = keys.iter().filter_map(|key| leases.begin_if_due(*key));
+        let renewals = renewals.map(|renewal| renew_alone(renewal, router, stats));
+        join_all(renewals.collect()).await;
     }
 }
 

@@ -276,32 +276,30 @@ impl Leases {
         Spend::Renew(self.begin_renewal(charge.key, lease, 0, local_now))
     }
 
-    /// The leases to be renewed or returned now.
-    pub(crate) fn due(self: &Arc<Leases>) -> Vec<Renewal> {
+    /// The keys whose leases are to be renewed or returned now.
+    pub(crate) fn due(&self) -> Vec<Key> {
         let local_now = self.clock.now();
-        self.renewals(local_now, |lease, is_full| {
-            if lease.is_lost {
-                return Some(0);
-            }
-            let idle = local_now.since(lease.used_at) >= IDLE && lease.left > IDLE_UNITS;
-            let ends = lease.until <= local_now + RENEW_BEFORE_END && !lease.ends_with_window;
-            let over = lease.until <= local_now;
-            let worth = if is_full {
-                DECISIONS_MIN_WHEN_FULL
-            } else {
-                DECISIONS_MIN
-            };
-            match lease.spent >= worth && !over {
-                true if ends => Some(lease.want(local_now)),
-                _ => (idle || ends || over).then_some(0),
-            }
-        })
+        let mut keys = Vec::new();
+        for shard in self.shards.each() {
+            let is_due = |lease: &Lease| self.want_if_due(&shard, lease, local_now).is_some();
+            let due = shard.leases.iter().filter(|(_, lease)| is_due(lease));
+            keys.extend(due.map(|(key, _)| *key));
+        }
+        keys
     }
 
-    /// Stops leasing; returns the renewals that return all leases not in use by a request.
-    pub(crate) fn close(self: &Arc<Leases>) -> Vec<Renewal> {
+    /// Begins to renew or return a key's lease, if it is still due.
+    pub(crate) fn begin_if_due(self: &Arc<Leases>, key: Key) -> Option<Renewal> {
+        let local_now = self.clock.now();
+        let mut shard = self.shards.of(key);
+        let want = self.want_if_due(&shard, shard.leases.get(&key)?, local_now)?;
+        let lease = shard.leases.get_mut(&key)?;
+        Some(self.begin_renewal(key, lease, want, local_now))
+    }
+
+    /// Stops leasing: from now on, all leases are due to be returned.
+    pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        self.renewals(self.clock.now(), |_, _| Some(0))
     }
 
     /// Drops a key's lease without spending more of it, because the key was deleted in Redis.
@@ -321,24 +319,26 @@ impl Leases {
         self.shards.each().map(|shard| shard.decided).sum()
     }
 
-    /// Renewals of the leases for which `want` returns an amount; zero returns the lease.
-    fn renewals(
-        self: &Arc<Leases>,
-        local_now: Moment,
-        want: impl Fn(&Lease, bool) -> Option<u64>,
-    ) -> Vec<Renewal> {
-        let mut renewals = Vec::new();
-        for mut shard in self.shards.each() {
-            let is_full = shard.leases.len() > SHARD_MAX / 8 * 7;
-            for (key, lease) in &mut shard.leases {
-                if lease.renewed.is_none()
-                    && let Some(want) = want(lease, is_full)
-                {
-                    renewals.push(self.begin_renewal(*key, lease, want, local_now));
-                }
-            }
+    /// How much to lease in a renewal that is due now, without a request; zero returns the lease.
+    fn want_if_due(&self, shard: &Shard, lease: &Lease, local_now: Moment) -> Option<u64> {
+        if lease.renewed.is_some() {
+            return None;
         }
-        renewals
+        if lease.is_lost || self.is_closed.load(Ordering::Relaxed) {
+            return Some(0);
+        }
+        let idle = local_now.since(lease.used_at) >= IDLE && lease.left > IDLE_UNITS;
+        let ends = lease.until <= local_now + RENEW_BEFORE_END && !lease.ends_with_window;
+        let over = lease.until <= local_now;
+        let worth = if shard.leases.len() > SHARD_MAX / 8 * 7 {
+            DECISIONS_MIN_WHEN_FULL
+        } else {
+            DECISIONS_MIN
+        };
+        match lease.spent >= worth && !over {
+            true if ends => Some(lease.want(local_now)),
+            _ => (idle || ends || over).then_some(0),
+        }
     }
 
     /// Begins a renewal: until it is complete nothing of the lease is spent.
