@@ -150,6 +150,7 @@ impl Leased {
                 Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),
                 Spend::Cold => return Ok(None),
                 Spend::Renew(renewal) => return self.ask(renewal, request, only).await,
+                Spend::Peek(free) => return self.peek(request, only, free).await,
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
                         // The renewal has no reply yet, and nothing was charged for this request.
@@ -159,6 +160,24 @@ impl Leased {
             }
             spend = self.leases.spend_after_wait(charge);
         }
+    }
+
+    /// Has Redis judge a charge that takes nothing, as if these units were not leased.
+    async fn peek(
+        &self,
+        request: &Request<'_>,
+        only: &Single<'_>,
+        free: u32,
+    ) -> Result<Option<Verdict>, StoreError> {
+        let Single { charge, fitted } = only;
+        let reply = self.router.ask_one(charge, fitted, request.since).await?;
+        if reply.is_blocked() {
+            return Ok(None);
+        }
+        // Others may have spent them meanwhile.
+        let free = free.min(self.leases.free(charge.key));
+        let verdict = reply.of_peek(charge, fitted, free).map_err(bad_reply)?;
+        Ok(Some(verdict))
     }
 
     /// Decides the charge in a call that also leases units. The call has its own task, so that a

@@ -64,7 +64,8 @@
 //! the others.
 //!
 //! A refund first reports what this instance has spent, in the same call, and returns the lease.
-//! The unreported units of other instances cannot be refunded.
+//! The unreported units of other instances cannot be refunded. Redis answers a peek, as if what
+//! this instance holds were returned.
 //!
 //! While units are leased, a denial's retry time may be later than necessary.
 
@@ -76,12 +77,13 @@ mod lease;
 
 mod renewal;
 
+mod spend;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{Charge, Cost, Decision, Key, Limit, Mode, Moment, Span};
+use tollgate_core::{Charge, Cost, Key, Limit, Mode, Moment, Span};
 
 pub(crate) use estimates::{Estimates, InFlight};
 use heat::Heat;
@@ -89,6 +91,7 @@ pub(crate) use lease::GrantedLease;
 pub use lease::{CAPACITY_MIN, LASTS};
 use lease::{LEAST, Lease, Shape, first_want};
 pub(crate) use renewal::Renewal;
+pub(crate) use spend::Spend;
 
 use crate::fit::FittedLimit;
 use crate::key_map::KeyMap;
@@ -132,18 +135,6 @@ struct Shard {
     decided: u64,
 }
 
-/// How a charge is decided.
-pub(crate) enum Spend {
-    /// It is allowed.
-    Granted(Decision),
-    /// Another request is renewing the lease: try again afterwards.
-    Wait(OwnedNotified),
-    /// Renew the lease, and complete the renewal.
-    Renew(Renewal),
-    /// Redis makes this decision, without a lease.
-    Cold,
-}
-
 // === impl Leases ===
 
 impl Leases {
@@ -167,7 +158,7 @@ impl Leases {
     #[inline]
     pub(crate) fn spend(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
         let Some(units) = leasable(charge) else {
-            return self.report_before_refund(charge);
+            return self.decide_without_taking(charge);
         };
         let local_now = self.clock.now();
         let mut shard = self.shards.of(charge.key);
@@ -248,12 +239,14 @@ impl Leases {
         Spend::Renew(self.begin_renewal(charge.key, lease, want, local_now))
     }
 
-    /// A refund returns only units that Redis has counted as consumed, and leased units are not
-    /// yet: the same call reports what was spent here, and returns the lease. Any other charge that
-    /// cannot be leased is decided by Redis alone.
+    /// A charge that takes nothing, or more than any lease has. A refund returns only units that
+    /// Redis has counted as consumed, and leased units are not yet: the same call reports what was
+    /// spent here, and returns the lease. A peek is judged together with the units held here. Redis
+    /// alone decides any other.
     #[cold]
-    fn report_before_refund(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
-        if !matches!(charge.cost, Cost::Refund(1..)) {
+    fn decide_without_taking(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
+        let is_refund = matches!(charge.cost, Cost::Refund(1..));
+        if !is_refund && !matches!(charge.cost, Cost::Peek(_) | Cost::Take(0)) {
             return Spend::Cold;
         }
         let local_now = self.clock.now();
@@ -264,9 +257,22 @@ impl Leases {
         if let Some(renewed) = &lease.renewed {
             return Spend::Wait(Arc::clone(renewed).notified_owned());
         }
-        if lease.is_lost || lease.spent == 0 {
-            return Spend::Cold;
+        match is_refund {
+            false => match lease.free(local_now) {
+                0 => Spend::Cold,
+                units => Spend::Peek(units),
+            },
+            true if lease.is_lost || lease.spent == 0 => Spend::Cold,
+            true => self.report_before_refund(lease, charge, local_now),
         }
+    }
+
+    fn report_before_refund(
+        self: &Arc<Leases>,
+        lease: &mut Lease,
+        charge: &Charge<'_>,
+        local_now: Moment,
+    ) -> Spend {
         if lease.shape.limit != *charge.limit {
             let Some(shape) = self.shape(charge.limit) else {
                 return Spend::Cold;
@@ -274,6 +280,13 @@ impl Leases {
             lease.shape = shape;
         }
         Spend::Renew(self.begin_renewal(charge.key, lease, 0, local_now))
+    }
+
+    /// The units of a key that this instance holds and has not spent.
+    pub(crate) fn free(&self, key: Key) -> u32 {
+        let shard = self.shards.of(key);
+        let lease = shard.leases.get(&key);
+        lease.map_or(0, |lease| lease.free(self.clock.now()))
     }
 
     /// The keys whose leases are to be renewed or returned now.
@@ -380,14 +393,5 @@ fn leasable(charge: &Charge<'_>) -> Option<u32> {
     match charge.cost {
         Cost::Take(units @ 1..) => u32::try_from(units).ok(),
         _ => None,
-    }
-}
-
-// === impl Spend ===
-
-impl Spend {
-    /// Whether dropping it would lose leased units.
-    pub(crate) const fn holds_units(&self) -> bool {
-        matches!(self, Spend::Renew(renewal) if renewal.spent + renewal.left > 0)
     }
 }

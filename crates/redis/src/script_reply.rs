@@ -172,6 +172,28 @@ impl ScriptReply {
         Ok(verdict)
     }
 
+    /// The verdict on a charge that takes nothing, as if these units were not leased.
+    pub(crate) fn of_peek(
+        &self,
+        charge: &Charge<'_>,
+        fitted: &FittedLimit,
+        free: u32,
+    ) -> Result<Verdict, Malformed> {
+        let (mut snapshot, now) = self.snapshot(fitted)?;
+        snapshot.release(&fitted.limit, moment(now), free);
+        let on_denial = charge.on_own_denial();
+        let decision = step(
+            &mut snapshot,
+            &fitted.limit,
+            moment(now),
+            charge.cost,
+            on_denial,
+        );
+        let mut verdict = Verdict::of_one(charge, decision);
+        coarsen(&mut verdict);
+        Ok(verdict)
+    }
+
     /// The verdict on a bill; `fitted` are the limits of its lines.
     pub(crate) fn of(&self, bill: &Bill<'_>, fitted: &[FittedLimit]) -> Result<Verdict, Malformed> {
         let ScriptReply::General(reply) = self else {

@@ -110,6 +110,17 @@ impl Snapshot {
         let _known = step(self, &fitted.limit, now, charge.cost, OnDenial::Keep);
     }
 
+    /// Takes leased units out, which the script has added as the newest.
+    pub(crate) fn release(&mut self, limit: &Limit, now: Moment, units: u32) {
+        match self {
+            Snapshot::Log(log) => log.used = log.used.saturating_sub(units.into()),
+            other => {
+                other.settle(limit, now);
+                other.refund(limit, now, units.into());
+            }
+        }
+    }
+
     /// The state of a key with nothing consumed.
     pub(crate) fn fresh(fitted: &FittedLimit) -> Snapshot {
         match fitted.kind {

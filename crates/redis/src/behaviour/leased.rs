@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tollgate_behaviour::{Random, Rule, Subject, Taste, check, with_grain};
+use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
 use tollgate_core::{Algorithm, Anchor, Charge, Cost, Ledger, Limit, Mode, Now, Sharing, Span};
 use tollgate_testbed as testbed;
 
@@ -274,6 +274,44 @@ fn a_greedy_instance_leaves_three_quarters_to_others() {
     }
     let counts = greedy.store.counts();
     assert!(counts.requests < 150, "{} asked", counts.requests);
+}
+
+/// An instance that peeks finds the units that it holds, as a request that takes them does.
+#[test]
+fn a_peek_finds_what_its_instance_holds() {
+    let now = Taste::MICROSECONDS.start;
+    for algorithm in algorithms() {
+        let limit = Limit::new(algorithm, 100, Span::HOUR).expect("an hour is a window");
+        if !Mode::Leased.suits(&limit) {
+            continue;
+        }
+        let (mut holder, mut other) = (Instances::instance(), Instances::instance());
+        let key = holder.key("only");
+        let rule = rule(limit);
+        let leased = |cost| rule.charge(key, cost);
+        assert!((0..3).all(|_| holder.decide(now, &[leased(Cost::ONE)]).is_allowed()));
+        let free = other.decide(now, &[leased(Cost::Peek(0))]).decisions[0].remaining();
+        let all_others = leased(Cost::Take(free.into()));
+        assert!(other.decide(now, &[all_others]).is_allowed());
+        for cost in [Cost::Peek(0), Cost::Peek(1), Cost::Take(0)] {
+            assert!(!other.decide(now, &[leased(cost)]).is_allowed());
+            let peek = holder.decide(now, &[leased(cost)]).decisions[0];
+            assert_eq!(peek.remaining(), 97 - free, "{cost:?} of {limit:?}");
+            assert!(peek.is_allowed());
+        }
+        let held = u64::from(97 - free);
+        for (units, fits) in [(held, true), (held + 1, false)] {
+            let peek = holder.decide(now, &[leased(Cost::Peek(units))]);
+            assert_eq!(peek.is_allowed(), fits, "{units} of {limit:?}");
+        }
+        let mut allowed = 0;
+        while holder.decide(now, &[leased(Cost::ONE)]).is_allowed() {
+            allowed += 1;
+        }
+        assert_eq!(allowed, held, "{limit:?}");
+        let peek = holder.decide(now, &[leased(Cost::Peek(0))]);
+        assert!(!peek.is_allowed());
+    }
 }
 
 /// A shadow limit that would deny denies nothing, also when leased.

@@ -139,6 +139,11 @@ impl Lease {
         self.granted.saturating_sub(self.spent)
     }
 
+    /// Units that can be spent now.
+    pub(crate) fn free(&self, local_now: Moment) -> u32 {
+        if local_now < self.until { self.left } else { 0 }
+    }
+
     /// Whether Redis holds nothing, provided that the last renewal was not sent.
     pub(crate) const fn was_never_granted(&self) -> bool {
         self.granted == 0 && !self.is_lost
