@@ -70,12 +70,13 @@ impl Leased {
         }
     }
 
-    /// Spends leased units, if the charge's mode is `leased`.
+    /// Spends leased units, if the charge's mode is `leased`. A refund may be of units that were
+    /// spent before a reload changed the mode.
     #[inline]
     pub(crate) fn spend(&self, charge: &Charge<'_>) -> Spend {
-        match charge.sharing.mode {
-            Mode::Leased => self.leases.spend(charge),
-            Mode::Strict | Mode::WriteBack => Spend::Cold,
+        match (charge.sharing.mode, charge.cost) {
+            (Mode::Leased, _) | (_, Cost::Refund(_)) => self.leases.spend(charge),
+            (Mode::Strict | Mode::WriteBack, _) => Spend::Cold,
         }
     }
 

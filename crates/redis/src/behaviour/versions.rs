@@ -52,3 +52,24 @@ fn a_smaller_bucket_erases_nothing_that_a_larger_one_has_leased() {
     let refilled = 200 / 5;
     assert!(remaining <= 1_000 + refilled - SPENT, "{remaining}");
 }
+
+/// A reload changes the mode while units of a lease are spent and not reported: a refund finds
+/// them.
+#[test]
+fn a_refund_in_another_mode_finds_what_was_spent_of_a_lease() {
+    let limit = Limit::fixed_window(100, Span::HOUR).expect("an hour is a window");
+    for mode in [Mode::Leased, Mode::Strict, Mode::WriteBack] {
+        let mut instance = instance();
+        let key = instance.key("only");
+        let charge = |mode, cost| Charge::new(key, &limit, cost).shared(Sharing::in_mode(mode));
+        let leased = charge(Mode::Leased, Cost::ONE);
+        assert!((0..8).all(|_| instance.decide(at(0), &[leased]).is_allowed()));
+        assert!(instance.store.counts().lease_decisions > 0);
+        let refund = charge(mode, Cost::Refund(8));
+        assert!(instance.decide(at(0), &[refund]).is_allowed());
+        instance.runtime.block_on(instance.store.close());
+        let peek = charge(Mode::Strict, Cost::Peek(1));
+        let remaining = self::instance().decide(at(0), &[peek]).decisions[0].remaining();
+        assert_eq!(remaining, 100, "{mode:?}");
+    }
+}
