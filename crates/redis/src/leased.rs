@@ -245,7 +245,7 @@ async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
 
 /// Decides the caller's charge in a call that also leases units, and completes the renewal.
 async fn renew(
-    renewal: Renewal,
+    mut renewal: Renewal,
     caller: Caller,
     router: &Router,
     stats: &Stats,
@@ -253,6 +253,7 @@ async fn renew(
 ) -> Result<ScriptReply, NodeFailure> {
     let fitted = *renewal.fitted_limit();
     let charge = caller.charge(renewal.key, &fitted);
+    renewal.send();
     let reply = match ask(router, &renewal, &charge, since).await {
         Ok(reply) => reply,
         Err(failure) => {

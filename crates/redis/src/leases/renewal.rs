@@ -31,10 +31,10 @@ pub(crate) struct Renewal {
 /// The outcome of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
+    /// Redis did not execute it, or it was not sent.
+    NotDone,
     /// No reply yet, or none at all.
     Unknown,
-    /// Redis did not execute it.
-    NotDone,
     /// Redis holds none of our units any more.
     Returned,
     Granted,
@@ -43,8 +43,7 @@ enum Outcome {
 // === impl Renewal ===
 
 impl Renewal {
-    /// A renewal of `lease` that asks for `want` units more. Its outcome is unknown until a reply
-    /// says otherwise, also if it is dropped.
+    /// A renewal of `lease` that asks for `want` units more, not sent yet.
     pub(super) fn new(
         leases: &Arc<Leases>,
         key: Key,
@@ -63,12 +62,18 @@ impl Renewal {
             want: want.min(WANT_MAX),
             least: lease.least.into(),
             asked_at: local_now,
-            outcome: Outcome::Unknown,
+            outcome: Outcome::NotDone,
         }
     }
 
     pub(crate) fn fitted_limit(&self) -> &FittedLimit {
         &self.shape.fitted
+    }
+
+    /// Notes that it is sent: from now on, its outcome is unknown until a reply says otherwise,
+    /// also if it is dropped.
+    pub(crate) fn send(&mut self) {
+        self.outcome = Outcome::Unknown;
     }
 
     /// Completes it: Redis has taken everything back, and granted nothing.
@@ -125,5 +130,38 @@ impl Drop for Renewal {
         }
         drop(shard);
         renewed.inspect(|renewed| renewed.notify_waiters());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tollgate_core::{Charge, Cost, Limit, Span};
+
+    use super::*;
+    use crate::leases::{Estimates, Spend};
+    use crate::monotonic::MonotonicClock;
+
+    /// A denial from the denial cache drops the first renewal of a key before it is sent: there is
+    /// nothing to return to Redis.
+    #[test]
+    fn a_first_renewal_that_is_not_sent_leaves_no_lease() {
+        let start = Moment::ZERO + Span::from_secs(1_000);
+        let clock = MonotonicClock::new(Some(Arc::new(move || start)));
+        let leases = Leases::new(clock, Estimates::new(false));
+        let limit = Limit::token_bucket(100, Span::SECOND).unwrap();
+        for (key, is_sent, held) in [(1 << 8, false, 0), (2 << 8, true, 1)] {
+            let charge = Charge::new(Key::from_bits(key), &limit, Cost::ONE);
+            assert!(matches!(leases.spend(&charge), Spend::Cold));
+            let Spend::Renew(mut renewal) = leases.spend(&charge) else {
+                panic!("a warm key is leased");
+            };
+            if is_sent {
+                renewal.send();
+            }
+            drop(renewal);
+            assert_eq!(leases.count(), held);
+        }
     }
 }
