@@ -6,13 +6,16 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
-use tollgate_core::{Algorithm, Anchor, Charge, Cost, Ledger, Limit, Mode, Now, Sharing, Span};
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Cost, InspectStore, Ledger, Limit, Mode, Now, Sharing, Span,
+};
 use tollgate_testbed as testbed;
 
 use super::{Driven, SINGLE};
 use crate::config::Config;
 use crate::fit::GRAIN;
 use crate::leases::{CHECK_EVERY, LASTS};
+use crate::store::under_test::TimedRedis;
 
 /// Steps of one trace: enough to lease, to renew and to run out.
 const STEPS: usize = 120;
@@ -314,6 +317,30 @@ fn a_peek_finds_what_its_instance_holds() {
     }
 }
 
+/// After a reset, its instance denies nothing on what it knew of the key before.
+#[test]
+fn a_reset_is_effective_at_once() {
+    let now = Taste::MICROSECONDS.start;
+    for (mode, limit) in [
+        (Mode::Strict, Limit::token_bucket(100, Span::HOUR)),
+        (Mode::Leased, Limit::token_bucket(100, Span::HOUR)),
+        (Mode::Leased, Limit::fixed_window(100, Span::HOUR)),
+    ] {
+        let limit = limit.expect("an hour is a window");
+        let config = Config::single(SINGLE.address());
+        let mut instance = Driven::connect(&config, TimedRedis::connect_with_caches);
+        let key = instance.key("only");
+        let charge = Charge::new(key, &limit, Cost::ONE).shared(Sharing::in_mode(mode));
+        while instance.decide(now, &[charge]).is_allowed() {}
+        let asked = instance.store.counts().requests;
+        assert!(!instance.decide(now, &[charge]).is_allowed());
+        assert_eq!(instance.store.counts().requests, asked, "not denied here");
+        let reset = instance.runtime.block_on(instance.store.reset(key));
+        assert!(reset.is_ok_and(|deleted| deleted));
+        assert!(instance.decide(now, &[charge]).is_allowed(), "{mode:?}");
+    }
+}
+
 /// A shadow limit that would deny denies nothing, also when leased.
 #[test]
 fn a_shadow_limit_on_lease_denies_nothing() {
@@ -372,7 +399,7 @@ fn a_lost_reply_costs_no_more_than_its_request() {
             timeout: TIMEOUT,
             ..config
         };
-        crate::store::under_test::TimedRedis::connect(&config).expect("the config is valid")
+        TimedRedis::connect(&config).expect("the config is valid")
     };
     instance
         .store

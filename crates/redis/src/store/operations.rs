@@ -83,11 +83,18 @@ impl InspectStore for Redis {
         inspect::inspect(&self.router, charge).await
     }
 
-    /// Drops this instance's lease as well, which would be spent in addition to the new budget.
+    /// Drops this instance's lease as well, which would be spent in addition to the new budget. A
+    /// reply from before the deletion may be cached meanwhile, so the caches drop the key twice.
     async fn reset(&self, key: Key) -> Result<bool, StoreError> {
-        self.denial_cache.forget(key);
+        let forget_replies = || {
+            self.denial_cache.forget(key);
+            self.leased.estimates().forget(key);
+        };
+        forget_replies();
         self.leased.forget(key);
-        inspect::delete(&self.router, key).await
+        let deleted = inspect::delete(&self.router, key).await;
+        forget_replies();
+        deleted
     }
 
     fn denial_cache_max(&self) -> Span {

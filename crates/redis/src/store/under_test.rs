@@ -38,6 +38,14 @@ impl TimedRedis {
         })
     }
 
+    /// The same, with a denial cache and estimates, whose entries last for a second.
+    pub(crate) fn connect_with_caches(config: &Config) -> Result<TimedRedis, InvalidConfig> {
+        TimedRedis::connect_within(config, |own, now| Environment {
+            caches_denials: true,
+            ..environment_apart(own, now)
+        })
+    }
+
     /// The same, whose local counts derive Redis's time from its replies.
     pub(crate) fn connect_without_count_time(config: &Config) -> Result<TimedRedis, InvalidConfig> {
         TimedRedis::connect_within(config, |own, now| Environment {
