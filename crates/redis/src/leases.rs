@@ -245,8 +245,7 @@ impl Leases {
     /// alone decides any other.
     #[cold]
     fn decide_without_taking(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
-        let is_refund = matches!(charge.cost, Cost::Refund(1..));
-        if !is_refund && !matches!(charge.cost, Cost::Peek(_) | Cost::Take(0)) {
+        if matches!(charge.cost, Cost::Take(1..)) {
             return Spend::Cold;
         }
         let local_now = self.clock.now();
@@ -257,13 +256,13 @@ impl Leases {
         if let Some(renewed) = &lease.renewed {
             return Spend::Wait(Arc::clone(renewed).notified_owned());
         }
-        match is_refund {
-            false => match lease.free(local_now) {
+        match charge.cost {
+            Cost::Refund(1..) if lease.is_lost => Spend::Cold,
+            Cost::Refund(1..) => self.report_before_refund(lease, charge, local_now),
+            _ => match lease.free(local_now) {
                 0 => Spend::Cold,
                 units => Spend::Peek(units),
             },
-            true if lease.is_lost || lease.spent == 0 => Spend::Cold,
-            true => self.report_before_refund(lease, charge, local_now),
         }
     }
 

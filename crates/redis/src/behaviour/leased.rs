@@ -135,23 +135,26 @@ const fn is_fixed(limit: &Limit) -> bool {
 }
 
 /// In a fixed window it does not matter when a unit is charged: a single instance decides exactly
-/// as in mode `strict`.
+/// as in mode `strict`, peeks and refunds included.
 #[test]
 fn a_fixed_window_of_one_instance_reads_as_if_it_were_strict() {
     let decided = AtomicU64::new(0);
     check("a_fixed_window_of_one_instance", 60, |random| {
         let mut instances = Instances::new(1);
-        let rule = rule(
-            std::iter::repeat_with(|| limit(random))
-                .find(is_fixed)
-                .expect("endless"),
-        );
+        let limit = std::iter::repeat_with(|| limit(random)).find(is_fixed);
+        let limit = limit.expect("endless").with_soft(random.pick(&[0, 20]));
+        let rule = rule(limit.expect("a small part"));
         let key = instances.instances[0].key("only");
         let mut ledger = Ledger::default();
         for step in 0..STEPS {
             instances.pass(random, Care::Taken);
             instances.disturb(random, Care::Taken);
-            let charge = rule.charge(key, cost(random));
+            let cost = match random.between(0, 19) {
+                0 => Cost::Refund(random.between(0, 9)),
+                1 | 2 => Cost::Peek(random.pick(&[0, 1, 5, 20, 100])),
+                _ => cost(random),
+            };
+            let charge = rule.charge(key, cost);
             let got = instances.instances[0].decide(instances.now, &[charge]);
             let want = ledger.decide(instances.now, &[charge]).expect("one charge");
             assert_eq!(got, with_grain(want, GRAIN), "step {step}: {charge:#?}");
