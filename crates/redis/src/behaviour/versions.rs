@@ -53,6 +53,32 @@ fn a_smaller_bucket_erases_nothing_that_a_larger_one_has_leased() {
     assert!(remaining <= 1_000 + refilled - SPENT, "{remaining}");
 }
 
+/// The same of a bucket that is a version of another algorithm: nothing but the lease is stored of
+/// a log or a window that is empty again.
+#[test]
+fn a_smaller_bucket_erases_nothing_that_another_algorithm_has_leased() {
+    let small = bucket(20);
+    for large in [
+        Limit::sliding_log(1_000, Span::from_secs(2)),
+        Limit::sliding_window(1_000, Span::from_secs(2), 1),
+        Limit::sliding_window(1_000, Span::from_secs(2), 10),
+    ] {
+        let large = large.expect("a limit");
+        let [mut crashing, mut rest] = [(); 2].map(|()| instance());
+        let key = crashing.key("only");
+        let leased = Charge::new(key, &large, Cost::ONE).shared(Sharing::in_mode(Mode::Leased));
+        assert!((0..SPENT).all(|_| crashing.decide(at(0), &[leased]).is_allowed()));
+        let asked = crashing.store.counts().requests;
+        assert!((0..SPENT).all(|_| crashing.decide(at(9_800), &[leased]).is_allowed()));
+        assert_eq!(crashing.store.counts().requests, asked, "not on its lease");
+        let denied = rest.decide(at(10_000), &[Charge::new(key, &small, Cost::ONE)]);
+        assert!(!denied.is_allowed());
+        let peek = Charge::new(key, &large, Cost::Peek(1));
+        let remaining = rest.decide(at(10_000), &[peek]).decisions[0].remaining();
+        assert!(remaining <= 1_000 - SPENT, "{remaining} of {large}");
+    }
+}
+
 /// A reload changes the mode while units of a lease are spent and not reported: a refund finds
 /// them.
 #[test]

@@ -29,6 +29,13 @@ LOADERS[TOKEN] = function()
     return now + units * span, span, units
   end
 
+  -- Units that were not judged under this limit may be more than it allows.
+  local function keep_excess(a)
+    if not a.mark and a.at - now > a.cap * a.span then
+      a.at, a.span, a.cap = terms_of_excess(a, used(a))
+    end
+  end
+
   local function encode(a, extra)
     local at, span, cap = a.at + extra * a.span, a.span, a.cap
     -- Leased units have the price of the limit that granted them.
@@ -90,13 +97,13 @@ LOADERS[TOKEN] = function()
   local function take(a, line, units)
     set_terms_to_charge(a, line, units)
     a.at = a.at + units * a.span
-    -- Units that were not judged under this limit may be more than it allows.
-    if not a.mark and a.at - now > a.cap * a.span then
-      a.at, a.span, a.cap = terms_of_excess(a, used(a))
-    end
+    keep_excess(a)
   end
 
-  local function take_ended(a, units, ended) a.at = max(a.at, ended) + units * a.span end
+  local function take_ended(a, units, ended)
+    a.at = max(a.at, ended) + units * a.span
+    keep_excess(a)
+  end
 
   local function refund(a, _, units) a.at = max(a.at - min(units, WORD - 1) * a.span, now) end
 
