@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
 use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, InspectStore, Ledger, Limit, Mode, Now, Sharing, Span,
+    Algorithm, Anchor, Charge, Cost, InspectStore, Ledger, Limit, Mode, Now, Sharing, Span, Wait,
 };
 use tollgate_testbed as testbed;
 
@@ -165,8 +165,44 @@ fn a_fixed_window_of_one_instance_reads_as_if_it_were_strict() {
     assert!(decided.into_inner() > 1_000, "hardly anything was leased");
 }
 
+/// Alone on a key, a request that was denied is allowed after exactly its retry time, and no
+/// microsecond earlier: a denial returns what its instance holds.
+#[test]
+fn the_retry_time_of_one_instance_is_exact() {
+    let denied = AtomicU64::new(0);
+    check("the_retry_time_of_one_instance", 40, |random| {
+        let mut instances = Instances::new(1);
+        let limit = limit(random);
+        let rule = rule(limit);
+        let key = instances.instances[0].key("only");
+        let pause = random.pick(&[1, 1_000, 20_000]);
+        for step in 0..STEPS {
+            instances.now = Now::at(instances.now.utc + GRAIN.times(random.between(0, pause)));
+            instances.disturb(random, Care::Taken);
+            let units = random.pick(&[1, 1, 2, 5, 12]);
+            let mut decide = |now, cost| {
+                let verdict = instances.instances[0].decide(now, &[rule.charge(key, cost)]);
+                verdict.decisions[0]
+            };
+            let decision = decide(instances.now, Cost::Take(units));
+            let Some(wait) = decision.wait().and_then(Wait::to_duration) else {
+                continue;
+            };
+            let then = Now::at(instances.now.utc + Span::from(wait));
+            let early = Now::at(then.utc - GRAIN);
+            let context = format!("step {step}: {units} of {limit}");
+            assert!(!decide(early, Cost::Peek(units)).is_allowed(), "{context}");
+            assert!(decide(then, Cost::Take(units)).is_allowed(), "{context}");
+            instances.now = then;
+            denied.fetch_add(1, Ordering::Relaxed);
+        }
+        instances.close();
+    });
+    assert!(denied.into_inner() > 200, "hardly anything was denied");
+}
+
 /// Whatever several instances allow, `strict` would have allowed at that time, after all that was
-/// allowed before; and closing returns the unspent units.
+/// allowed and refunded before; and closing returns the unspent units.
 #[test]
 fn several_instances_never_allow_what_strict_would_not() {
     let decided = AtomicU64::new(0);
@@ -198,12 +234,20 @@ fn trace(random: &mut Random, instances: &mut Instances, care: Care) {
     let rule = rule(limit(random));
     let key = instances.instances[0].key("only");
     let mut ledger = Ledger::default();
+    // A window that is refunded to nothing begins anew, but not while units of it are leased.
+    let begins = Algorithm::FixedWindow(Anchor::FirstRequest);
+    let refunds = rule.limit.algorithm() != begins && random.chance(50);
     for step in 0..STEPS {
         instances.pass(random, care);
         instances.disturb(random, care);
         let instance =
             usize::try_from(random.between(0, 2)).expect("a few") % instances.instances.len();
-        let charge = rule.charge(key, cost(random));
+        let cost = match random.between(0, 9) {
+            0 if refunds => Cost::Refund(random.between(1, 20)),
+            1 => Cost::Peek(random.between(0, 5)),
+            _ => cost(random),
+        };
+        let charge = rule.charge(key, cost);
         let got = instances.instances[instance].decide(instances.now, &[charge]);
         if got.is_allowed() {
             let strict = ledger.decide(instances.now, &[charge]).expect("one charge");
@@ -216,7 +260,8 @@ fn trace(random: &mut Random, instances: &mut Instances, care: Care) {
     let strict = ledger.decide(instances.now, &[peek]).expect("one charge");
     let (got, want) = (instances.remaining(peek), strict.decisions[0].remaining());
     assert!(got <= want, "{got} of {want} remain: {rule:#?}");
-    if is_fixed(&rule.limit) && care == Care::Taken {
+    // What others have spent and not reported is not refunded.
+    if is_fixed(&rule.limit) && care == Care::Taken && !refunds {
         assert_eq!(got, want, "all that was not spent is back: {rule:#?}");
     }
     // Everything is returned in the end.
