@@ -1,21 +1,20 @@
 //! Leased units in virtual time: one instance, several, and some that crash.
 
+mod alone;
+
+mod lost_reply;
+
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
-use std::time::{Duration, Instant};
 
-use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
-use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, InspectStore, Ledger, Limit, Mode, Now, Sharing, Span, Wait,
-};
-use tollgate_testbed as testbed;
+use tollgate_behaviour::{Random, Rule, Subject, Taste, check, with_grain};
+use tollgate_core::{Algorithm, Anchor, Charge, Cost, Ledger, Limit, Mode, Now, Sharing, Span};
 
 use super::{Driven, SINGLE};
 use crate::config::Config;
 use crate::fit::GRAIN;
 use crate::leases::{CHECK_EVERY, LASTS};
-use crate::store::under_test::TimedRedis;
 
 /// Steps of one trace: enough to lease, to renew and to run out.
 const STEPS: usize = 120;
@@ -165,42 +164,6 @@ fn a_fixed_window_of_one_instance_reads_as_if_it_were_strict() {
     assert!(decided.into_inner() > 1_000, "hardly anything was leased");
 }
 
-/// Alone on a key, a request that was denied is allowed after exactly its retry time, and no
-/// microsecond earlier: a denial returns what its instance holds.
-#[test]
-fn the_retry_time_of_one_instance_is_exact() {
-    let denied = AtomicU64::new(0);
-    check("the_retry_time_of_one_instance", 40, |random| {
-        let mut instances = Instances::new(1);
-        let limit = limit(random);
-        let rule = rule(limit);
-        let key = instances.instances[0].key("only");
-        let pause = random.pick(&[1, 1_000, 20_000]);
-        for step in 0..STEPS {
-            instances.now = Now::at(instances.now.utc + GRAIN.times(random.between(0, pause)));
-            instances.disturb(random, Care::Taken);
-            let units = random.pick(&[1, 1, 2, 5, 12]);
-            let mut decide = |now, cost| {
-                let verdict = instances.instances[0].decide(now, &[rule.charge(key, cost)]);
-                verdict.decisions[0]
-            };
-            let decision = decide(instances.now, Cost::Take(units));
-            let Some(wait) = decision.wait().and_then(Wait::to_duration) else {
-                continue;
-            };
-            let then = Now::at(instances.now.utc + Span::from(wait));
-            let early = Now::at(then.utc - GRAIN);
-            let context = format!("step {step}: {units} of {limit}");
-            assert!(!decide(early, Cost::Peek(units)).is_allowed(), "{context}");
-            assert!(decide(then, Cost::Take(units)).is_allowed(), "{context}");
-            instances.now = then;
-            denied.fetch_add(1, Ordering::Relaxed);
-        }
-        instances.close();
-    });
-    assert!(denied.into_inner() > 200, "hardly anything was denied");
-}
-
 /// Whatever several instances allow, `strict` would have allowed at that time, after all that was
 /// allowed and refunded before; and closing returns the unspent units.
 #[test]
@@ -234,7 +197,7 @@ fn trace(random: &mut Random, instances: &mut Instances, care: Care) {
     let rule = rule(limit(random));
     let key = instances.instances[0].key("only");
     let mut ledger = Ledger::default();
-    // A window that is refunded to nothing begins anew, but not while units of it are leased.
+    // A window that is refunded to nothing starts again, but not while units of it are leased.
     let begins = Algorithm::FixedWindow(Anchor::FirstRequest);
     let refunds = rule.limit.algorithm() != begins && random.chance(50);
     for step in 0..STEPS {
@@ -327,68 +290,6 @@ fn a_greedy_instance_leaves_three_quarters_to_others() {
     assert!(counts.requests < 150, "{} asked", counts.requests);
 }
 
-/// An instance that peeks finds the units that it holds, as a request that takes them does.
-#[test]
-fn a_peek_finds_what_its_instance_holds() {
-    let now = Taste::MICROSECONDS.start;
-    for algorithm in algorithms() {
-        let limit = Limit::new(algorithm, 100, Span::HOUR).expect("an hour is a window");
-        if !Mode::Leased.suits(&limit) {
-            continue;
-        }
-        let (mut holder, mut other) = (Instances::instance(), Instances::instance());
-        let key = holder.key("only");
-        let rule = rule(limit);
-        let leased = |cost| rule.charge(key, cost);
-        assert!((0..3).all(|_| holder.decide(now, &[leased(Cost::ONE)]).is_allowed()));
-        let free = other.decide(now, &[leased(Cost::Peek(0))]).decisions[0].remaining();
-        let all_others = leased(Cost::Take(free.into()));
-        assert!(other.decide(now, &[all_others]).is_allowed());
-        for cost in [Cost::Peek(0), Cost::Peek(1), Cost::Take(0)] {
-            assert!(!other.decide(now, &[leased(cost)]).is_allowed());
-            let peek = holder.decide(now, &[leased(cost)]).decisions[0];
-            assert_eq!(peek.remaining(), 97 - free, "{cost:?} of {limit:?}");
-            assert!(peek.is_allowed());
-        }
-        let held = u64::from(97 - free);
-        for (units, fits) in [(held, true), (held + 1, false)] {
-            let peek = holder.decide(now, &[leased(Cost::Peek(units))]);
-            assert_eq!(peek.is_allowed(), fits, "{units} of {limit:?}");
-        }
-        let mut allowed = 0;
-        while holder.decide(now, &[leased(Cost::ONE)]).is_allowed() {
-            allowed += 1;
-        }
-        assert_eq!(allowed, held, "{limit:?}");
-        let peek = holder.decide(now, &[leased(Cost::Peek(0))]);
-        assert!(!peek.is_allowed());
-    }
-}
-
-/// After a reset, its instance denies nothing on what it knew of the key before.
-#[test]
-fn a_reset_is_effective_at_once() {
-    let now = Taste::MICROSECONDS.start;
-    for (mode, limit) in [
-        (Mode::Strict, Limit::token_bucket(100, Span::HOUR)),
-        (Mode::Leased, Limit::token_bucket(100, Span::HOUR)),
-        (Mode::Leased, Limit::fixed_window(100, Span::HOUR)),
-    ] {
-        let limit = limit.expect("an hour is a window");
-        let config = Config::single(SINGLE.address());
-        let mut instance = Driven::connect(&config, TimedRedis::connect_with_caches);
-        let key = instance.key("only");
-        let charge = Charge::new(key, &limit, Cost::ONE).shared(Sharing::in_mode(mode));
-        while instance.decide(now, &[charge]).is_allowed() {}
-        let asked = instance.store.counts().requests;
-        assert!(!instance.decide(now, &[charge]).is_allowed());
-        assert_eq!(instance.store.counts().requests, asked, "not denied here");
-        let reset = instance.runtime.block_on(instance.store.reset(key));
-        assert!(reset.is_ok_and(|deleted| deleted));
-        assert!(instance.decide(now, &[charge]).is_allowed(), "{mode:?}");
-    }
-}
-
 /// A shadow limit that would deny denies nothing, also when leased.
 #[test]
 fn a_shadow_limit_on_lease_denies_nothing() {
@@ -400,108 +301,5 @@ fn a_shadow_limit_on_lease_denies_nothing() {
         let verdict = instance.decide(Taste::MICROSECONDS.start, &[rule.charge(key, Cost::ONE)]);
         assert!(verdict.is_allowed());
         assert_eq!(verdict.decisions[0].is_allowed(), asked < 40);
-    }
-}
-
-/// The timeout of a decision whose reply is to be lost.
-const TIMEOUT: Span = Span::from_millis(200);
-/// How long to retry until Redis replies.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// More units than one lease has.
-const LEASED_MAX: usize = 100;
-
-/// The fate of a renewal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loss {
-    /// Redis executes it, and the reply is too late.
-    Reply,
-    /// The connection breaks before Redis has read it.
-    Call,
-}
-
-/// Decides until Redis replies; returns what remains.
-fn answer(instance: &Driven, charge: &Charge<'_>) -> u32 {
-    let deadline = Instant::now() + ANSWERS_WITHIN;
-    loop {
-        let decided = instance.runtime.block_on(async {
-            tokio::task::yield_now().await;
-            instance.store.decide(std::slice::from_ref(charge)).await
-        });
-        match decided {
-            Ok(verdict) => return verdict.decisions[0].remaining(),
-            Err(error) => assert!(Instant::now() < deadline, "{error}"),
-        }
-    }
-}
-
-/// Whatever happens to a renewal whose reply is lost, its units are returned: the first one of a
-/// key, and one with spent units.
-#[test]
-fn a_lost_reply_costs_no_more_than_its_request() {
-    let redis = testbed::Redis::start();
-    let config = Config::single(redis.address());
-    let mut instance = Driven::new(&config);
-    instance.store = {
-        let _inside = instance.runtime.enter();
-        let config = Config {
-            timeout: TIMEOUT,
-            ..config
-        };
-        TimedRedis::connect(&config).expect("the config is valid")
-    };
-    instance
-        .store
-        .set_now(Taste::MICROSECONDS.start.monotonic.as_nanos() / 1_000);
-    let limits = [
-        Limit::fixed_window(1_000, Span::DAY),
-        Limit::new(
-            Algorithm::FixedWindow(Anchor::FirstRequest),
-            1_000,
-            Span::DAY,
-        ),
-        Limit::sliding_log(1_000, Span::DAY),
-        Limit::token_bucket(1_000, Span::DAY),
-    ];
-    let mut asked = Vec::new();
-    for limit in limits.map(|limit| limit.expect("a day is a window")) {
-        for (loss, before) in [
-            (Loss::Reply, 1),
-            (Loss::Reply, 4),
-            (Loss::Call, 1),
-            (Loss::Call, 4),
-        ] {
-            let key = instance.key(&format!("{limit:?} {loss:?} {before}"));
-            let rule = rule(limit);
-            let charge = rule.charge(key, Cost::ONE);
-            let peek = Charge {
-                cost: Cost::Peek(1),
-                ..charge
-            };
-            answer(&instance, &peek);
-            let decide = || instance.runtime.block_on(instance.store.decide(&[charge]));
-            let mut allowed = (0..before).filter(|_| decide().is_ok()).count();
-            // On a busy machine other replies may be late as well.
-            let lost = before - allowed + usize::from(loss == Loss::Reply);
-            redis.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]);
-            // Until the lease is spent, and renewed.
-            allowed += (0..LEASED_MAX).take_while(|_| decide().is_ok()).count();
-            if loss == Loss::Call {
-                redis.ask(&["CLIENT", "KILL", "TYPE", "normal"]);
-            }
-            redis.ask(&["CLIENT", "UNPAUSE"]);
-            asked.push((key, limit, loss, allowed, lost));
-        }
-    }
-    instance.runtime.block_on(instance.store.close());
-    for (key, limit, loss, allowed, lost) in asked {
-        let rule = Rule::new(limit);
-        let remaining = answer(&instance, &rule.charge(key, Cost::Peek(1)));
-        let counted = usize::try_from(limit.capacity() - remaining).expect("a few");
-        // The requests whose replies were lost may be charged themselves.
-        let bounds = allowed..=allowed + lost;
-        assert!(
-            bounds.contains(&counted),
-            "{counted} of {allowed} and {lost}, {loss:?}: {limit:?}"
-        );
     }
 }
