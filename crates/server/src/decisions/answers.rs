@@ -17,7 +17,7 @@ use crate::body::no_room;
 
 /// The most requests of a call that are read before their answers are taken.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
-/// How many descriptors, and how many bytes of texts, end a batch.
+/// How many descriptors, and how many bytes of messages, end a batch.
 const BATCH_DESCRIPTORS: usize = 512;
 const BATCH_BYTES: usize = 32 * 1024;
 /// The approximate size of an answer, and of its part for one descriptor.
@@ -82,7 +82,7 @@ impl Answers {
         while self.batch.len() < most && bytes < BATCH_BYTES && descriptors < BATCH_DESCRIPTORS {
             match Pin::new(&mut self.requests).poll_next(cx) {
                 Poll::Ready(Some(Ok(request))) => {
-                    bytes += request.text_bytes;
+                    bytes += request.len();
                     descriptors += request.descriptors;
                     self.batch.push(request);
                 }

@@ -10,12 +10,10 @@ use prost::{DecodeError, Message};
 use tollgate_core::{Descriptor, Entry, PerDescriptor};
 use tollgate_rls::decisions::CheckRequest;
 
-/// A request as it arrived, which [`Check::read`] reads.
+/// A request as it arrived, which [`Check::read`] reads once, when it is decided on.
 #[derive(Clone, Debug)]
 pub(crate) struct RawCheck {
     message: Bytes,
-    /// Bytes of its texts.
-    pub(super) text_bytes: usize,
     /// How many descriptors it has.
     pub(super) descriptors: usize,
 }
@@ -60,20 +58,26 @@ impl RawCheck {
     ///
     /// As the library decodes it.
     pub(crate) fn new(message: Bytes) -> Result<RawCheck, DecodeError> {
-        let size = |check: Check<'_>| (check.text_bytes(), check.descriptors.len());
-        let Some((text_bytes, descriptors)) = Check::read(&message).map(size) else {
+        let Some(descriptors) = count_descriptors(&message) else {
             let decoded = CheckRequest::decode(message)?;
             return RawCheck::new(decoded.encode_to_vec().into());
         };
         Ok(RawCheck {
             message,
-            text_bytes,
             descriptors,
         })
     }
 
+    /// How many bytes it has.
+    pub(super) const fn len(&self) -> usize {
+        self.message.len()
+    }
+
     pub(super) fn check(&self) -> Check<'_> {
-        Check::read(&self.message).unwrap_or_default()
+        let mut check = Check::default();
+        // It has been checked for that.
+        let _is_read = check.read(&self.message);
+        check
     }
 }
 
@@ -81,31 +85,22 @@ impl RawCheck {
 
 impl<'m> Check<'m> {
     /// Reads a message, if it has no other fields than those of [`CheckRequest`], each written as
-    /// its type is.
-    pub(super) fn read(mut rest: &'m [u8]) -> Option<Check<'m>> {
-        let mut check = Check::default();
+    /// its type is. Where it is: a check takes hundreds of bytes, which are better not moved.
+    pub(super) fn read(&mut self, mut rest: &'m [u8]) -> Option<()> {
         while !rest.is_empty() {
             match read_varint(&mut rest)? {
-                key::ID => check.id = read_varint(&mut rest)?,
-                key::DOMAIN => check.domain = read_bytes(&mut rest)?,
+                key::ID => self.id = read_varint(&mut rest)?,
+                key::DOMAIN => self.domain = read_bytes(&mut rest)?,
                 key::DESCRIPTOR => {
                     let descriptor = read_descriptor(read_bytes(&mut rest)?)?;
-                    check.descriptors.push(descriptor);
+                    self.descriptors.push(descriptor);
                 }
-                key::COST => check.cost = Some(unfold(read_varint(&mut rest)?)),
-                key::PEEK => check.peek = read_varint(&mut rest)? != 0,
+                key::COST => self.cost = Some(unfold(read_varint(&mut rest)?)),
+                key::PEEK => self.peek = read_varint(&mut rest)? != 0,
                 _ => return None,
             }
         }
-        Some(check)
-    }
-
-    fn text_bytes(&self) -> usize {
-        let entries = self.descriptors.iter().flat_map(|one| &one.entries);
-        let bytes: usize = entries
-            .map(|entry| entry.key.len() + entry.value.len())
-            .sum();
-        self.domain.len() + bytes
+        Some(())
     }
 }
 
@@ -136,6 +131,54 @@ fn read_entry(mut rest: &[u8]) -> Option<Entry<'_>> {
     Some(entry)
 }
 
+/// How many descriptors a message has. `None` if [`Check::read`] does not read it: the fields are
+/// the same, and nothing is made of them.
+fn count_descriptors(mut rest: &[u8]) -> Option<usize> {
+    let mut count = 0;
+    while !rest.is_empty() {
+        match read_varint(&mut rest)? {
+            key::ID | key::COST | key::PEEK => {
+                read_varint(&mut rest)?;
+            }
+            key::DOMAIN => {
+                read_bytes(&mut rest)?;
+            }
+            key::DESCRIPTOR => {
+                skip_descriptor(read_bytes(&mut rest)?)?;
+                count += 1;
+            }
+            _ => return None,
+        }
+    }
+    Some(count)
+}
+
+fn skip_descriptor(mut rest: &[u8]) -> Option<()> {
+    while !rest.is_empty() {
+        match read_varint(&mut rest)? {
+            key::ENTRY => skip_entry(read_bytes(&mut rest)?)?,
+            key::ANY_ORDER => {
+                read_varint(&mut rest)?;
+            }
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+fn skip_entry(mut rest: &[u8]) -> Option<()> {
+    while !rest.is_empty() {
+        match read_varint(&mut rest)? {
+            key::ENTRY_KEY | key::ENTRY_VALUE => {
+                read_bytes(&mut rest)?;
+            }
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+#[inline]
 fn read_bytes<'m>(rest: &mut &'m [u8]) -> Option<&'m [u8]> {
     let length = usize::try_from(read_varint(rest)?).ok()?;
     let (bytes, after) = rest.split_at_checked(length)?;

@@ -31,6 +31,11 @@ fn message(random: &mut Random) -> CheckRequest {
     }
 }
 
+fn read(bytes: &[u8]) -> Option<Check<'_>> {
+    let mut check = Check::default();
+    check.read(bytes).map(|()| check)
+}
+
 fn check_of(message: &CheckRequest) -> Check<'_> {
     let descriptors = message.descriptors.iter().map(|descriptor| Descriptor {
         entries: descriptor
@@ -77,7 +82,7 @@ fn what_the_library_writes_is_read_in_place() {
     tollgate_behaviour::check("plain messages", 2_000, |random| {
         let message = message(random);
         let bytes = message.encode_to_vec();
-        assert_eq!(Check::read(&bytes), Some(check_of(&message)));
+        assert_eq!(read(&bytes), Some(check_of(&message)));
     });
 }
 
@@ -89,14 +94,13 @@ fn any_bytes_mean_what_the_library_decodes() {
         for _ in 0..random.between(1, 3) {
             mutate(&mut bytes, random);
         }
-        unusual += u32::from(Check::read(&bytes).is_none());
+        unusual += u32::from(read(&bytes).is_none());
         let bytes = Bytes::from(bytes);
         match (RawCheck::new(bytes.clone()), CheckRequest::decode(bytes)) {
             (Ok(raw), Ok(message)) => {
                 decoded += 1;
                 let check = check_of(&message);
                 assert_eq!(raw.check(), check);
-                assert_eq!(raw.text_bytes, check.text_bytes());
                 assert_eq!(raw.descriptors, message.descriptors.len());
             }
             (Err(own), Err(other)) => {
