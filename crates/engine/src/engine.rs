@@ -1,7 +1,6 @@
 //! From a request to its answer: the one path that every protocol takes.
 
 use std::fmt;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -157,9 +156,9 @@ impl Engine {
             let store_time = store_time.as_deref_mut();
             let decided = self.decide_under(active, request, resolution, store_time);
             let decided = decided.await;
-            match attempt.next(decided, || self.rules.load()) {
-                ControlFlow::Break(decided) => return decided,
-                ControlFlow::Continue(next) => attempt = next,
+            match attempt.next(&decided, || self.rules.load()) {
+                None => return decided,
+                Some(next) => attempt = next,
             }
         }
     }

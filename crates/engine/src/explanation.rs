@@ -1,8 +1,6 @@
 //! Why a request is allowed or denied: the same look-ups and the same stores as for a decision, and
 //! nothing is charged or counted.
 
-use std::ops::ControlFlow;
-
 use tollgate_core::{
     Answer, Charge, Cost, OnDenial, Request, Resolution, Span, Store, StoreError, Verdict,
 };
@@ -41,9 +39,9 @@ impl Engine {
         loop {
             let (active, resolution) = (attempt.rules(), attempt.resolution());
             let explained = self.explain_under(active, request, resolution).await;
-            match attempt.next(explained, || self.rules.load()) {
-                ControlFlow::Break(explained) => return explained,
-                ControlFlow::Continue(next) => attempt = next,
+            match attempt.next(&explained, || self.rules.load()) {
+                None => return explained,
+                Some(next) => attempt = next,
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Deciding again when rules are replaced while a request is decided.
 
-use std::ops::{ControlFlow, Deref};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tollgate_core::{RESOLUTIONS_MAX, Resolution, StoreError};
@@ -54,31 +54,25 @@ where
         self.resolution
     }
 
-    /// What follows the outcome of this attempt: the final outcome, or another attempt under the
-    /// rules that `load` finds in effect.
-    ///
-    /// # Errors
-    ///
-    /// No errors of its own: [`ControlFlow::Break`] has the outcome, which is
-    /// [`StoreError::Superseded`] if the rules were replaced during every attempt.
+    /// The attempt that follows one with this outcome, under the rules that `load` finds in effect.
+    /// `None` if the outcome is final: [`StoreError::Superseded`] is, if the rules were replaced
+    /// during every attempt.
     pub fn next<T>(
-        self,
-        outcome: Result<T, StoreError>,
+        &self,
+        outcome: &Result<T, StoreError>,
         load: impl FnOnce() -> P,
-    ) -> ControlFlow<Result<T, StoreError>, Attempt<P>> {
-        match outcome {
-            Err(StoreError::Superseded) if self.left > 1 => {
-                let latest = load();
-                ControlFlow::Continue(Attempt {
-                    // If there are no later rules, the state is of a removed rule whose limit
-                    // is no longer stored: these rules decide.
-                    resolution: Resolution::after(Arc::ptr_eq(&self.rules, &latest)),
-                    rules: latest,
-                    left: self.left - 1,
-                })
-            }
-            outcome => ControlFlow::Break(outcome),
+    ) -> Option<Attempt<P>> {
+        if self.left <= 1 || !matches!(outcome, Err(StoreError::Superseded)) {
+            return None;
         }
+        let latest = load();
+        Some(Attempt {
+            // If there are no later rules, the state is of a removed rule whose limit is no longer
+            // stored: these rules decide.
+            resolution: Resolution::after(Arc::ptr_eq(&self.rules, &latest)),
+            rules: latest,
+            left: self.left - 1,
+        })
     }
 }
 
@@ -93,16 +87,10 @@ mod tests {
         let rules = Arc::new(1);
         let mut attempt = Attempt::first(&rules);
         for _ in 1..RESOLUTIONS_MAX {
-            match attempt.next(SUPERSEDED, || &rules) {
-                ControlFlow::Continue(next) => attempt = next,
-                ControlFlow::Break(outcome) => panic!("gave up early: {outcome:?}"),
-            }
+            let next = attempt.next(&SUPERSEDED, || &rules);
+            attempt = next.expect("another attempt");
         }
-        let last = attempt.next(SUPERSEDED, || &rules);
-        assert!(matches!(
-            last,
-            ControlFlow::Break(Err(StoreError::Superseded))
-        ));
+        assert!(attempt.next(&SUPERSEDED, || &rules).is_none());
     }
 
     #[test]
@@ -114,18 +102,13 @@ mod tests {
             (&new, Resolution::Latest),
             (&old, Resolution::Again),
         ] {
-            attempt = match attempt.next(SUPERSEDED, || latest) {
-                ControlFlow::Continue(next) => next,
-                ControlFlow::Break(outcome) => panic!("gave up: {outcome:?}"),
-            };
+            let next = attempt.next(&SUPERSEDED, || latest);
+            attempt = next.expect("another attempt");
             assert_eq!(
                 (attempt.rules(), attempt.resolution()),
                 (&**latest, resolution)
             );
         }
-        assert!(matches!(
-            attempt.next(Ok(3), || &old),
-            ControlFlow::Break(Ok(3))
-        ));
+        assert!(attempt.next(&Ok(3), || &old).is_none());
     }
 }

@@ -226,24 +226,26 @@ impl<'s> Resolved<'s> {
 
     /// The charges for the store to decide on, in the order of the descriptors.
     pub fn charges(&self) -> PerCharge<Charge<'_>> {
-        let parts = self.parts.iter();
-        parts
-            .filter_map(|part| part.charge(self.charge_denied))
-            .collect()
+        self.charges_under(Resolution::First)
     }
 
     /// As [`Resolved::charges`]; `resolution` says whether they are found again
     /// ([`Charge::resolution`]).
+    ///
+    /// The list has room for [`tollgate_core::CHARGES_INLINE`] charges, about a kilobyte, and is
+    /// copied when it is returned. [`Resolved::append_charges`] writes to a list of the caller.
     pub fn charges_under(&self, resolution: Resolution) -> PerCharge<Charge<'_>> {
-        let mut charges = self.charges();
-        charges
-            .iter_mut()
-            .for_each(|charge| charge.resolution = resolution);
+        let mut charges = PerCharge::new();
+        self.append_charges(resolution, &mut charges);
         charges
     }
 
     /// Appends the charges of [`Resolved::charges_under`] to `charges`.
-    pub fn append_charges<'c>(&'c self, resolution: Resolution, charges: &mut Vec<Charge<'c>>) {
+    pub fn append_charges<'c>(
+        &'c self,
+        resolution: Resolution,
+        charges: &mut impl Extend<Charge<'c>>,
+    ) {
         let found = self.parts.iter();
         let found = found.filter_map(|part| part.charge(self.charge_denied));
         charges.extend(found.map(|charge| Charge {

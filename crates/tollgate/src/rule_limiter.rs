@@ -4,7 +4,6 @@ pub(crate) mod active_rules;
 
 mod error;
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use tollgate_core::{Answer, Clock, Request};
@@ -157,9 +156,9 @@ impl<C: Clock> RuleLimiter<C> {
                 let verdict = self.store.decide_now(&charges);
                 verdict.map(|verdict| resolved.answer(&verdict))
             };
-            match attempt.next(answer, || self.rules.load()) {
-                ControlFlow::Break(answer) => return answer.map_err(RuleError::Store),
-                ControlFlow::Continue(next) => attempt = next,
+            match attempt.next(&answer, || self.rules.load()) {
+                None => return answer.map_err(RuleError::Store),
+                Some(next) => attempt = next,
             }
         }
     }

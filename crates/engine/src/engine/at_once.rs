@@ -1,13 +1,12 @@
 //! Decisions in the memory of this process: made at once, without a task that could wait.
 
-use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use tollgate_core::{Request, Resolution, StoreError, Verdict};
+use tollgate_core::{PerCharge, Request, Resolution, StoreError, Verdict};
 use tollgate_rules::{Attempt, Resolved};
 
-use super::{ActiveRules, Decided, Engine};
+use super::{Decided, Engine};
 use crate::stores::EngineMemory;
 
 /// Requests that are resolved before the first of them is decided, so that the memory of their keys
@@ -50,14 +49,17 @@ impl Engine {
                 resolved.push(one);
             }
             for (request, resolved) in block.iter().zip(&resolved) {
-                let decided =
-                    self.decide_resolved(&active, request, resolved, Resolution::First, memory);
-                let decided = match decided {
+                let mut verdict = Verdict::default();
+                match charge(resolved, Resolution::First, memory, &mut verdict) {
                     // The rules were replaced meanwhile, so it is resolved again.
-                    Err(StoreError::Superseded) => self.decide_in(memory, request, None),
-                    decided => decided,
-                };
-                take(request, decided);
+                    Err(StoreError::Superseded) => {
+                        take(request, self.decide_in(memory, request, None));
+                    }
+                    charged => take(
+                        request,
+                        charged.map(|()| self.conclude(&active, request, resolved, &verdict)),
+                    ),
+                }
             }
         }
         true
@@ -73,40 +75,45 @@ impl Engine {
     ) -> Result<Decided, StoreError> {
         let mut attempt = Attempt::first(self.rules.load());
         loop {
-            let decided = {
+            let next = {
                 let (active, resolution) = (attempt.rules(), attempt.resolution());
                 let resolved =
                     active
                         .rules
                         .resolve_with_headroom(request, memory, &self.headroom());
                 let began = store_time.is_some().then(Instant::now);
-                let decided = self.decide_resolved(active, request, &resolved, resolution, memory);
+                let mut verdict = Verdict::default();
+                let charged = charge(&resolved, resolution, memory, &mut verdict);
                 if let (Some(store_time), Some(began)) = (store_time.as_deref_mut(), began) {
                     *store_time += began.elapsed();
                 }
-                decided
+                match attempt.next(&charged, || self.rules.load()) {
+                    Some(next) => next,
+                    None => {
+                        return charged
+                            .map(|()| self.conclude(active, request, &resolved, &verdict));
+                    }
+                }
             };
-            match attempt.next(decided, || self.rules.load()) {
-                ControlFlow::Break(decided) => return decided,
-                ControlFlow::Continue(next) => attempt = next,
-            }
+            attempt = next;
         }
     }
+}
 
-    /// Decides under these rules, even if they are replaced meanwhile.
-    fn decide_resolved(
-        &self,
-        active: &ActiveRules,
-        request: &Request<'_>,
-        resolved: &Resolved<'_>,
-        resolution: Resolution,
-        memory: &EngineMemory,
-    ) -> Result<Decided, StoreError> {
-        let mut verdict = Verdict::default();
-        let charges = resolved.charges_under(resolution);
-        if !charges.is_empty() {
-            memory.decide_into(&charges, &mut verdict)?;
-        }
-        Ok(self.conclude(active, request, resolved, &verdict))
+/// Decides on a request that was resolved, even if the rules are replaced meanwhile.
+///
+/// Lists of charges, verdicts and answers have room for several limits, hundreds of bytes, which
+/// are copied when they are returned. So none is returned here.
+fn charge(
+    resolved: &Resolved<'_>,
+    resolution: Resolution,
+    memory: &EngineMemory,
+    verdict: &mut Verdict,
+) -> Result<(), StoreError> {
+    let mut charges = PerCharge::new();
+    resolved.append_charges(resolution, &mut charges);
+    if charges.is_empty() {
+        return Ok(());
     }
+    memory.decide_into(&charges, verdict)
 }

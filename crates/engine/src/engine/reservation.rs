@@ -13,7 +13,6 @@ pub use owned::OwnedReservation;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tollgate_core::{
@@ -148,9 +147,9 @@ impl Engine {
             let (active, resolution) = (attempt.rules(), attempt.resolution());
             let outcome =
                 self.reserve_under(active, memory, request, resolution, |_, _, parts| parts);
-            match attempt.next(outcome, || self.rules.load()) {
-                ControlFlow::Break(outcome) => break outcome.map_err(ReserveError::Store)?,
-                ControlFlow::Continue(next) => attempt = next,
+            match attempt.next(&outcome, || self.rules.load()) {
+                None => break outcome.map_err(ReserveError::Store)?,
+                Some(next) => attempt = next,
             }
         };
         let (decided, mut parts) = outcome?;
@@ -238,9 +237,9 @@ impl Engine {
                 reserved: part.reserved.units(),
                 settlement,
             });
-            match attempt.next(settled, || self.rules.load()) {
-                ControlFlow::Break(settled) => return settled,
-                ControlFlow::Continue(next) => attempt = next,
+            match attempt.next(&settled, || self.rules.load()) {
+                None => return settled,
+                Some(next) => attempt = next,
             }
         }
     }

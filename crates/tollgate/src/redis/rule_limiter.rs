@@ -1,6 +1,5 @@
 //! The limits of a rules file, counted in Redis.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use tollgate_core::{Answer, Request, Verdict};
@@ -122,9 +121,9 @@ impl RuleLimiter {
                 };
                 verdict.map(|verdict| resolved.answer(&verdict))
             };
-            match attempt.next(answer, || self.rules.load()) {
-                ControlFlow::Break(answer) => return answer.map_err(RuleError::Store),
-                ControlFlow::Continue(next) => attempt = next,
+            match attempt.next(&answer, || self.rules.load()) {
+                None => return answer.map_err(RuleError::Store),
+                Some(next) => attempt = next,
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Reservations over a shared store, which keeps them beside its counters: any instance can settle
 //! them, with what this module has the store remember of their rules.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tollgate_core::{
@@ -48,8 +47,8 @@ impl Engine {
             let (active, resolution) = (attempt.rules(), attempt.resolution());
             let outcome = self.keep_under(active, fallback, request, (id, resolution));
             let outcome = outcome.await;
-            match attempt.next(outcome, || self.rules.load()) {
-                ControlFlow::Break(outcome) => {
+            match attempt.next(&outcome, || self.rules.load()) {
+                None => {
                     let (decided, key) = outcome.map_err(ReserveError::Store)??;
                     let receipt = key.map(|key| ReservationReceipt {
                         id: ReservationId::from_bits(key.bits()),
@@ -57,7 +56,7 @@ impl Engine {
                     });
                     return Ok((decided, receipt));
                 }
-                ControlFlow::Continue(next) => attempt = next,
+                Some(next) => attempt = next,
             }
         }
     }

@@ -2,7 +2,6 @@
 //! needed to settle them, so that nothing needs an id, and each descriptor has a cost of its own.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tollgate_core::{
@@ -83,9 +82,9 @@ impl Engine {
                     owned.await
                 }
             };
-            match attempt.next(outcome, || self.rules.load()) {
-                ControlFlow::Break(outcome) => return outcome.map_err(ReserveError::Store)?,
-                ControlFlow::Continue(next) => attempt = next,
+            match attempt.next(&outcome, || self.rules.load()) {
+                None => return outcome.map_err(ReserveError::Store)?,
+                Some(next) => attempt = next,
             }
         }
     }
