@@ -17,14 +17,14 @@ use tollgate_rules::Resolved;
 
 use crate::decisions::DescriptorOutcome;
 use crate::owned_descriptor::OwnedDescriptor;
-use crate::sketch::Sketch;
+use crate::sketch::{COUNTERS, SETS, SetHash, Sketch};
 
 mod merged;
 
 use merged::Merged;
 
 /// How many keys each part counts, of each kind and in each window.
-pub const HOT_KEY_COUNTERS: usize = 256;
+pub const HOT_KEY_COUNTERS: usize = SETS * COUNTERS;
 /// How long a window is. What is shown is of the current one and the one before.
 pub const HOT_KEYS_WINDOW: Span = Span::from_secs(60);
 /// The most keys of each kind that are shown.
@@ -49,9 +49,9 @@ pub struct HotKeys {
     pub decisions: u64,
     /// How many of them were denials.
     pub denials: u64,
-    /// The most by which a count of [`HotKeys::hottest`] is too high; at most
-    /// [`HotKeys::decisions`] divided by [`HOT_KEY_COUNTERS`]. A key that is missing there has at
-    /// most so many.
+    /// The most by which a count of [`HotKeys::hottest`] is too high: about
+    /// [`HotKeys::decisions`] divided by [`HOT_KEY_COUNTERS`] if no key is frequent, and less
+    /// otherwise. A key that is missing there has at most so many.
     pub error_max: u64,
     /// The same of [`HotKeys::most_denied`] and [`HotKeys::denials`].
     pub denial_error_max: u64,
@@ -77,6 +77,7 @@ pub struct HotKey {
 pub(crate) struct HotKeyCounts {
     watchers: AtomicUsize,
     parts: [Mutex<Windows>; PARTS],
+    hash: SetHash,
     missed: AtomicU64,
     /// Keys the hashes of values; `None` if the system has no random numbers.
     secret: Option<Secret>,
@@ -110,9 +111,11 @@ struct Label {
 
 impl HotKeyCounts {
     pub(crate) fn new() -> HotKeyCounts {
+        let hash = SetHash::new();
         HotKeyCounts {
             watchers: AtomicUsize::new(0),
-            parts: std::array::from_fn(|_| Mutex::new(Windows::new(Moment::ZERO))),
+            parts: std::array::from_fn(|_| Mutex::new(Windows::new(hash, Moment::ZERO))),
+            hash,
             missed: AtomicU64::new(0),
             secret: Secret::generate(HMAC_SHA256, &SystemRandom::new()).ok(),
         }
@@ -135,7 +138,7 @@ impl HotKeyCounts {
     fn clear(&self, now: Moment) {
         self.missed.store(0, Ordering::Relaxed);
         for part in &self.parts {
-            *part.lock().unwrap_or_else(PoisonError::into_inner) = Windows::new(now);
+            *part.lock().unwrap_or_else(PoisonError::into_inner) = Windows::new(self.hash, now);
         }
     }
 
@@ -173,10 +176,10 @@ impl HotKeyCounts {
             missed: self.missed.load(Ordering::Relaxed),
             ..HotKeys::default()
         };
-        let (mut hottest, mut most_denied) = (Merged::default(), Merged::default());
+        let (mut hottest, mut most_denied) = (Merged::new(), Merged::new());
         for part in &self.parts {
             let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-            part.turn(now);
+            part.turn(self.hash, now);
             let previous = part.previous.iter().map(|(since, window)| (*since, window));
             for (since, window) in previous.chain([(part.since, &part.current)]) {
                 found.decisions += window.decisions;
@@ -227,18 +230,18 @@ fn is_denied(limited: &Limited, answer: &Answer) -> bool {
 // === impl Windows ===
 
 impl Windows {
-    fn new(since: Moment) -> Windows {
+    const fn new(hash: SetHash, since: Moment) -> Windows {
         Windows {
             since,
-            current: Window::new(),
+            current: Window::new(hash),
             previous: None,
         }
     }
 
     /// Begins a new window if the current one is over.
-    fn turn(&mut self, now: Moment) {
+    fn turn(&mut self, hash: SetHash, now: Moment) {
         if now.since(self.since) >= HOT_KEYS_WINDOW {
-            let over = std::mem::replace(&mut self.current, Window::new());
+            let over = std::mem::replace(&mut self.current, Window::new(hash));
             self.previous = Some((self.since, over));
             self.since = now;
         }
@@ -248,10 +251,10 @@ impl Windows {
 // === impl Window ===
 
 impl Window {
-    fn new() -> Window {
+    const fn new(hash: SetHash) -> Window {
         Window {
-            hottest: Sketch::new(HOT_KEY_COUNTERS),
-            most_denied: Sketch::new(HOT_KEY_COUNTERS),
+            hottest: Sketch::new(hash),
+            most_denied: Sketch::new(hash),
             decisions: 0,
             denials: 0,
         }

@@ -1,33 +1,52 @@
 //! The most frequent keys of a stream in bounded memory: the Space-Saving algorithm (Metwally,
-//! Agrawal and El Abbadi, 2005).
+//! Agrawal and El Abbadi, 2005), in sets.
 //!
-//! With m counters and n occurrences, no count is more than n/m too high, none is too low, and
-//! every key that occurred more than n/m times has a counter.
+//! A key belongs to one of [`SETS`] by a secret hash, as an address belongs to a set of a
+//! processor's cache, and each set runs the algorithm alone, on [`COUNTERS`] counters: a key that
+//! has none takes the one with the smallest count, and goes on counting from there. That needs
+//! neither a table of the keys nor an order of the counts, because few counters lie beside each
+//! other.
+//!
+//! In a set of m counters with n occurrences of its keys, no count is more than n/m too high, none
+//! is too low, and every key that occurred more than n/m times has a counter. How much it is at
+//! most in fact, the smallest count of the set says. The hash is secret, so that nobody can choose
+//! keys that share a set.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use tollgate_core::{Key, KeyFolding};
 
-/// How many children a place of the heap has. More of them make it less deep, and they lie beside
-/// each other.
-const CHILDREN: usize = 4;
+/// How many sets there are; a power of two.
+pub(crate) const SETS: usize = 64;
+/// How many counters each of them has.
+pub(crate) const COUNTERS: usize = 8;
+
+/// The set of a key, the same in all sketches of an engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SetHash(KeyFolding);
 
 /// Counters of the most frequent keys.
 #[derive(Debug)]
 pub(crate) struct Sketch<L> {
-    counters_max: usize,
-    counters: Vec<Counter<L>>,
-    /// A heap with the smallest count first.
-    heap: Vec<Ranked>,
-    /// By key, the index of its counter.
-    by_key: HashMap<Key, usize, KeyFolding>,
+    hash: SetHash,
+    /// [`SETS`] of them, or none as long as nothing was counted.
+    sets: Vec<Set<L>>,
+}
+
+/// Some counters. Those that nobody has used have a count of 0.
+#[derive(Debug)]
+pub(crate) struct Set<L> {
+    /// Apart from the rest, because nearly every search reads only these two.
+    keys: [Key; COUNTERS],
+    counts: [u64; COUNTERS],
+    errors: [u64; COUNTERS],
+    labels: [Option<Arc<L>>; COUNTERS],
 }
 
 /// How often a key occurred.
-#[derive(Clone, Debug)]
-pub(crate) struct Counter<L> {
+#[derive(Debug)]
+pub(crate) struct Counter<'s, L> {
     pub(crate) key: Key,
     /// At least as often as it occurred.
     pub(crate) count: u64,
@@ -35,118 +54,98 @@ pub(crate) struct Counter<L> {
     pub(crate) error: u64,
     /// What describes the key. A key that takes the counter of another one has none before it
     /// occurs again, because most such keys are rare.
-    pub(crate) label: Option<Arc<L>>,
-    /// Where it is in the heap.
-    position: usize,
+    pub(crate) label: Option<&'s Arc<L>>,
 }
 
-/// A counter in the heap, with a copy of its count, so that comparisons read the heap
-/// alone.
-#[derive(Clone, Copy, Debug)]
-struct Ranked {
-    count: u64,
-    index: usize,
+// === impl SetHash ===
+
+impl SetHash {
+    /// A new secret.
+    pub(crate) fn new() -> SetHash {
+        let random = RandomState::new();
+        let secret = [random.hash_one(0_u8), random.hash_one(1_u8)];
+        SetHash(KeyFolding::new(secret))
+    }
+
+    fn of(self, key: Key) -> usize {
+        const { assert!(SETS.is_power_of_two()) };
+        usize::try_from(self.0.hash_one(key) >> 32).unwrap_or(0) % SETS
+    }
 }
 
 // === impl Sketch ===
 
 impl<L> Sketch<L> {
-    /// An empty sketch of at most `counters_max` counters, at least one.
-    pub(crate) fn new(counters_max: usize) -> Sketch<L> {
-        let random = RandomState::new();
-        let folding = KeyFolding::new([random.hash_one(0_u8), random.hash_one(1_u8)]);
+    /// An empty sketch. Without an occurrence it has no memory.
+    pub(crate) const fn new(hash: SetHash) -> Sketch<L> {
         Sketch {
-            counters_max: counters_max.max(1),
-            counters: Vec::new(),
-            heap: Vec::new(),
-            by_key: HashMap::with_hasher(folding),
+            hash,
+            sets: Vec::new(),
         }
     }
 
     /// Counts one occurrence of a key, with its label where it is kept.
     pub(crate) fn add(&mut self, key: Key, label: impl FnOnce() -> Arc<L>) {
-        if let Some(index) = self.by_key.get(&key) {
-            let counter = &mut self.counters[*index];
-            counter.count += 1;
-            counter.label.get_or_insert_with(label);
-            let position = counter.position;
-            self.heap[position].count += 1;
-            self.sift_down(position);
-        } else if self.counters.len() < self.counters_max {
-            let (index, position) = (self.counters.len(), self.heap.len());
-            self.counters.push(Counter {
-                key,
-                count: 1,
-                error: 0,
-                label: Some(label()),
-                position,
-            });
-            self.heap.push(Ranked { count: 1, index });
-            self.by_key.insert(key, index);
-            self.sift_up(position);
-        } else {
-            let place = &mut self.heap[0];
-            let counter = &mut self.counters[place.index];
-            self.by_key.remove(&counter.key);
-            self.by_key.insert(key, place.index);
-            counter.key = key;
-            counter.error = counter.count;
-            counter.count += 1;
-            counter.label = None;
-            place.count = counter.count;
-            self.sift_down(0);
+        if self.sets.is_empty() {
+            self.sets.resize_with(SETS, Set::new);
+        }
+        self.sets[self.hash.of(key)].add(key, label);
+    }
+
+    /// Its sets, in the same order in all sketches with the same hash.
+    pub(crate) fn sets(&self) -> &[Set<L>] {
+        &self.sets
+    }
+}
+
+// === impl Set ===
+
+impl<L> Set<L> {
+    fn new() -> Set<L> {
+        Set {
+            keys: [Key::from_bits(0); COUNTERS],
+            counts: [0; COUNTERS],
+            errors: [0; COUNTERS],
+            labels: [const { None }; COUNTERS],
         }
     }
 
-    /// How often a key without a counter may have occurred.
+    fn add(&mut self, key: Key, label: impl FnOnce() -> Arc<L>) {
+        let is_of_key = |at: &usize| self.keys[*at] == key && self.counts[*at] > 0;
+        if let Some(at) = (0..COUNTERS).find(is_of_key) {
+            self.counts[at] += 1;
+            self.labels[at].get_or_insert_with(label);
+            return;
+        }
+        let at = self.smallest();
+        let count = self.counts[at];
+        self.keys[at] = key;
+        self.errors[at] = count;
+        self.counts[at] = count + 1;
+        self.labels[at] = (count == 0).then(label);
+    }
+
+    fn smallest(&self) -> usize {
+        (1..COUNTERS).fold(0, |least, at| match self.counts[at] < self.counts[least] {
+            true => at,
+            false => least,
+        })
+    }
+
+    /// How often a key of this set without a counter may have occurred.
     pub(crate) fn absent_max(&self) -> u64 {
-        match self.heap.first() {
-            Some(place) if self.counters.len() >= self.counters_max => place.count,
-            _ => 0,
-        }
+        self.counts[self.smallest()]
     }
 
-    /// All counters, in no order.
-    pub(crate) fn counters(&self) -> &[Counter<L>] {
-        &self.counters
-    }
-
-    /// Puts a counter at a place of the heap.
-    fn put(&mut self, position: usize, place: Ranked) {
-        self.heap[position] = place;
-        self.counters[place.index].position = position;
-    }
-
-    /// Moves a counter up to below one that is not larger.
-    fn sift_up(&mut self, mut position: usize) {
-        let place = self.heap[position];
-        while position > 0 {
-            let parent = (position - 1) / CHILDREN;
-            if self.heap[parent].count <= place.count {
-                break;
-            }
-            self.put(position, self.heap[parent]);
-            position = parent;
-        }
-        self.put(position, place);
-    }
-
-    /// Moves a counter down to above one that is not smaller.
-    fn sift_down(&mut self, mut position: usize) {
-        let place = self.heap[position];
-        loop {
-            let first = CHILDREN * position + 1;
-            let children = first..self.heap.len().min(first + CHILDREN);
-            let smallest = children.min_by_key(|child| self.heap[*child].count);
-            match smallest {
-                Some(child) if self.heap[child].count < place.count => {
-                    self.put(position, self.heap[child]);
-                    position = child;
-                }
-                _ => break,
-            }
-        }
-        self.put(position, place);
+    /// The counters in use, in no order.
+    pub(crate) fn counters(&self) -> impl Iterator<Item = Counter<'_, L>> {
+        let used = (0..COUNTERS).filter(|at| self.counts[*at] > 0);
+        used.map(|at| Counter {
+            key: self.keys[at],
+            count: self.counts[at],
+            error: self.errors[at],
+            label: self.labels[at].as_ref(),
+        })
     }
 }
 

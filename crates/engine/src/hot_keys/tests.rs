@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tollgate_behaviour::{Random, check};
-use tollgate_core::{ChargeDenied, Clock, Cost, Entry};
+use tollgate_core::{ChargeDenied, Clock, Cost, Entry, Key};
 use tollgate_memory::{ManualClock, Memory};
 use tollgate_rules::{Options, RuleSet, Source};
 
@@ -102,57 +102,88 @@ async fn a_large_descriptor_is_cut_and_a_value_has_one_hash() {
     assert_eq!(hash(b"ann").len(), 2 * HASH_BYTES);
 }
 
+/// A key whose bits differ everywhere, as those of a hash do.
+fn key_of(number: u64) -> Key {
+    Key::from_bits(u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+/// Counts a key with a label that has its number.
+fn count(sketch: &mut Sketch<Label>, number: u64) {
+    sketch.add(key_of(number), || {
+        let value = number.to_be_bytes();
+        let entry = Entry {
+            key: b"k",
+            value: &value,
+        };
+        let descriptor = Descriptor {
+            entries: vec![entry].into(),
+            ..Descriptor::default()
+        };
+        let rule = RuleName {
+            domain: "d".to_owned(),
+            path: "k".to_owned(),
+            name: None,
+        };
+        Arc::new(Label {
+            rule: Arc::new(rule),
+            descriptor: OwnedDescriptor::of(&descriptor),
+            is_whole: true,
+        })
+    });
+}
+
+fn number_of(key: &HotKey) -> u64 {
+    let value = key.descriptor().entries[0].value.to_vec();
+    u64::from_be_bytes(value.try_into().unwrap())
+}
+
 /// Sketches of a stream that is split at random, as threads and windows split it.
 #[test]
 fn the_sum_of_sketches_keeps_the_bound() {
     check("sum_of_sketches", 30, |random: &mut Random| {
-        let counters_max = usize::try_from(random.between(4, 60)).unwrap();
         let parts = usize::try_from(random.between(1, 6)).unwrap();
-        let mut sketches: Vec<Sketch<Label>> =
-            (0..parts).map(|_| Sketch::new(counters_max)).collect();
+        let hash = SetHash::new();
+        let mut sketches: Vec<Sketch<Label>> = (0..parts).map(|_| Sketch::new(hash)).collect();
         let mut exact = BTreeMap::new();
-        let rule = Arc::new(RuleName {
-            domain: "d".to_owned(),
-            path: "k".to_owned(),
-            name: None,
-        });
-        let total = 4000;
+        let total = 20_000;
         for _ in 0..total {
             // Small numbers are as frequent as large ones, so frequencies differ much.
-            let number = random.any_size(1 << 20) % 500;
+            let number = random.any_size(1 << 20) % 5_000;
             *exact.entry(number).or_insert(0) += 1;
             let part = usize::try_from(random.between(0, 5)).unwrap() % parts;
-            let value = number.to_be_bytes();
-            let entries = vec![Entry {
-                key: b"k",
-                value: &value,
-            }]
-            .into();
-            let descriptor = Descriptor {
-                entries,
-                ..Descriptor::default()
-            };
-            sketches[part].add(tollgate_core::Key::from_bits(number.into()), || {
-                Arc::new(Label {
-                    rule: Arc::clone(&rule),
-                    descriptor: OwnedDescriptor::of(&descriptor),
-                    is_whole: true,
-                })
-            });
+            count(&mut sketches[part], number);
         }
-        let mut merged = Merged::default();
+        let mut merged = Merged::new();
         sketches.iter().for_each(|sketch| merged.add(sketch));
         let error_max = merged.error_max();
         let found = merged.finish(usize::MAX);
-        assert!(error_max <= total / u64::try_from(counters_max).unwrap());
+        assert!(error_max <= total / 250, "{error_max}");
         for key in &found {
-            let value = key.descriptor().entries[0].value.to_vec();
-            let exact = exact[&u64::from_be_bytes(value.try_into().unwrap())];
+            let exact = exact[&number_of(key)];
             assert!(
                 key.count >= exact && key.count - key.error <= exact,
                 "{key:?} {exact}"
             );
             assert!(key.error <= error_max, "{key:?} {error_max}");
         }
+        let mut frequent = exact.iter().filter(|(_, count)| **count > error_max);
+        let is_found = |number: &u64| found.iter().any(|key| number_of(key) == *number);
+        assert!(frequent.all(|(number, _)| is_found(number)), "{error_max}");
     });
+}
+
+#[test]
+fn only_the_most_frequent_keys_are_kept_in_order() {
+    let mut sketch = Sketch::new(SetHash::new());
+    // Few enough for counters of their own, whatever the hash.
+    for number in 0..60 {
+        for _ in 0..=number % 12 {
+            count(&mut sketch, number);
+        }
+    }
+    let mut merged = Merged::new();
+    merged.add(&sketch);
+    let found = merged.finish(10);
+    let counts: Vec<u64> = found.iter().map(|key| key.count).collect();
+    assert_eq!(counts, [12, 12, 12, 12, 12, 11, 11, 11, 11, 11]);
 }
