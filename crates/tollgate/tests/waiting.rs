@@ -337,6 +337,25 @@ in_virtual_time! {
         assert!(matches!(never, Err(NotReady::NeverFits)));
     }
 
+    async fn a_joint_wait_notices_a_refund_and_another_limit_within_a_second() {
+        for has_refund in [true, false] {
+            let hour = Rc::new(limiter(Limit::per_hour(1).burst(1)));
+            let day = Rc::new(hour.sibling("day", Limit::per_day(100)));
+            assert!(hour.check("key").is_allowed());
+            let (own_hour, own_day, began) = (Rc::clone(&hour), Rc::clone(&day), Instant::now());
+            let waiting = spawn_local(async move {
+                let asks = [own_hour.ask("key"), own_day.ask("key")];
+                until_all_ready(&asks).await.map(|_| began.elapsed())
+            });
+            sleep(Duration::from_millis(1500)).await;
+            match has_refund {
+                true => assert_eq!(hour.refund("key", 1), 1),
+                false => hour.set_limit(Limit::per_second(100)),
+            }
+            assert_eq!(waiting.await.unwrap().unwrap(), Duration::from_secs(2));
+        }
+    }
+
     async fn a_joint_wait_that_is_dropped_while_it_is_held_gives_back() {
         let leaky = Limit::per_second(1).counted_by(Algorithm::LeakyBucket).burst(3);
         let leaky = Rc::new(limiter(leaky));

@@ -7,6 +7,10 @@ use tollgate_core::{Clock, Cost, Moment};
 use super::{Ask, JointDecision, check_all};
 use crate::limiter::{Limiter, NotReady};
 
+/// How long a waiting request sleeps at most before it asks again: so long after a refund, or a
+/// change of a limit, may it take to notice.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
 /// A request that all limits allowed, held until its turn in a leaky bucket. If dropped before, it
 /// refunds its units.
 struct Held<'a, 'l, C: Clock> {
@@ -18,7 +22,9 @@ struct Held<'a, 'l, C: Clock> {
 ///
 /// All or nothing, as [`check_all`]: while one limit denies the request, none is charged. There is
 /// no order of arrival here: of two waiting requests either may come first, and one for many units
-/// can be overtaken again and again by others for few. Dropping the future costs nothing.
+/// can be overtaken again and again by others for few. A refund or another limit lets it ask again
+/// within a second. Dropping the future costs nothing; in a leaky bucket, the turn of a request that
+/// is dropped while it is held goes to the next one that arrives, so that two may leave together.
 ///
 /// # Errors
 ///
@@ -68,7 +74,7 @@ pub async fn until_all_ready_with<C: Clock, S: Future>(
             return Ok(decision);
         }
         let wait = decision.retry_after().ok_or(NotReady::NeverFits)?;
-        sleep(wait).await;
+        sleep(wait.min(ASK_EVERY)).await;
     }
 }
 
