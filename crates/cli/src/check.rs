@@ -69,25 +69,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// A note for each file that seems to be settings but was checked as rules.
-fn settings_among(diagnostics: &[Diagnostic]) -> Vec<String> {
-    let unnamed = |found: &&Diagnostic| found.code == "missing-domain";
-    let unnamed: Vec<&str> = diagnostics
-        .iter()
-        .filter(unnamed)
-        .map(|found| &*found.file)
-        .collect();
-    let strange = diagnostics.iter().filter(|found| {
-        let is_rules = found.code == "unknown-key" && found.message.ends_with("`rules`");
-        is_rules && unnamed.contains(&&*found.file)
-    });
-    let note = |found: &Diagnostic| {
-        let file = &found.file;
-        format!("`{file}` seems to be settings: `tollgate check --config {file}` checks them")
-    };
-    strange.map(note).collect()
-}
-
 // === impl Checked ===
 
 impl Checked {
@@ -100,8 +81,8 @@ impl Checked {
         };
         let loaded = RuleSet::parse(&sources, &options);
         Ok(Checked {
-            notes: settings_among(&loaded.diagnostics),
             diagnostics: loaded.diagnostics,
+            notes: Vec::new(),
             hints: Vec::new(),
             files: Some(sources.len()),
             rules: loaded.rules,

@@ -40,7 +40,8 @@ pub struct Diagnostic {
     pub column: u32,
     /// How many characters of the line are meant; at least 1.
     pub length: u32,
-    /// The line itself.
+    /// The line itself. Empty if it is an empty line, or is not shown because it may contain a
+    /// password.
     pub text: String,
     /// The domain that it is about, if known.
     pub domain: Option<String>,
@@ -88,10 +89,12 @@ impl fmt::Display for Diagnostic {
         let margin = self.line.to_string().len();
         let file = escape(&self.file);
         writeln!(f, "{:margin$}--> {file}:{}:{}", "", self.line, self.column)?;
-        let excerpt = excerpt::Excerpt::of(self);
-        writeln!(f, "{:margin$} |", "")?;
-        writeln!(f, "{} | {}", self.line, excerpt.text)?;
-        writeln!(f, "{:margin$} | {}", "", excerpt.carets)?;
+        if !self.text.is_empty() {
+            let excerpt = excerpt::Excerpt::of(self);
+            writeln!(f, "{:margin$} |", "")?;
+            writeln!(f, "{} | {}", self.line, excerpt.text)?;
+            writeln!(f, "{:margin$} | {}", "", excerpt.carets)?;
+        }
         if let Some(help) = &self.help {
             writeln!(f, "{:margin$} = help: {help}", "")?;
         }

@@ -37,6 +37,8 @@ struct Finding {
     message: String,
     help: String,
     domain: Option<Arc<str>>,
+    /// Whether the diagnostic leaves out the line, because it may contain a password.
+    hides_line: bool,
 }
 
 /// Collects errors and warnings of a whole load.
@@ -62,6 +64,8 @@ pub(crate) struct FindingRange {
     end: usize,
     /// All errors before, or within, shown or not.
     errors: usize,
+    /// [`Findings::omitted`] before the first.
+    omitted: usize,
 }
 
 /// What may not be replaced by what was read.
@@ -188,7 +192,12 @@ impl Findings {
             message,
             help,
             domain: self.domain.clone(),
+            hides_line: false,
         };
+        self.push(finding);
+    }
+
+    fn push(&mut self, finding: Finding) {
         if self.list.len() < DIAGNOSTICS_MAX {
             self.list.push(finding);
         } else {
@@ -202,6 +211,7 @@ impl Findings {
             first: self.list.len(),
             end: self.list.len(),
             errors: self.errors,
+            omitted: self.omitted,
         }
     }
 
@@ -211,7 +221,37 @@ impl Findings {
             first: mark.first,
             end: self.list.len(),
             errors: self.errors - mark.errors,
+            omitted: mark.omitted,
         }
+    }
+
+    /// Replaces all findings since `mark`, which belong to no domain yet, by one error that leaves
+    /// out its line.
+    pub(crate) fn replace_since(
+        &mut self,
+        mark: FindingRange,
+        at: Mark,
+        code: &'static str,
+        message: String,
+        help: String,
+    ) {
+        self.list.truncate(mark.first);
+        self.errors = mark.errors + 1;
+        self.omitted = mark.omitted;
+        self.push(Finding {
+            mark: at,
+            severity: Severity::Error,
+            code,
+            message,
+            help,
+            domain: None,
+            hides_line: true,
+        });
+    }
+
+    /// The name of a file, for messages.
+    pub(crate) fn file_name(&self, mark: Mark) -> &str {
+        self.files.get(mark.file).map_or("FILE", String::as_str)
     }
 
     /// Assigns findings to a domain.
@@ -288,7 +328,10 @@ impl Finding {
     fn into_diagnostic<'s>(self, sources: &'s [Source], lines: &mut Lines<'s>) -> Diagnostic {
         let source = &sources[self.mark.file];
         let line = usize::try_from(self.mark.line).unwrap_or(usize::MAX);
-        let text = lines.line(self.mark.file, source, line);
+        let text = match self.hides_line {
+            true => String::new(),
+            false => lines.line(self.mark.file, source, line),
+        };
         Diagnostic {
             severity: self.severity,
             code: self.code,

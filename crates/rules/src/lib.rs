@@ -47,6 +47,8 @@ mod findings;
 
 mod yaml;
 
+mod misplaced_settings;
+
 mod sharing;
 
 mod section;

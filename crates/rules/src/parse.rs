@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::scalar;
 use crate::section::Section;
 use crate::source::Source;
-use crate::yaml::{Body, Document, Documents, Node};
+use crate::yaml::{Body, Document, Documents, Kind, Node};
 
 use table::Table;
 
@@ -79,7 +79,7 @@ impl Reader<'_> {
     /// Reads all documents of a file.
     fn file(&mut self, source: &Source, file: usize) -> Vec<DomainDraft> {
         self.findings.enter(None);
-        let documents = Documents::read(source, file, self.findings);
+        let documents = Documents::read(source, file, Kind::Rules, self.findings);
         // An end of document with nothing before it is no document.
         let is_empty = documents
             .list
@@ -99,6 +99,10 @@ impl Reader<'_> {
     }
 
     fn document(&mut self, document: &Document, file: &str) -> Option<DomainDraft> {
+        if document.is_settings {
+            self.findings.reject_file(file);
+            return None;
+        }
         let before = self.findings.mark();
         self.findings.enter(None);
         let name = domain_name(&document.root);

@@ -15,7 +15,7 @@ use crate::scalar;
 use crate::sharing;
 use crate::source::Source;
 use crate::window;
-use crate::yaml::{Body, Documents, Node};
+use crate::yaml::{Body, Documents, Kind, Node};
 
 mod nearest;
 mod value;
@@ -54,7 +54,7 @@ pub fn settings<T>(
     let mut findings = Findings::default();
     // The YAML reader does not know which key it is below.
     findings.hide_text(!secrets.is_empty());
-    let documents = Documents::read(source, 0, &mut findings);
+    let documents = Documents::read(source, 0, Kind::Settings, &mut findings);
     if let Some(second) = documents.list.get(1) {
         let message = "a settings file is one document, but here a second one begins".to_owned();
         let help = "join them, or remove one";

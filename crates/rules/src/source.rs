@@ -65,7 +65,7 @@ impl Source {
 /// # Errors
 ///
 /// [`ReadError`] for the first path that cannot be read, for a symbolic link in a directory that
-/// leads nowhere, and for a directory without rules.
+/// leads to no file, and for a directory without rules.
 pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
     let mut files = Vec::new();
     for path in paths {
@@ -118,8 +118,8 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
 
 /// Whether a directory's entry is a file of rules.
 ///
-/// A symbolic link counts as what it points to, as a ConfigMap's files are links; one that leads
-/// nowhere is an error, since the rules that it stood for would be gone without a word.
+/// A symbolic link counts as the file that it points to, as a ConfigMap's files are links; one that
+/// leads to no file is an error, since the rules that it stood for would be gone without a word.
 fn is_rules(path: &Path) -> Result<bool, ReadError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_named = name.ends_with(".yaml") || name.ends_with(".yml");
@@ -127,7 +127,18 @@ fn is_rules(path: &Path) -> Result<bool, ReadError> {
         return Ok(false);
     }
     match path.metadata() {
-        Ok(metadata) => Ok(metadata.is_file()),
+        Ok(metadata) if metadata.is_file() => Ok(true),
+        Ok(metadata) if path.is_symlink() => {
+            let why = match metadata.is_dir() {
+                true => "this symbolic link leads to a directory; name that directory itself",
+                false => "this symbolic link does not lead to a regular file; remove it",
+            };
+            Err(ReadError::Io {
+                path: path.to_owned(),
+                source: io::Error::new(io::ErrorKind::InvalidInput, why),
+            })
+        }
+        Ok(_) => Ok(false),
         // Removed since the directory was listed.
         Err(_) if path.symlink_metadata().is_err() => Ok(false),
         Err(source) => Err(ReadError::Io {

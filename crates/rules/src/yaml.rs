@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::findings::{FindingRange, Findings, Mark};
+use crate::misplaced_settings;
 use crate::source::{FILE_BYTES_MAX, Source};
 
 use builder::Builder;
@@ -72,22 +73,45 @@ pub(crate) struct Document {
     pub(crate) root: Arc<Node>,
     /// The findings in its YAML.
     pub(crate) range: FindingRange,
+    /// Whether it is settings in place of rules, which is reported.
+    pub(crate) is_settings: bool,
+}
+
+/// What a file is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Rules,
+    Settings,
 }
 
 // === impl Documents ===
 
 impl Documents {
     /// Reads all documents before the first syntax error.
-    pub(crate) fn read(source: &Source, file: usize, findings: &mut Findings) -> Documents {
+    pub(crate) fn read(
+        source: &Source,
+        file: usize,
+        kind: Kind,
+        findings: &mut Findings,
+    ) -> Documents {
         let mut documents = Documents {
             list: Vec::new(),
             whole: false,
         };
-        let Some(text) = text::check(source, file, findings) else {
+        let before = findings.mark();
+        let text = text::check(source, file, findings).map_err(|line| {
+            let text = String::from_utf8_lossy(&source.text);
+            if kind == Kind::Rules
+                && let Some(key) = misplaced_settings::guess(&text, line, &[], file)
+            {
+                misplaced_settings::report(key, before, findings);
+            }
+        });
+        let Ok(text) = text else {
             findings.reject_file(&source.name);
             return documents;
         };
-        let mut builder = Builder::new(file, findings);
+        let mut builder = Builder::new(file, kind, findings);
         if builder.read(text, &mut documents.list).is_ok() {
             documents.whole = true;
             return documents;
@@ -95,12 +119,15 @@ impl Documents {
         // The error may be before or after the name of its domain.
         let domains = text::domains_after(text, builder.document_line);
         let range = builder.findings.since(builder.range);
+        let is_settings = kind == Kind::Rules && builder.reject_unfinished_settings(text);
         findings.mark_incomplete();
-        if domains.is_empty() {
+        if domains.is_empty() || is_settings {
             findings.reject_file(&source.name);
         }
         for domain in domains {
-            findings.belong(range, &domain);
+            if !is_settings {
+                findings.belong(range, &domain);
+            }
             findings.reject_domain(&domain);
         }
         documents

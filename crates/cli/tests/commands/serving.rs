@@ -7,6 +7,8 @@ use tollgate_testbed::collector::Collector;
 
 use crate::house::{RULES, SETTINGS, Service, ask, directory, run, tollgate};
 
+const LOG: &str = "192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 5\n";
+
 #[test]
 fn serve_answers_reloads_and_ends_with_0() {
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
@@ -192,12 +194,20 @@ fn a_password_in_the_wrong_place_is_in_no_output() {
         "store: {redis://:hunter2@host: }",
     ] {
         let settings = format!("rules: rules.yaml\n{store}\n");
-        let wrong = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+        let wrong = directory(&[
+            ("rules.yaml", RULES),
+            ("tollgate.yaml", &settings),
+            ("access.log", LOG),
+        ]);
         for words in [
             &["serve"][..],
             &["keys", "show", "d", "k=1"],
             &["check", "--config", "tollgate.yaml"],
             &["check", "--config", "tollgate.yaml", "--output", "json"],
+            // Settings that are read as rules.
+            &["check", "tollgate.yaml"],
+            &["check", "tollgate.yaml", "--output", "json"],
+            &["replay", "--rules", "tollgate.yaml", "access.log"],
         ] {
             let output = run(wrong.path(), words);
             assert_ne!(output.status.code(), Some(0), "{words:?}");
@@ -206,6 +216,64 @@ fn a_password_in_the_wrong_place_is_in_no_output() {
             assert!(!text.contains("hunter2"), "{text}");
         }
     }
+}
+
+#[test]
+fn a_password_in_settings_that_are_among_the_rules_is_in_no_output() {
+    for (secret, is_valid) in [
+        ("store: redis://:hunter2@127.0.0.1:1", true),
+        (
+            "store: {redis: {password: [hunter2], sentinel: hunter2}}",
+            false,
+        ),
+        ("redis_protocol: {password: hunter2}\nadmin: hunter2", false),
+        ("redis://:hunter2@h: 1\nredis://:hunter2@h: 2", false),
+        ("store: [redis://:hunter2@host", false),
+    ] {
+        let settings = format!("rules: [.]\n{secret}\n");
+        let files = directory(&[("tollgate.yaml", &settings), ("access.log", LOG)]);
+        let as_rules = [
+            &["check", "."][..],
+            &["check", ".", "--output", "json"],
+            &["replay", "--rules", ".", "access.log"],
+        ];
+        let as_both = [
+            &["serve"][..],
+            &["serve", "--log-format", "json"],
+            &["check", "--config", "tollgate.yaml"],
+            &["check", "--config", "tollgate.yaml", "--output", "json"],
+        ];
+        // Invalid settings are rejected before their rules are read.
+        let as_both = as_both.iter().filter(|_| is_valid);
+        for words in as_rules.iter().chain(as_both) {
+            let output = run(files.path(), words);
+            assert_ne!(output.status.code(), Some(0), "{words:?}");
+            let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert!(!text.contains("hunter2"), "{words:?}: {text}");
+            // `serve` both logs it and ends with it.
+            let times = if words[0] == "serve" { 2 } else { 1 };
+            for shown in ["these are settings of Tollgate", "tollgate check --config"] {
+                assert_eq!(text.matches(shown).count(), times, "{words:?}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reload_logs_no_password_of_settings_among_the_rules() {
+    let files = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
+    let rules = files.path().join("rules.yaml");
+    let mut service = Service::start(files.path());
+    service.logged(|line| line["listener"] == "admin");
+    std::fs::write(rules, "store: 1\nredis://:hunter2@h: 1\n").unwrap();
+    service.signal("-HUP");
+    let mut log = String::new();
+    service.logged(|line| {
+        log.push_str(&line.to_string());
+        line["outcome"].is_string()
+    });
+    assert!(log.contains("these are settings of Tollgate"), "{log}");
+    assert!(!log.contains("hunter2"), "{log}");
 }
 
 #[test]

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use crate::findings::{FindingRange, Findings, Mark};
+use crate::misplaced_settings;
 
-use super::{Body, DEPTH_MAX, Document, NODES_MAX, Node, Pair, Scalar, narrow, text};
+use super::{Body, DEPTH_MAX, Document, Kind, NODES_MAX, Node, Pair, Scalar, narrow, text};
 
 /// Builds nodes from events.
 pub(super) struct Builder<'f> {
     file: usize,
+    kind: Kind,
     pub(super) findings: &'f mut Findings,
     open: Vec<Open>,
     anchors: HashMap<usize, Arc<Node>>,
@@ -38,9 +40,10 @@ pub(super) struct Unreadable;
 // === impl Builder ===
 
 impl<'f> Builder<'f> {
-    pub(super) fn new(file: usize, findings: &'f mut Findings) -> Builder<'f> {
+    pub(super) fn new(file: usize, kind: Kind, findings: &'f mut Findings) -> Builder<'f> {
         Builder {
             file,
+            kind,
             range: findings.mark(),
             findings,
             open: Vec::new(),
@@ -56,14 +59,40 @@ impl<'f> Builder<'f> {
             let (event, span) = event.map_err(|error| self.syntax(text, &error))?;
             let mark = self.mark(span);
             if let Some(root) = self.event(event, mark)? {
-                let range = self.findings.since(self.range);
-                list.push(Document { root, range });
+                let is_settings = self.kind == Kind::Rules && self.reject_settings(&root);
+                list.push(Document {
+                    root,
+                    range: self.findings.since(self.range),
+                    is_settings,
+                });
                 self.range = self.findings.mark();
                 self.anchors.clear();
                 self.document_line = mark.line;
             }
         }
         Ok(())
+    }
+
+    /// Whether a document is settings in place of rules, which is then all that is reported of it.
+    fn reject_settings(&mut self, root: &Node) -> bool {
+        let key = misplaced_settings::find(root);
+        if let Some(key) = key {
+            misplaced_settings::report(key, self.range, self.findings);
+        }
+        key.is_some()
+    }
+
+    /// The same for the document with the syntax error, as far as can be told.
+    pub(super) fn reject_unfinished_settings(&mut self, text: &str) -> bool {
+        let root = self.open.first().filter(|open| open.is_map);
+        // Keys and values take turns.
+        let keys = root.map_or(&[][..], |open| &open.items).iter().step_by(2);
+        let keys: Vec<&Node> = keys.map(|key| &**key).collect();
+        let key = misplaced_settings::guess(text, self.document_line, &keys, self.file);
+        if let Some(key) = key {
+            misplaced_settings::report(key, self.range, self.findings);
+        }
+        key.is_some()
     }
 
     /// Takes one event in; a document that ends with it is returned.

@@ -5,26 +5,26 @@ use crate::source::{FILE_BYTES_MAX, Source};
 
 use super::Looks;
 
-/// The file's text, if it is text and not too long.
+/// The file's text, if it is text and not too long; otherwise the line of the error.
 pub(super) fn check<'s>(
     source: &'s Source,
     file: usize,
     findings: &mut Findings,
-) -> Option<&'s str> {
+) -> Result<&'s str, u32> {
     if source.text.len() > FILE_BYTES_MAX {
         let message = format!("the file is larger than {FILE_BYTES_MAX} bytes");
         let help = "split it into several files";
         findings.error(Mark::top(file), "file-too-large", message, help);
-        return None;
+        return Err(1);
     }
     match std::str::from_utf8(&source.text) {
-        Ok(text) => Some(text.strip_prefix('\u{feff}').unwrap_or(text)),
+        Ok(text) => Ok(text.strip_prefix('\u{feff}').unwrap_or(text)),
         Err(error) => {
             let mark = end_of(&source.text[..error.valid_up_to()], file);
             let message = "the file is not UTF-8 text: this byte is wrong".to_owned();
             let help = "save the file as UTF-8";
             findings.error(mark, "encoding", message, help);
-            None
+            Err(mark.line)
         }
     }
 }

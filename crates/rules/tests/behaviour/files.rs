@@ -83,6 +83,26 @@ fn a_link_in_a_directory_that_leads_nowhere_is_an_error() {
 }
 
 #[test]
+fn a_link_in_a_directory_to_what_is_no_file_is_an_error() {
+    let folder = Folder::new("link-to-no-file");
+    folder.write("a.yaml", "domain: a");
+    folder.write("more/c.yaml", "domain: c");
+    // A plain directory is ignored, whatever its name.
+    folder.write("plain.yaml/d.yaml", "domain: d");
+    let read = || read_paths(std::slice::from_ref(&folder.0));
+    assert_eq!(names(&read().unwrap()), ["a.yaml"]);
+    let link = folder.0.join("b.yaml");
+    for (target, why) in [("more", "a directory"), ("/dev/null", "a regular file")] {
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let error = read().unwrap_err();
+        assert!(error.to_string().ends_with("b.yaml"), "{error}");
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains(why), "{source}");
+        fs::remove_file(&link).unwrap();
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let folder = Folder::new("unreadable");
     let empty = read_paths(std::slice::from_ref(&folder.0));

@@ -8,6 +8,7 @@ mod explaining;
 mod files;
 mod fixture;
 mod matching;
+mod misplaced_settings;
 mod mutation;
 mod priority;
 mod reload;
