@@ -294,6 +294,12 @@ impl<'a> Bill<'a> {
 // === impl Line ===
 
 impl<'a> Line<'a> {
+    /// The limit on this counter with the largest capacity, by which it is charged; that of the
+    /// charge, unless charges with different limits share the line.
+    pub const fn widest(&self) -> &'a Limit {
+        self.widest
+    }
+
     /// Units to consume if the request is allowed.
     pub const fn take(&self) -> u64 {
         self.take

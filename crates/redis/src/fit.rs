@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Algorithm, Anchor, Charge, InvalidLimit, Limit, Span, StoreError};
+use tollgate_core::{Algorithm, Anchor, Charge, InvalidLimit, Limit, Line, Span, StoreError};
 
 /// The most units of a sliding log: at least 11 bytes each, and at most twice that.
 pub const LOG_UNITS_MAX: u32 = 1_000_000;
@@ -148,6 +148,16 @@ impl FittedLimit {
             limit: self.limit.whole(),
             ..self
         }
+    }
+
+    /// The limit by which a line is charged, unless it is this one, which judges the line.
+    pub(crate) fn wider(&self, line: &Line<'_>) -> Option<FittedLimit> {
+        if line.widest() == line.charge.limit {
+            return None;
+        }
+        // The account has this limit's algorithm.
+        let wider = FittedLimit::new(line.widest()).ok();
+        wider.filter(|wider| (wider.kind, wider.segments) == (self.kind, self.segments))
     }
 
     /// Rounds the interval of a bucket up to whole microseconds. Rejects a limit whose rate would

@@ -12,8 +12,10 @@
 //! lease (8); for each line its kind (1), segments (1), role (1), capacity (4), the units of it
 //! that this request leaves for those with priority (4), span (6), the units that must fit,
 //! including those it leaves (5), the units to be taken (5), to be charged for a denial (5) and to
-//! be refunded (5); for a step that reserves or confirms, the number of requests that the units are
-//! taken for (4), and the number of denied requests that are charged (4).
+//! be refunded (5), and whether a larger limit of the request has the same key (1): if so, that
+//! limit's capacity (4), units left for those with priority (4), and span (6); for a step that
+//! reserves or confirms, the number of requests that the units are taken for (4), and the number of
+//! denied requests that are charged (4).
 //!
 //! For `reservation.lua`: see `script_request/reservation.rs`. For reservations that clients
 //! settle: see `script_request/settlement.rs`.
@@ -156,7 +158,7 @@ impl ScriptRequest {
 
     /// One step on the lines of several requests.
     pub(crate) fn of_step(step: Step, lines: &[StepLine<'_, '_>]) -> ScriptRequest {
-        let mut packed = Vec::with_capacity(15 + 45 * lines.len());
+        let mut packed = Vec::with_capacity(15 + 46 * lines.len());
         let (number, name, lasts) = match step {
             Step::Decide => (0, 0, 0),
             Step::Reserve { name, lasts } => (1, name, lasts),
@@ -288,6 +290,13 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &FittedLimit) {
         line.refund(),
     ] {
         packed.put_uint(units.min(UNITS_MAX), 5);
+    }
+    let wider = fitted.wider(line);
+    packed.put_u8(u8::from(wider.is_some()));
+    if let Some(wider) = wider {
+        packed.put_u32(wider.limit.capacity());
+        packed.put_u32(wider.limit.unavailable());
+        packed.put_uint(wider.span, 6);
     }
 }
 

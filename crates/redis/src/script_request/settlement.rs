@@ -35,7 +35,7 @@ impl ScriptRequest {
         lasts: u64,
         memo: &[u8],
     ) -> ScriptRequest {
-        let mut packed = Vec::with_capacity(9 + memo.len() + 37 * lines.len());
+        let mut packed = Vec::with_capacity(9 + memo.len() + 38 * lines.len());
         packed.put_slice(&[REMEMBER, count(lines.len())]);
         packed.put_uint(lasts.min(UNITS_MAX), 5);
         packed.put_u16(u16::try_from(memo.len()).expect("it is at most MEMO_BYTES_MAX"));
@@ -49,7 +49,7 @@ impl ScriptRequest {
 
     /// Settles the reservation stored under `record`.
     pub(crate) fn settle(lines: &[SettledLine<'_, '_>], record: Key) -> ScriptRequest {
-        let mut packed = Vec::with_capacity(2 + 38 * lines.len());
+        let mut packed = Vec::with_capacity(2 + 39 * lines.len());
         packed.put_slice(&[SETTLE, count(lines.len())]);
         for one in lines {
             put_line(&mut packed, one.line, one.fitted);

@@ -4,10 +4,18 @@
 local requests, position, place = ARGV[1], 1, 0
 local replies = { pack('>I7', now) }
 
+-- If a request has several limits on one key, the smallest judges it and the `widest` is charged.
 local function next_line()
-  local line = {}
+  local line, is_wider = {}
   line.kind, line.segments, line.role, line.cap, line.kept, line.span, line.units, line.take,
-    line.denied_cost, line.refund, position = read('>BBBI4I4I6I5I5I5I5', requests, position)
+    line.denied_cost, line.refund, is_wider, position =
+    read('>BBBI4I4I6I5I5I5I5B', requests, position)
+  line.widest = line
+  if is_wider == 1 then
+    local widest = { kind = line.kind, segments = line.segments }
+    widest.cap, widest.kept, widest.span, position = read('>I4I4I6', requests, position)
+    line.widest = widest
+  end
   place = place + 1
   line.account = account(KEYS[place], line)
   return line
@@ -37,9 +45,9 @@ end
 local function charge(lines, denied)
   for _, line in ipairs(lines) do
     if not denied then
-      if not line.denied then take(line.account, line, line.take) end
+      if not line.denied then take(line.account, line.widest, line.take) end
     elseif line.denied_cost > 0 then
-      charge_denied(line.account, line, line.denied_cost)
+      charge_denied(line.account, line.widest, line.denied_cost)
     end
   end
 end

@@ -180,7 +180,8 @@ LOADERS[LOG] = function()
     if line.role ~= UNJUDGED and line.units <= line.cap then
       if lacking > 0 then before = left(lacking) end
       -- Even if this line allows: another one may deny, and this one be charged for it.
-      lacking = lacking + min(line.denied_cost, max(line.cap - line.kept - used, 0))
+      local widest = line.widest
+      lacking = lacking + min(line.denied_cost, max(widest.cap - widest.kept - used, 0))
       if lacking > 0 then after = left(lacking) end
     end
     return pack('>BI4I7I7I7', LOG, used, newest, before, after)

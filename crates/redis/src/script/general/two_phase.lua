@@ -53,11 +53,11 @@ local function confirm(lines, id)
     -- Denied requests that came meanwhile have taken the rest.
     local a, units = line.account, min(line.take * line.times, held[line.account])
     held[a] = held[a] - units
-    take(a, line, units)
+    take(a, line.widest, units)
   end
   for _, line in ipairs(lines) do
     local cost = min(line.denied_cost * line.denied_times, UNITS_MAX)
-    if cost > 0 then charge_denied(line.account, line, cost) end
+    if cost > 0 then charge_denied(line.account, line.widest, cost) end
   end
   reply(ALLOWED, {})
 end
