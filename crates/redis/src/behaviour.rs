@@ -14,6 +14,8 @@ mod disagree;
 
 mod expiry;
 
+mod learned_late;
+
 mod leased;
 
 mod refunded;

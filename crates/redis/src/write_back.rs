@@ -27,6 +27,13 @@
 //! fallback decides. When Redis decides on a key, this instance has nothing to report for it, so
 //! the decision exceeds no more than the part of the other instances.
 //!
+//! # Decisions that charge nothing
+//!
+//! A denial or a peek leaves nothing to report, so no reply would contain what other instances have
+//! refunded, reset or used since the last one. If the latest decision on a key was one of these,
+//! and that reply is as old as a cached denial may be ([`crate::DENIAL_CACHE_MAX`]), Redis makes
+//! the next decision.
+//!
 //! # More than can be reported
 //!
 //! Reports are messages of bounded size, at most two of them in flight: a decision that waits for

@@ -221,12 +221,11 @@ impl Table {
         shards: &mut Shards<'_>,
         now: Moment,
     ) -> Verdict {
-        let keys = bill.lines().iter().map(|line| line.charge.key);
-        let keys: Vec<Key> = keys.collect();
         // Each key's tally, and the time of its server.
-        let mut taken: Vec<(u64, Tally)> = Vec::with_capacity(keys.len());
-        for key in &keys {
-            if let Some(entry) = shards.of(*key).entries.get_mut(key) {
+        let mut taken: Vec<(u64, Tally)> = Vec::with_capacity(bill.lines().len());
+        for line in bill.lines() {
+            let key = line.charge.key;
+            if let Some(entry) = shards.of(key).entries.get_mut(&key) {
                 let nothing = Tally::fresh(&entry.fitted.limit);
                 let tally = std::mem::replace(&mut entry.tally, nothing);
                 taken.push((self.redis_time(entry, now), tally));
@@ -241,15 +240,17 @@ impl Table {
             })
             .collect();
         let verdict = bill.settle(&mut skewed, Now::at(moment(latest)));
-        for (key, (time, tally)) in keys.iter().zip(taken) {
-            let Shard { entries, dirty, .. } = &mut *shards.of(*key);
-            if let Some(entry) = entries.get_mut(key) {
-                entry.tally = tally;
-                entry.latest = entry.latest.max(time);
-                entry.mark_used(*key, dirty, now);
+        let lines = bill.lines().iter().zip(bill.decisions(&verdict));
+        for ((line, decision), (time, tally)) in lines.zip(taken) {
+            let key = line.charge.key;
+            let Shard { entries, dirty, .. } = &mut *shards.of(key);
+            if let Some(entry) = entries.get_mut(&key) {
+                let charges = verdict.is_allowed() && decision.is_allowed() && line.take() > 0;
+                entry.take_back(tally, time, !charges);
+                entry.mark_used(key, dirty, now);
             }
         }
-        shards.of(keys[0]).decided += 1;
+        shards.of(bill.lines()[0].charge.key).decided += 1;
         verdict
     }
 

@@ -328,13 +328,13 @@ fn a_debt_is_paid_at_the_rate_of_the_larger_limit() {
         ..large
     };
     let mut late = first.beside();
-    late.peek(second(0), small);
     let mut instances = [first.beside(), first.beside(), first];
-    instances
-        .iter_mut()
-        .for_each(|instance| instance.peek(second(0), large));
-    for instance in &mut instances {
-        assert_eq!(instance.spend(second(0), large, 20), 12);
+    instances[0].peek(second(0), large);
+    instances[1].peek(second(0), large);
+    assert_eq!(late.spend(second(0), small, 1), 1);
+    instances[2].peek(second(0), large);
+    for (instance, units) in instances.iter_mut().zip([12, 12, 11]) {
+        assert_eq!(instance.spend(second(0), large, 20), units);
     }
     instances
         .iter()

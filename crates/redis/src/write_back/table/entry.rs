@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use tollgate_core::{Charge, Decision, Key, Limit, Moment, Span, StoreError, Usage, step};
+use tollgate_core::{Charge, Cost, Decision, Key, Limit, Moment, Span, StoreError, Usage, step};
 
+use crate::denials::DENIAL_CACHE_MAX;
 use crate::fit::FittedLimit;
 use crate::fit::unfit;
 use crate::snapshot::{Snapshot, moment};
@@ -30,6 +31,9 @@ pub(super) struct Entry {
     /// Whether a script call on this key is in flight.
     pub(super) is_in_flight: bool,
     pub(super) is_dirty: bool,
+    /// Whether the latest decision charged nothing: then no report follows it, whose reply would
+    /// contain what happened elsewhere.
+    charged_nothing: bool,
     /// When the first unit was allowed that is not reported yet, and the first of those in a report
     /// in flight.
     pub(super) since: Option<Moment>,
@@ -46,13 +50,13 @@ pub(super) struct Entry {
 /// Whether a key can be decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// Its count is known, and its unreported units are not too old.
+    /// Its count is known and not too old, and nor are its unreported units.
     Ready,
     /// A script call on it is in flight.
     InFlight,
     /// There is something to report first.
     ToReport,
-    /// Nothing to report, and its count is not known.
+    /// Nothing to report, and its count is not known, or so old that no denial may rest on it.
     Unknown,
 }
 
@@ -67,6 +71,7 @@ impl Entry {
             is_known: false,
             is_in_flight: false,
             is_dirty: false,
+            charged_nothing: false,
             since: None,
             sent_since: None,
             now: 0,
@@ -80,7 +85,10 @@ impl Entry {
     pub(super) fn readiness(&self, limit: &Limit, now: Moment, lasts: Span) -> Readiness {
         let oldest = self.sent_since.or(self.since);
         let is_overdue = oldest.is_some_and(|since| now.since(since) >= lasts);
-        if self.is_known && !is_overdue && self.limit == *limit {
+        let is_stale = self.charged_nothing
+            && oldest.is_none()
+            && now.since(self.received_at) >= DENIAL_CACHE_MAX;
+        if self.is_known && !is_overdue && !is_stale && self.limit == *limit {
             Readiness::Ready
         } else if self.is_in_flight {
             Readiness::InFlight
@@ -163,13 +171,22 @@ impl Entry {
             fitted: &self.fitted,
         };
         self.latest = time;
-        step(
+        let decision = step(
             &mut counting,
             &self.fitted.limit,
             moment(time),
             charge.cost,
             charge.on_own_denial(),
-        )
+        );
+        self.charged_nothing = !decision.is_allowed() || !matches!(charge.cost, Cost::Take(1..));
+        decision
+    }
+
+    /// Takes back the tally after a decision on several keys at `time`.
+    pub(super) fn take_back(&mut self, tally: Tally, time: u64, charged_nothing: bool) {
+        self.tally = tally;
+        self.latest = self.latest.max(time);
+        self.charged_nothing = charged_nothing;
     }
 
     /// Notes that a decision was made.
@@ -253,7 +270,7 @@ const _: () = assert!(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tollgate_core::{Account, Algorithm, Anchor, Cost};
+    use tollgate_core::{Account, Algorithm, Anchor};
 
     use super::*;
 
