@@ -10,6 +10,8 @@ mod gateway;
 
 mod hoards;
 
+mod hollow;
+
 mod idle;
 
 mod load;
@@ -48,13 +50,14 @@ pub(crate) enum Begin {
 }
 
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 43] = [
+pub(crate) const ATTACKS: [Attack; 44] = [
     attack("rapid reset", floods::rapid_reset),
     attack("continuation flood", floods::continuations),
     attack("ping flood", floods::pings),
     attack("ping answers nobody asked", floods::pongs),
     attack("settings flood", floods::settings),
     attack("unfinished messages", bodies::unfinished_messages),
+    attack("hollow messages", hollow::messages),
     attack("unfinished reflection", bodies::unfinished_reflection),
     attack("unfinished http bodies", bodies::unfinished_bodies),
     attack("bodies of single bytes", bodies::single_bytes),

@@ -143,15 +143,20 @@ pub(crate) fn message(value: &[u8], descriptors: usize) -> Vec<u8> {
     for _ in 0..descriptors {
         write_field(&mut request, 2, &descriptor);
     }
+    with_length(&request)
+}
+
+/// A gRPC message: its length, and itself.
+pub(crate) fn with_length(message: &[u8]) -> Vec<u8> {
     let mut out = vec![0];
-    let length = u32::try_from(request.len()).unwrap_or(u32::MAX);
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(&request);
+    out.extend_from_slice(message);
     out
 }
 
 /// A length-delimited protobuf field.
-fn write_field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
+pub(crate) fn write_field(out: &mut Vec<u8>, number: u8, bytes: &[u8]) {
     out.push(number << 3 | 2);
     let mut rest = bytes.len();
     while rest >= 128 {

@@ -8,7 +8,7 @@ fn main() {
     let method = Method::builder()
         .name("should_rate_limit")
         .route_name("ShouldRateLimit")
-        .input_type("tollgate_rls::RateLimitRequest")
+        .input_type("tollgate_rls::BoundedRequest")
         .output_type("tollgate_rls::RateLimitResponse")
         .codec_path("crate::codec::Messages")
         .build();

@@ -10,7 +10,7 @@ use tollgate_rls::RateLimitRequest;
 /// If parsing panics, or the second request differs from the first.
 pub fn request(input: &[u8]) {
     let message = match tollgate_rls::read(input) {
-        Ok(message) => message,
+        Ok(read) => read.message,
         Err(error) => {
             assert!(!error.to_string().is_empty());
             return;

@@ -214,9 +214,9 @@ impl<'f> Reader<'f> {
             return Ok(true);
         };
         // Without the place: its columns would be those of the line without `at`.
-        let message =
-            tollgate_rls::read(identity).map_err(|invalid| invalid.reason().to_owned())?;
-        let request = tollgate_rls::request(&message).map_err(|invalid| invalid.to_string())?;
+        let read = tollgate_rls::read(identity).map_err(|invalid| invalid.reason().to_owned())?;
+        let request =
+            tollgate_rls::request(&read.message).map_err(|invalid| invalid.to_string())?;
         Ok(self.selection.has_request(&request))
     }
 

@@ -328,7 +328,7 @@ impl Traffic {
         match &self.format {
             Format::Trace => {
                 let valid = "only valid requests become events";
-                let message = tollgate_rls::read(identity).expect(valid);
+                let message = tollgate_rls::read(identity).expect(valid).message;
                 // A trace is in Envoy's protocol, an access log is not.
                 read(&Request {
                     charge_denied: ChargeDenied::Excess,

@@ -7,10 +7,11 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess};
 
+use crate::bounded::push_entry;
 use crate::json::members::{Members, Object};
 use crate::json::values::{NUMBERS, value};
 use crate::rate_limit_descriptor::{Entry, RateLimitOverride};
-use crate::{RateLimitDescriptor, RateLimitRequest};
+use crate::{BoundedRequest, RateLimitDescriptor, RateLimitRequest};
 
 /// Why a text is not a request in JSON, with line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +27,14 @@ pub struct InvalidJson {
 /// An unknown member is an error, as in Envoy's own service, and so is a duplicate one. The strings
 /// of domain, keys and values may contain any bytes.
 ///
+/// All of it is checked, and no more of it is kept than a [`BoundedRequest`] has.
+///
 /// # Errors
 ///
 /// [`InvalidJson`].
-pub fn read(json: &[u8]) -> Result<RateLimitRequest, InvalidJson> {
-    Ok(serde_json::from_slice(json)?)
+pub fn read(json: &[u8]) -> Result<BoundedRequest, InvalidJson> {
+    let Object(request) = serde_json::from_slice(json)?;
+    Ok(request)
 }
 
 impl<'de> Deserialize<'de> for RateLimitRequest {
@@ -41,6 +45,18 @@ impl<'de> Deserialize<'de> for RateLimitRequest {
 
 // === what each message has ===
 
+impl Members for BoundedRequest {
+    const MESSAGE: &'static str = RateLimitRequest::MESSAGE;
+    const NAMES: &'static [&'static str] = RateLimitRequest::NAMES;
+
+    fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "descriptors" => value::each(map, |descriptor| self.push(descriptor)),
+            _ => self.message.read(name, map),
+        }
+    }
+}
+
 impl Members for RateLimitRequest {
     const MESSAGE: &'static str = "RateLimitRequest";
     const NAMES: &'static [&'static str] = &["domain", "descriptors", "hitsAddend", "hits_addend"];
@@ -48,7 +64,7 @@ impl Members for RateLimitRequest {
     fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "domain" => self.domain = value::bytes(map)?,
-            "descriptors" => self.descriptors = value::list(map)?,
+            "descriptors" => value::each(map, |descriptor| self.descriptors.push(descriptor))?,
             _ => self.hits_addend = value::whole(map)?.unwrap_or_default(),
         }
         Ok(())
@@ -68,7 +84,7 @@ impl Members for RateLimitDescriptor {
 
     fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
-            "entries" => self.entries = value::list(map)?,
+            "entries" => value::each(map, |entry| push_entry(&mut self.entries, entry))?,
             "limit" => self.limit = value::object(map)?,
             "hitsAddend" | "hits_addend" => {
                 self.hits_addend = value::whole::<u64, A>(map)?.map(Into::into);

@@ -1,6 +1,6 @@
 //! Envoy's rate limit service protocol, version 3: its messages and their JSON.
 //!
-//! A [`RateLimitRequest`] becomes a [`tollgate_core::Request`] ([`request`]), or an
+//! A [`BoundedRequest`] is what is read of a message. A [`RateLimitRequest`] becomes a [`tollgate_core::Request`] ([`request`]), or an
 //! [`tollgate_core::InvalidRequest`] that says what is wrong with it; a [`tollgate_core::Answer`]
 //! becomes a [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`]
 //! reads it, and [`json`] writes it from the answer; `serde` reads it as a part of a larger
@@ -14,12 +14,15 @@ mod proto;
 
 mod json;
 
+mod bounded;
+
 mod request;
 
 mod response;
 
 mod metadata;
 
+pub use bounded::{BoundedRequest, ENTRIES_READ_MAX};
 pub use json::{InvalidJson, read};
 pub use metadata::metadata;
 pub use pbjson_types::Struct;
@@ -32,7 +35,7 @@ pub use proto::envoy::service::ratelimit::v3::{
 };
 pub use proto::envoy::r#type::v3::RateLimitUnit;
 pub use proto::tollgate::v1 as decisions;
-pub use request::{count_left_out, request};
+pub use request::request;
 pub use response::{DurationText, Times, duration, json, response, write_members};
 
 /// An encoded `FileDescriptorSet` of the protocol, for gRPC reflection.

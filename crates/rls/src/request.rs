@@ -17,8 +17,8 @@ use crate::{RateLimitDescriptor, RateLimitRequest, RateLimitUnit};
 /// Every request that a client can cause is decided, because Envoy allows a request if the answer
 /// is an error: keys and values of any bytes and any length, any number of entries, and a cost
 /// above [`COST_MAX`] as [`COST_MAX`], which fits in no limit. Of more than [`DESCRIPTORS_MAX`]
-/// descriptors the first are evaluated, and only they have a status; [`count_left_out`] says how
-/// many are left out.
+/// descriptors the first are evaluated, and only they have a status;
+/// [`BoundedRequest`](crate::BoundedRequest) says how many are left out.
 ///
 /// # Errors
 ///
@@ -37,11 +37,6 @@ pub fn request(message: &RateLimitRequest) -> Result<Request<'_>, InvalidRequest
     };
     request.check_form()?;
     Ok(request)
-}
-
-/// How many descriptors [`request`] leaves out, because they are more than [`DESCRIPTORS_MAX`].
-pub fn count_left_out(message: &RateLimitRequest) -> usize {
-    message.descriptors.len().saturating_sub(DESCRIPTORS_MAX)
 }
 
 fn translate(

@@ -1,55 +1,38 @@
-//! The codec of gRPC messages.
+//! The codec of the messages of Envoy's service.
 
-use std::marker::PhantomData;
-
+use bytes::Buf;
 use prost::{DecodeError, Message};
+use tollgate_rls::{BoundedRequest, RateLimitResponse};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Protobuf messages. One that cannot be read is `INVALID_ARGUMENT`, the client's error.
-#[derive(Debug)]
-pub(crate) struct Messages<Out, In>(PhantomData<(Out, In)>);
-
-/// Writes messages.
-#[derive(Debug)]
-pub(crate) struct Write<Out>(PhantomData<Out>);
-
-/// Reads messages.
-#[derive(Debug)]
-pub(crate) struct Read<In>(PhantomData<In>);
+/// Requests, of which no more is read than is evaluated, and responses. A request that cannot be
+/// read is `INVALID_ARGUMENT`, the client's error.
+#[derive(Debug, Default)]
+pub(crate) struct Messages;
 
 // === impl Messages ===
 
-impl<Out, In> Default for Messages<Out, In> {
-    fn default() -> Self {
-        Messages(PhantomData)
+impl Codec for Messages {
+    type Encode = RateLimitResponse;
+    type Decode = BoundedRequest;
+    type Encoder = Messages;
+    type Decoder = Messages;
+
+    fn encoder(&mut self) -> Messages {
+        Messages
+    }
+
+    fn decoder(&mut self) -> Messages {
+        Messages
     }
 }
 
-impl<Out, In> Codec for Messages<Out, In>
-where
-    Out: Message + 'static,
-    In: Message + Default + 'static,
-{
-    type Encode = Out;
-    type Decode = In;
-    type Encoder = Write<Out>;
-    type Decoder = Read<In>;
-
-    fn encoder(&mut self) -> Write<Out> {
-        Write(PhantomData)
-    }
-
-    fn decoder(&mut self) -> Read<In> {
-        Read(PhantomData)
-    }
-}
-
-impl<Out: Message> Encoder for Write<Out> {
-    type Item = Out;
+impl Encoder for Messages {
+    type Item = RateLimitResponse;
     type Error = Status;
 
-    fn encode(&mut self, item: Out, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
+    fn encode(&mut self, item: RateLimitResponse, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
         item.encode(buf)
             .map_err(|error| Status::internal(error.to_string()))
     }
@@ -59,12 +42,13 @@ impl<Out: Message> Encoder for Write<Out> {
     }
 }
 
-impl<In: Message + Default> Decoder for Read<In> {
-    type Item = In;
+impl Decoder for Messages {
+    type Item = BoundedRequest;
     type Error = Status;
 
-    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<In>, Status> {
-        In::decode(buf)
+    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<BoundedRequest>, Status> {
+        let message = buf.copy_to_bytes(buf.remaining());
+        BoundedRequest::decode(&message)
             .map(Some)
             .map_err(|error| unreadable(&error))
     }

@@ -19,7 +19,9 @@ use tollgate_core::StoreError;
 use tollgate_engine::Engine;
 use tollgate_gateway::REQUEST_ID;
 use tollgate_listen::{Limits, ShutdownSignal};
-use tollgate_rls::{DECISIONS_SERVICE, DESCRIPTORS, RateLimitRequest, RateLimitResponse, SERVICE};
+use tollgate_rls::{
+    BoundedRequest, DECISIONS_SERVICE, DESCRIPTORS, ENTRIES_READ_MAX, RateLimitResponse, SERVICE,
+};
 use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status};
@@ -50,6 +52,9 @@ const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const NAME_BYTES_MAX: usize = 4 * 1024;
 /// The services of health checks: everything, the name that Envoy's service has, and Tollgate's.
 const HEALTH_SERVICES: [&str; 4] = ["", "ratelimit", SERVICE, DECISIONS_SERVICE];
+
+// What is not read of a descriptor is beyond all rules.
+const _: () = assert!(ENTRIES_READ_MAX > tollgate_rules::DEPTH_MAX);
 
 #[allow(missing_docs, unused_qualifications, unreachable_pub)]
 #[allow(clippy::all, clippy::as_conversions)]
@@ -143,7 +148,7 @@ pub(crate) fn late(body_timeout: Duration) -> Status {
 impl RateLimitService for Calls {
     async fn should_rate_limit(
         &self,
-        request: Request<RateLimitRequest>,
+        request: Request<BoundedRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
         let (metadata, _, message) = request.into_parts();
         let (message, id) = self.decide(&metadata.into_headers(), &message).await?;
@@ -166,7 +171,7 @@ impl Calls {
         message: &[u8],
     ) -> Option<HttpResponse<Content>> {
         let message = plain_message(&head.headers, message)?;
-        let answered = match RateLimitRequest::decode(message) {
+        let answered = match BoundedRequest::decode(message) {
             Ok(message) => {
                 let mut decided = pin!(self.decide(&head.headers, &message));
                 match poll_fn(|cx| Poll::Ready(decided.as_mut().poll(cx))).await {
@@ -193,7 +198,7 @@ impl Calls {
     async fn decide(
         &self,
         metadata: &HeaderMap,
-        message: &RateLimitRequest,
+        message: &BoundedRequest,
     ) -> Result<(RateLimitResponse, Option<Box<str>>), Status> {
         let mut span = self.tracing.begin(METHOD, metadata);
         describe_call(&mut span, METHOD);
@@ -209,15 +214,15 @@ impl Calls {
     async fn decide_in(
         &self,
         metadata: &HeaderMap,
-        message: &RateLimitRequest,
+        message: &BoundedRequest,
         span: &mut RequestSpan,
     ) -> Result<(RateLimitResponse, Option<Box<str>>), Status> {
         let began = Instant::now();
-        let request = tollgate_rls::request(message).map_err(|invalid| {
+        let request = tollgate_rls::request(&message.message).map_err(|invalid| {
             span.set_outcome(INVALID);
             Status::invalid_argument(invalid.to_string())
         })?;
-        self.metrics.count_left_out(NAME, message);
+        self.metrics.count_left_out(NAME, message.left_out);
         let decided = trace::decide(&self.engine, &request, span).await;
         let decided = decided.map_err(store_failed)?;
         self.metrics.record_decision(NAME, began.elapsed(), span);

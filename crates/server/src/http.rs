@@ -164,10 +164,10 @@ impl AppState {
     ) -> Result<Response, Failure> {
         let (head, body) = request.into_parts();
         let body = self.read(&head, body).await?;
-        let message =
+        let read =
             tollgate_rls::read(&body).map_err(|error| Failure::bad_request(error.to_string()))?;
-        let request = tollgate_rls::request(&message)?;
-        self.metrics.count_left_out(NAME, &message);
+        let request = tollgate_rls::request(&read.message)?;
+        self.metrics.count_left_out(NAME, read.left_out);
         self.check_refund(&request)?;
         let decided = self.decide(&request, span).await?;
         let mut json = self.options.json(&request, &decided);

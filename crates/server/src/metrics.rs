@@ -12,7 +12,6 @@ use tollgate_core::DESCRIPTORS_MAX;
 use tollgate_engine::Engine;
 use tollgate_gateway::Gateway;
 use tollgate_listen::{Budget, Limits};
-use tollgate_rls::RateLimitRequest;
 use tollgate_telemetry::{RequestSpan, TelemetryCounts};
 use tracing::warn;
 
@@ -261,9 +260,8 @@ impl Metrics {
     }
 
     /// Counts the descriptors of a request that are ignored, and logs the first such request.
-    pub(crate) fn count_left_out(&self, listener: ListenerName, message: &RateLimitRequest) {
+    pub(crate) fn count_left_out(&self, listener: ListenerName, count: usize) {
         static SAID: Once = Once::new();
-        let count = tollgate_rls::count_left_out(message);
         if count == 0 {
             return;
         }

@@ -61,7 +61,7 @@ fn malformed_json_is_an_error_with_a_place() {
 fn strings_may_hold_any_bytes() {
     let json = b"{\"domain\":\"d\xff\",\"descriptors\":[{\"entries\":[{\"key\":\"k\xfe\",\
         \"value\":\"a\\u00e9\\ud800\n\xc3\"}]}]}";
-    let message = read(json).unwrap();
+    let message = read(json).unwrap().message;
     let entry = &message.descriptors[0].entries[0];
     assert_eq!(
         (&message.domain[..], &entry.key[..]),
@@ -88,7 +88,7 @@ fn numbers_are_written_in_every_way_of_proto3() {
     let hits = |number: &str| {
         let json = format!(r#"{{"hitsAddend":{number}}}"#);
         read(json.as_bytes())
-            .map(|message| message.hits_addend)
+            .map(|read| read.message.hits_addend)
             .ok()
     };
     for number in ["5", "5.0", "5e0", "50e-1", r#""5""#, r#""5.0""#, r#""5e0""#] {
@@ -111,7 +111,7 @@ fn numbers_are_written_in_every_way_of_proto3() {
     }
     let own = |number: &str| {
         let json = format!(r#"{{"descriptors":[{{"hitsAddend":{number}}}]}}"#);
-        let message = read(json.as_bytes()).ok()?;
+        let message = read(json.as_bytes()).ok()?.message;
         message.descriptors[0]
             .hits_addend
             .map(|addend| addend.value)

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use crate::RateLimitUnit;
+use crate::json::members::{Members, Object};
 
 /// Every number of a request, and what it may be.
 pub(super) const NUMBERS: &str =
@@ -17,9 +20,11 @@ const UNITS: &[&str] = &[
 
 /// The next value of a map, by its type.
 pub(super) mod value {
+    use std::marker::PhantomData;
+
     use serde::de::MapAccess;
 
-    use super::{Bytes, Unit, Whole};
+    use super::{Bytes, Each, Unit, Whole};
     use crate::json::members::{Members, Object};
 
     /// A string, of whichever bytes.
@@ -56,13 +61,13 @@ pub(super) mod value {
         Ok(value.map(|Object(message)| message))
     }
 
-    /// Messages.
-    pub(in crate::json) fn list<'de, T: Members, A: MapAccess<'de>>(
+    /// Messages, each of which `take` is given as soon as it is read.
+    pub(in crate::json) fn each<'de, T: Members, A: MapAccess<'de>>(
         map: &mut A,
-    ) -> Result<Vec<T>, A::Error> {
-        let value: Option<Vec<Object<T>>> = map.next_value()?;
-        let messages = value.unwrap_or_default().into_iter();
-        Ok(messages.map(|Object(message)| message).collect())
+        take: impl FnMut(T),
+    ) -> Result<(), A::Error> {
+        let message = PhantomData;
+        map.next_value_seed(Each { take, message })
     }
 }
 
@@ -71,6 +76,12 @@ struct Bytes(Vec<u8>);
 
 /// A whole number: `1`, `1.0` or `"1"`.
 struct Whole<T>(T);
+
+/// A list of messages, given one by one.
+pub(super) struct Each<T, F> {
+    take: F,
+    message: PhantomData<T>,
+}
 
 /// The number of a [`RateLimitUnit`].
 struct Unit(i32);
@@ -161,6 +172,41 @@ fn whole(number: f64) -> Option<u64> {
         true if number == 0.0 => Some(0),
         true => format!("{number:.0}").parse().ok(),
         false => None,
+    }
+}
+
+impl<'de, T: Members, F: FnMut(T)> DeserializeSeed<'de> for Each<T, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de, T: Members, F: FnMut(T)> Visitor<'de> for Each<T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(Object(message)) = list.next_element()? {
+            (self.take)(message);
+        }
+        Ok(())
     }
 }
 

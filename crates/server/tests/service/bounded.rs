@@ -114,6 +114,51 @@ async fn unfinished_requests_are_held_up_to_a_bound() {
     grpc.ask(GOOD).await.unwrap();
 }
 
+/// What is read of a message is bounded, and no answer is another one for that.
+#[tokio::test]
+async fn hollow_messages_are_decided_as_far_as_they_are_read() {
+    let house = House::on(RULES).await;
+    let grpc = grpc_client::Client::to(house.grpc()).await;
+    let good: tollgate_rls::RateLimitRequest = serde_json::from_str(GOOD).unwrap();
+    let mut message = good.clone();
+    let one = message.descriptors[0].clone();
+    message.descriptors = vec![one.clone(); 128];
+    message.descriptors.resize(100_000, Default::default());
+    assert_eq!(grpc.send(message).await.unwrap().statuses.len(), 128);
+    let line = r#"tollgate_descriptors_left_out_total{listener="grpc"} 99872"#;
+    assert!(metric(&house, line).await);
+    let mut message = good.clone();
+    message.descriptors[0]
+        .entries
+        .resize(100_000, Default::default());
+    let status = grpc.send(message).await.unwrap_err();
+    let detail = "descriptors[0].entries[1] has an empty key";
+    assert!(status.message().starts_with(detail), "{status:?}");
+    let hollow = format!("{}{}]}}", &GOOD[..GOOD.len() - 2], ",{}".repeat(50_000));
+    let mut http = Client::to(house.http()).await;
+    let detail = http.post("/json", &hollow).await.problem(400);
+    assert!(detail.contains("descriptors[1] has no entries"), "{detail}");
+    // A limit in the request counts all entries, however many.
+    let limit = r#"{"requestsPerUnit":1,"unit":"DAY"}"#;
+    let entry = r#"{"key":"k","value":"v"},"#.repeat(500);
+    for (last, status) in [("a", 200), ("b", 200), ("a", 429)] {
+        let last = format!(r#"{{"key":"k","value":"{last}"}}"#);
+        let one = format!(r#"{{"entries":[{entry}{last}],"limit":{limit}}}"#);
+        let json = format!(r#"{{"domain":"d","descriptors":[{one}]}}"#);
+        assert_eq!(http.post("/json", &json).await.status, status, "{last}");
+    }
+    // In protobuf they are the same ones.
+    let mut message = good;
+    message.descriptors[0] = one;
+    let entries = &mut message.descriptors[0].entries;
+    entries.resize(501, entries[0].clone());
+    entries[500].value = b"b".to_vec();
+    let limit = r#"{"domain":"d","descriptors":[{"limit":{"requestsPerUnit":1,"unit":"DAY"}}]}"#;
+    let limit: tollgate_rls::RateLimitRequest = serde_json::from_str(limit).unwrap();
+    message.descriptors[0].limit = limit.descriptors[0].limit;
+    assert_eq!(grpc.send(message).await.unwrap().overall_code, 2);
+}
+
 /// Both requests are there before the service, on the same thread, looks at either connection.
 #[tokio::test]
 async fn a_pipeline_does_not_delay_the_request_of_another_connection() {
