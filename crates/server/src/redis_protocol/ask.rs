@@ -65,7 +65,20 @@ impl Ask {
         };
         let checked = ask.request().check_bounds();
         checked.map_err(|invalid| format!("ERR {invalid}"))?;
+        ask.check_keys_differ()?;
         Ok(ask)
+    }
+
+    /// Entries match in any order, so they are found by their keys: no two may have the same.
+    fn check_keys_differ(&self) -> Result<(), String> {
+        let keys: Vec<&[u8]> = self.words[1..].chunks(2).map(|pair| &*pair[0]).collect();
+        match (0..keys.len()).find(|at| keys[..*at].contains(&keys[*at])) {
+            None => Ok(()),
+            Some(at) => Err(format!(
+                "ERR entry {} has the key of an earlier one; write a command for each of the values",
+                at + 1
+            )),
+        }
     }
 
     pub(super) fn request(&self) -> Request<'_> {
@@ -77,6 +90,7 @@ impl Ask {
         });
         let descriptor = Descriptor {
             entries: entries.collect(),
+            is_unordered: true,
             ..Descriptor::default()
         };
         Request {

@@ -193,6 +193,30 @@ async fn rules_decide_what_tg_commands_ask() {
     assert_eq!(metric(&house, decided).await.as_deref(), Some("2"));
 }
 
+/// A program writes the keys in the order of its own, and a limit must not depend on it.
+#[tokio::test]
+async fn rules_match_entries_in_any_order() {
+    const NESTED: &str = "domain: shop\ndescriptors:\n- key: ip\n  descriptors:\n  - {key: path, \
+        rate_limit: {unit: minute, requests_per_unit: 3, algorithm: token_bucket}}\n";
+    let house = House::with(NESTED, |config| {
+        with_redis(config);
+        config.allow_refund = true;
+    })
+    .await;
+    let mut client = RedisClient::to(&house).await;
+    for (line, left, reset) in [
+        ("TG.CHECK shop 1 path / ip 1", 2, 20),
+        ("TG.CHECK shop 1 ip 1 path /", 1, 40),
+        ("TG.PEEK shop 1 path / ip 1", 1, 40),
+        ("TG.REFUND shop 1 path / ip 1", 2, 20),
+        ("TG.CHECK shop 1 path / ip 2", 2, 20),
+    ] {
+        let numbers = format!(":0\r\n:3\r\n:{left}\r\n:-1\r\n:{reset}\r\n:0\r\n");
+        let expected = format!("*7\r\n{numbers}$7\r\nip.path\r\n");
+        client.expect(line, &expected).await;
+    }
+}
+
 #[tokio::test]
 async fn tg_commands_that_cannot_be_decided_say_why() {
     let house = house().await;
@@ -213,6 +237,14 @@ async fn tg_commands_that_cannot_be_decided_say_why() {
         (
             "TG.CHECK '' 1 user a",
             "ERR rate limit domain must not be empty",
+        ),
+        (
+            "TG.CHECK shop 1 user a ip b user a",
+            "ERR entry 3 has the key of an earlier one; write a command for each of the values",
+        ),
+        (
+            "TG.PEEK shop 1 user a user b",
+            "ERR entry 2 has the key of an earlier one; write a command for each of the values",
         ),
         (
             "TG.RESET shop user ann",
