@@ -6,7 +6,7 @@ use crate::tools;
 
 pub(crate) const CHORE: Chore = Chore {
     name: "bench",
-    about: "[redis | gateway | server | lists | constants | telemetry] [--quick] ...: \
+    about: "[redis | gateway | server | lists | constants | telemetry | dashboard] [--quick] ...: \
             comparisons, in release",
     run,
 };
@@ -24,6 +24,7 @@ fn run(args: &[String]) -> Result<(), String> {
         "server" => run_server(rest),
         "constants" => run_constants(rest),
         "telemetry" => run_telemetry(rest),
+        "dashboard" => run_dashboard(rest),
         _ => {
             let run = ["run", "--release", "-p", "tollgate-bench", "--"];
             Step::cargo("bench", &run).args(args).run()
@@ -96,6 +97,12 @@ fn run_constants(args: &[String]) -> Result<(), String> {
 fn run_telemetry(args: &[String]) -> Result<(), String> {
     tools::ensure_debian("valgrind", "valgrind")?;
     let step = build("bench telemetry", "tollgate-bench-telemetry")?;
+    step.args(args).run()
+}
+
+/// Builds the service, and measures what an open page of the dashboard costs it.
+fn run_dashboard(args: &[String]) -> Result<(), String> {
+    let step = build("bench dashboard", "tollgate-bench-dashboard")?;
     step.args(args).run()
 }
 
