@@ -64,7 +64,7 @@ impl BusyQueue {
 
     /// Whether a connection with this ticket waits for its turn.
     pub(crate) fn is_waiting(&self, ticket: &Ticket) -> bool {
-        // Acquire: whoever was woken for its turn sees that it was called.
+        // Acquire: a task that was woken for its turn sees that it was called.
         ticket.0.load(Ordering::Relaxed) > self.called.load(Ordering::Acquire)
     }
 

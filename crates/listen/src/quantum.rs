@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Lets the busy queue call whoever waits.
+    /// Lets the busy queue call those that wait.
     async fn call() {
         yield_now().await;
         yield_now().await;

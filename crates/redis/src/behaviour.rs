@@ -30,6 +30,8 @@ mod servers;
 
 mod settled;
 
+mod several_limits;
+
 mod stepping;
 
 mod versions;

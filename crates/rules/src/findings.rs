@@ -328,10 +328,7 @@ impl Finding {
     fn into_diagnostic<'s>(self, sources: &'s [Source], lines: &mut Lines<'s>) -> Diagnostic {
         let source = &sources[self.mark.file];
         let line = usize::try_from(self.mark.line).unwrap_or(usize::MAX);
-        let text = match self.hides_line {
-            true => String::new(),
-            false => lines.line(self.mark.file, source, line),
-        };
+        let text = (!self.hides_line).then(|| lines.line(self.mark.file, source, line));
         Diagnostic {
             severity: self.severity,
             code: self.code,
@@ -341,7 +338,7 @@ impl Finding {
             line: self.mark.line,
             column: self.mark.column,
             length: self.mark.length.max(1),
-            text,
+            text: text.unwrap_or_default(),
             domain: self.domain.map(|domain| domain.to_string()),
         }
     }

@@ -4,7 +4,6 @@
 //! they are, and nothing of their text is shown.
 
 use crate::findings::{FindingRange, Findings, Mark};
-use crate::yaml::{Body, Node};
 
 /// Keys at the top of a settings file that show what it is.
 const KEYS: [&str; 4] = ["rules", "store", "stores", "listen"];
@@ -16,20 +15,30 @@ pub(crate) struct SettingsKey {
     mark: Mark,
 }
 
-/// The first key that shows that a document is settings.
-pub(crate) fn find(root: &Node) -> Option<SettingsKey> {
-    let Body::Map(entries) = &root.body else {
-        return None;
-    };
-    first(entries.iter().filter_map(|(key, _)| text_of(key)))
+/// The first of the keys at the top of a document that shows that it is settings, unless there is
+/// a `domain`.
+pub(crate) fn find<'t>(keys: impl Iterator<Item = (&'t str, Mark)>) -> Option<SettingsKey> {
+    let mut found = None;
+    for (text, mark) in keys {
+        if text == "domain" {
+            return None;
+        }
+        let key = KEYS.into_iter().find(|key| *key == text);
+        found = found.or(key.map(|key| SettingsKey { key, mark }));
+    }
+    found
 }
 
 /// The same for a document that cannot be parsed, and that `line` belongs to: a guess at its keys
 /// from those that were `parsed`, and from how its lines begin.
-pub(crate) fn guess(text: &str, line: u32, parsed: &[&Node], file: usize) -> Option<SettingsKey> {
-    let parsed = parsed.iter().filter_map(|key| text_of(key));
+pub(crate) fn guess<'t>(
+    text: &'t str,
+    line: u32,
+    parsed: impl Iterator<Item = (&'t str, Mark)>,
+    file: usize,
+) -> Option<SettingsKey> {
     let lines = lines_of_document(text, line);
-    first(parsed.chain(lines.filter_map(|(line, text)| key_of_line(file, line, text))))
+    find(parsed.chain(lines.filter_map(|(line, text)| key_of_line(file, line, text))))
 }
 
 /// Replaces all findings since `before` by the error that the document is settings.
@@ -43,23 +52,6 @@ pub(crate) fn report(found: SettingsKey, before: FindingRange, findings: &mut Fi
         findings.file_name(mark)
     );
     findings.replace_since(before, mark, "not-rules", message, help);
-}
-
-/// The first of the settings' keys, unless there is a `domain`.
-fn first<'t>(keys: impl Iterator<Item = (&'t str, Mark)>) -> Option<SettingsKey> {
-    let mut found = None;
-    for (text, mark) in keys {
-        if text == "domain" {
-            return None;
-        }
-        let key = KEYS.into_iter().find(|key| *key == text);
-        found = found.or(key.map(|key| SettingsKey { key, mark }));
-    }
-    found
-}
-
-fn text_of(key: &Node) -> Option<(&str, Mark)> {
-    Some((&key.scalar()?.text, key.mark))
 }
 
 /// The lines of the document that `line` belongs to, with their numbers.

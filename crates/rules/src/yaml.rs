@@ -4,6 +4,7 @@
 //! aliases and merge keys are expanded. An alias shares the nodes of its anchor, so expansion costs
 //! no memory, but it is counted as if written out, because every later pass visits it again.
 
+use std::iter;
 use std::sync::Arc;
 
 use crate::findings::{FindingRange, Findings, Mark};
@@ -102,7 +103,7 @@ impl Documents {
         let text = text::check(source, file, findings).map_err(|line| {
             let text = String::from_utf8_lossy(&source.text);
             if kind == Kind::Rules
-                && let Some(key) = misplaced_settings::guess(&text, line, &[], file)
+                && let Some(key) = misplaced_settings::guess(&text, line, iter::empty(), file)
             {
                 misplaced_settings::report(key, before, findings);
             }

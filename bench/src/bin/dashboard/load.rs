@@ -48,7 +48,7 @@ impl Load {
     }
 
     /// How many requests were answered so far.
-    pub(crate) fn answered(&self) -> u64 {
+    pub(crate) fn count_answered(&self) -> u64 {
         self.shared.answered.load(Ordering::Relaxed)
     }
 

@@ -133,10 +133,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 /// The processor time of one turn.
 fn measure(service: &Service, load: &Load) -> Result<Turn, Box<dyn Error>> {
     sleep(BEFORE);
-    let (before, answered) = (cpu_time(&service.process)?, load.answered());
+    let (before, answered) = (cpu_time(&service.process)?, load.count_answered());
     sleep(TURN);
     let took = cpu_time(&service.process)?.saturating_sub(before);
-    let answered = load.answered() - answered;
+    let answered = load.count_answered() - answered;
     if answered == 0 {
         return Err("the service answers nothing".into());
     }

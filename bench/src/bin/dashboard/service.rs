@@ -64,7 +64,7 @@ impl Service {
     }
 }
 
-/// Waits until somebody listens at the port.
+/// Waits until the service listens at the port.
 fn wait_for(port: u16) -> Result<(), Box<dyn Error>> {
     for _tried in 0..TRIED_MOST {
         if TcpStream::connect(("127.0.0.1", port)).is_ok() {

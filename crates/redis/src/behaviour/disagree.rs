@@ -3,8 +3,7 @@
 
 use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check, with_grain};
 use tollgate_core::{
-    Algorithm, Charge, Cost, Decision, Key, Ledger, Limit, Mode, Now, OnDenial, Sharing, Span,
-    Verdict, Wait,
+    Algorithm, Charge, Cost, Key, Ledger, Limit, Mode, Now, OnDenial, Sharing, Span, Verdict,
 };
 
 use super::{Driven, SINGLE};
@@ -18,11 +17,11 @@ use crate::script_request::Step;
 /// larger.
 type Unjudged = fn(&mut Driven, Now, [Charge<'_>; 2]);
 
-fn limit(algorithm: Algorithm, count: u32, window: Span) -> Limit {
+pub(super) fn limit(algorithm: Algorithm, count: u32, window: Span) -> Limit {
     Limit::new(algorithm, count, window).expect("valid for every algorithm")
 }
 
-fn instance() -> Driven {
+pub(super) fn instance() -> Driven {
     Driven::new(&Config::single(SINGLE.address()))
 }
 
@@ -320,55 +319,6 @@ fn two_versions_of_a_rule_each_count_what_the_other_allows() {
             now = Now::at(now.utc + GRAIN.times(random.pick(&[0, 0, 1_000, 1_000_000, 9_000_000])));
         }
     });
-}
-
-/// Limits that come with a request, as Envoy's overrides, may be different in one request. On one
-/// server and in different slots.
-#[test]
-fn two_limits_on_one_key_in_one_request_are_charged_as_the_ledger_charges() {
-    check("two_limits_on_one_key", 160, |random| {
-        let algorithm = random.pick(&algorithms());
-        let mut subject = random.pick(&[instance, Driven::apart])();
-        let mut ledger = Ledger::default();
-        let [key, other] = ["only", "other"].map(|name| subject.key(name));
-        let day = limit(algorithm, 12, Span::DAY);
-        let mut limits = [(); 2].map(|()| any_limit(algorithm, random));
-        let mut now = Taste::MICROSECONDS.start;
-        for step in 0..12 {
-            // A bucket's debt is kept at the price of the limit that has charged it last.
-            if !day.is_bucket() {
-                limits = [(); 2].map(|()| any_limit(algorithm, random));
-            }
-            let mut charges = vec![Charge::new(other, &day, Cost::ONE)];
-            charges.extend(limits.iter().map(|limit| Charge {
-                on_denial: random.pick(&[OnDenial::Keep, OnDenial::Charge]),
-                ..Charge::new(key, limit, Cost::Take(random.between(1, 6)))
-            }));
-            let got = subject.decide(now, &charges);
-            let want = with_grain(ledger.decide(now, &charges).expect("three charges"), GRAIN);
-            let context = format!("step {step}: {charges:#?}");
-            if algorithm == Algorithm::SlidingLog {
-                assert_eq!(without_waits(&got), without_waits(&want), "{context}");
-            } else {
-                assert_eq!(got, want, "{context}");
-            }
-            now = Now::at(now.utc + Span::from_secs(random.pick(&[0, 0, 60, 3_600])));
-        }
-    });
-}
-
-/// The wait of a request, and what remains of each limit. A reply has one time for a log: when the
-/// units fit the smallest limit, which the request waits for.
-fn without_waits(verdict: &Verdict) -> (Option<Wait>, Vec<u32>) {
-    let decisions = verdict.decisions.iter();
-    let wait = verdict.denial.map(|denial| denial.wait);
-    (wait, decisions.map(Decision::remaining).collect())
-}
-
-fn any_limit(algorithm: Algorithm, random: &mut Random) -> Limit {
-    let limit = limit(algorithm, random.pick(&[3, 10, 40]), Span::DAY);
-    let share = random.pick(&[0, 0, 30]);
-    limit.with_priority_share(share).expect("at most 100")
 }
 
 /// Changed limits, except between buckets: the fraction of a unit is kept there to the microsecond,

@@ -72,8 +72,8 @@ fn units(one: &StepLine<'_, '_>) -> Option<[u32; 2]> {
     is_short.then_some([judged, take])
 }
 
-/// Whether a line charges only what is allowed, to a bucket or a window aligned to the clock, by the
-/// limit that judges it.
+/// Whether a line charges only what is allowed, to a bucket or a window aligned to the clock, by
+/// the limit that judges it.
 fn is_simple(one: &StepLine<'_, '_>) -> bool {
     let kind = one.fitted.kind;
     (kind == Kind::FixedClock || kind.is_bucket())

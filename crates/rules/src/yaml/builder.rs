@@ -75,20 +75,24 @@ impl<'f> Builder<'f> {
 
     /// Whether a document is settings in place of rules, which is then all that is reported of it.
     fn reject_settings(&mut self, root: &Node) -> bool {
-        let key = misplaced_settings::find(root);
+        let Body::Map(entries) = &root.body else {
+            return false;
+        };
+        let keys = entries.iter().filter_map(|(key, _)| text_of(key));
+        let key = misplaced_settings::find(keys);
         if let Some(key) = key {
             misplaced_settings::report(key, self.range, self.findings);
         }
         key.is_some()
     }
 
-    /// The same for the document with the syntax error, as far as can be told.
+    /// The same for the document with the syntax error, as far as it was read.
     pub(super) fn reject_unfinished_settings(&mut self, text: &str) -> bool {
         let root = self.open.first().filter(|open| open.is_map);
         // Keys and values take turns.
         let keys = root.map_or(&[][..], |open| &open.items).iter().step_by(2);
-        let keys: Vec<&Node> = keys.map(|key| &**key).collect();
-        let key = misplaced_settings::guess(text, self.document_line, &keys, self.file);
+        let keys = keys.filter_map(|key| text_of(key));
+        let key = misplaced_settings::guess(text, self.document_line, keys, self.file);
         if let Some(key) = key {
             misplaced_settings::report(key, self.range, self.findings);
         }
@@ -352,4 +356,9 @@ impl<'f> Builder<'f> {
             length: narrow(length),
         }
     }
+}
+
+/// The text of a key, and where it is.
+fn text_of(key: &Node) -> Option<(&str, Mark)> {
+    Some((&key.scalar()?.text, key.mark))
 }

@@ -215,7 +215,7 @@ async fn a_request_waits_for_few_of_many_busy_connections() {
     let last = peer_of(BUSY_CONNECTIONS + 1);
     let before = served.iter().position(|peer| *peer == last).unwrap() - so_far;
     assert!(before <= BUSY_BEFORE, "{before}");
-    // All have had as much as the others by then, but for one quantum, and nobody is forgotten.
+    // All have had as much as the others by then, but for one quantum, and all are served.
     let shares = (1..=BUSY_CONNECTIONS).map(|number| {
         let so_far = served[..so_far].iter();
         so_far.filter(|peer| **peer == peer_of(number)).count()
