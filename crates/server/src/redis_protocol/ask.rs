@@ -75,7 +75,7 @@ impl Ask {
         match (0..keys.len()).find(|at| keys[..*at].contains(&keys[*at])) {
             None => Ok(()),
             Some(at) => Err(format!(
-                "ERR entry {} has the key of an earlier one; write a command for each of the values",
+                "ERR entry {} has the key of an earlier one; write a command for each value",
                 at + 1
             )),
         }

@@ -23,8 +23,8 @@ struct Held<'a, 'l, C: Clock> {
 /// All or nothing, as [`check_all`]: while one limit denies the request, none is charged. There is
 /// no order of arrival here: of two waiting requests either may come first, and one for many units
 /// can be overtaken again and again by others for few. A refund or another limit lets it ask again
-/// within a second. Dropping the future costs nothing; in a leaky bucket, the turn of a request that
-/// is dropped while it is held goes to the next one that arrives, so that two may leave together.
+/// within a second. Dropping the future costs nothing; in a leaky bucket, the turn of a request
+/// that is dropped while it is held goes to the next that arrives, so two may leave together.
 ///
 /// # Errors
 ///
