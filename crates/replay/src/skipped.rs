@@ -121,10 +121,10 @@ mod tests {
 
     #[test]
     fn whatever_the_order_of_reasons_they_are_counted_the_most_first() {
-        for sequence in 0..3_u32.pow(7) {
+        for sequence in 0..3_usize.pow(7) {
             let mut skipped = Skipped::default();
             for at in 0..7 {
-                let reason = ["a", "b", "c"][(sequence / 3_u32.pow(at) % 3) as usize];
+                let reason = ["a", "b", "c"][sequence / 3_usize.pow(at) % 3];
                 skipped.add(at, &Line::Text(b""), reason.to_owned());
                 let reasons = &skipped.reasons;
                 assert!(reasons.is_sorted_by_key(|(_, count)| std::cmp::Reverse(*count)));

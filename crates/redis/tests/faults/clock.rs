@@ -184,9 +184,10 @@ async fn comes_back(config: &Config, from: Instant) -> Duration {
     }
 }
 
+/// What remains as Redis has it: in `leased`, what the store has leased itself would count as free.
 async fn remaining(store: &Redis) -> Result<u32, StoreError> {
     let (limit, key) = (bucket(), store.key([&b"held"[..]].into_iter()));
-    let peek = charge(key, &limit, Mode::Leased, Cost::Peek(1));
+    let peek = charge(key, &limit, Mode::Strict, Cost::Peek(1));
     let verdict = store.decide(&[peek]).await?;
     Ok(verdict.decisions[0].remaining())
 }
