@@ -10,6 +10,8 @@ pub mod callgrind;
 
 pub mod chart;
 
+pub mod check_call;
+
 pub mod command_line;
 
 pub mod latency;

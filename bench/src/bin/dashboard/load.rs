@@ -1,12 +1,14 @@
 //! Requests at a constant rate.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
+
+use tollgate_bench::check_call;
 
 /// Requests a second, over all connections.
 pub(crate) const RATE: u32 = 10_000;
@@ -74,7 +76,7 @@ fn send(shared: &Shared, stream: TcpStream, number: u32) -> Result<(), Box<dyn E
         sleep(due.saturating_duration_since(Instant::now()));
         due += every;
         output.write_all(request(next(&mut state), next(&mut state)).as_bytes())?;
-        read_answer(&mut input)?;
+        check_call::read_allowed(&mut input)?;
         shared.answered.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
@@ -92,27 +94,5 @@ fn request(user: u64, client: u64) -> String {
     let (user, client) = (user % KEYS, client % KEYS);
     let body =
         format!(r#"{{"domain":"d","descriptors":[{{"user":"{user}"}},{{"client":"{client}"}}]}}"#);
-    format!(
-        "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-}
-
-/// Reads an answer, which has to allow the request.
-fn read_answer(input: &mut impl BufRead) -> Result<(), Box<dyn Error>> {
-    let (mut length, mut line) = (0, String::new());
-    input.read_line(&mut line)?;
-    if !line.starts_with("HTTP/1.1 200 ") {
-        return Err(format!("/v1/check answers {line:?}").into());
-    }
-    while line != "\r\n" {
-        line.clear();
-        input.read_line(&mut line)?;
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            length = value.trim().parse()?;
-        }
-    }
-    input.read_exact(&mut vec![0; length])?;
-    Ok(())
+    check_call::request(&body)
 }

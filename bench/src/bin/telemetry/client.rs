@@ -1,9 +1,11 @@
 //! Clients that send the same request again and again, over one connection.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+
+use tollgate_bench::check_call;
 
 /// Commands of a pipeline.
 pub(crate) const PIPELINED: u32 = 16;
@@ -66,26 +68,9 @@ impl Client {
     /// One request of `/v1/check`, and its answer.
     fn check(&mut self) -> Result<(), Box<dyn Error>> {
         const BODY: &str = r#"{"domain":"d","descriptors":[{"user":"alice"}]}"#;
-        let request = format!(
-            "POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{BODY}",
-            BODY.len()
-        );
-        self.output.write_all(request.as_bytes())?;
-        let (mut length, mut line) = (0, String::new());
-        self.input.read_line(&mut line)?;
-        if !line.starts_with("HTTP/1.1 200 ") {
-            return Err(format!("/v1/check answers {line:?}").into());
-        }
-        while line != "\r\n" {
-            line.clear();
-            self.input.read_line(&mut line)?;
-            if let Some(value) = line.strip_prefix("content-length: ") {
-                length = value.trim().parse()?;
-            }
-        }
-        self.input.read_exact(&mut vec![0; length])?;
-        Ok(())
+        self.output
+            .write_all(check_call::request(BODY).as_bytes())?;
+        check_call::read_allowed(&mut self.input)
     }
 
     fn pipeline(&mut self) -> Result<(), Box<dyn Error>> {
