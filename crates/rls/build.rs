@@ -58,7 +58,11 @@ fn main() -> Result<(), Box<dyn error::Error>> {
         .compile_well_known_types()
         .extern_path(".google.protobuf", "::pbjson_types")
         // The texts of a request are parts of the buffer in which it arrives, not copies.
-        .bytes([".tollgate.v1"])
+        .bytes([
+            ".tollgate.v1",
+            ".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry",
+            ".envoy.service.ratelimit.v3.RateLimitRequest",
+        ])
         .compile_fds(descriptors)?;
     pbjson_build::Builder::new()
         .register_descriptors(&encoded)?

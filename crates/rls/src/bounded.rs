@@ -3,6 +3,9 @@
 //! A message is small on the wire where it is large in memory: an empty descriptor or entry has two
 //! bytes there, and some tens here. So what is beyond the bounds is not read, but counted.
 
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
 use prost::encoding::{self, DecodeContext, WireType};
 use prost::{DecodeError, Message};
 use tollgate_core::DESCRIPTORS_MAX;
@@ -14,7 +17,7 @@ use crate::{RateLimitDescriptor, RateLimitRequest};
 /// rule has: a descriptor with more meets no rule, only a limit of its own.
 pub const ENTRIES_READ_MAX: usize = 128;
 /// The key of the entry that stands for all beyond [`ENTRIES_READ_MAX`]. Its value holds them.
-const REST_KEY: &[u8] = b"(more entries)";
+const REST_KEY: Bytes = Bytes::from_static(b"(more entries)");
 /// No message, and no descriptor, of so few bytes is beyond a bound: what the bounds count has at
 /// least two bytes.
 const BYTES_ALWAYS_READ: usize = 2 * ENTRIES_READ_MAX;
@@ -37,10 +40,10 @@ pub struct BoundedRequest {
 }
 
 /// A field of a message.
-struct Field<'m> {
+pub(crate) struct Field<'m> {
     number: u32,
     /// All of it.
-    bytes: &'m [u8],
+    pub(crate) bytes: &'m [u8],
     /// Its value, if that has a length of its own.
     value: Option<&'m [u8]>,
 }
@@ -48,42 +51,52 @@ struct Field<'m> {
 // === impl BoundedRequest ===
 
 impl BoundedRequest {
-    /// Reads a message. What is left out is not looked at.
+    /// Reads a message, of whose buffer the texts are parts. What is left out is not looked at.
     ///
     /// # Errors
     ///
     /// As the library decodes it.
-    pub fn decode(message: &[u8]) -> Result<BoundedRequest, DecodeError> {
+    pub fn decode(message: Bytes) -> Result<BoundedRequest, DecodeError> {
         let mut request = BoundedRequest::default();
         if message.len() <= BYTES_ALWAYS_READ {
             request.message.merge(message)?;
-            return Ok(request);
+        } else {
+            request.merge(&message)?;
         }
-        let mut rest = message;
+        Ok(request)
+    }
+
+    /// Reads more of the same message, from the beginning of a field on.
+    pub(crate) fn merge(&mut self, part: &Bytes) -> Result<(), DecodeError> {
+        let mut rest = &part[..];
         while let Some(field) = Field::take(&mut rest) {
             match field {
                 Field {
                     number: DESCRIPTORS,
                     value: Some(value),
                     bytes,
-                } => request.read_descriptor(bytes, value)?,
-                field => request.message.merge(field.bytes)?,
+                } => self.read_descriptor(part, bytes, value)?,
+                field => self.message.merge(part.slice_ref(field.bytes))?,
             }
         }
         // What is no field is the library's to reject.
-        request.message.merge(rest)?;
-        Ok(request)
+        self.message.merge(part.slice_ref(rest))
     }
 
-    /// Reads a descriptor, from the field of the request that has this value.
-    fn read_descriptor(&mut self, field: &[u8], value: &[u8]) -> Result<(), DecodeError> {
+    /// Reads a descriptor, from the field of the message that has this value.
+    fn read_descriptor(
+        &mut self,
+        message: &Bytes,
+        field: &[u8],
+        value: &[u8],
+    ) -> Result<(), DecodeError> {
         if self.message.descriptors.len() == DESCRIPTORS_MAX {
             self.left_out += 1;
         } else if value.len() <= BYTES_ALWAYS_READ {
-            self.message.merge(field)?;
+            self.message.merge(message.slice_ref(field))?;
         } else {
-            let descriptor =
-                read_descriptor(value).map_err(within("RateLimitRequest", "descriptors"))?;
+            let descriptor = read_descriptor(&message.slice_ref(value))
+                .map_err(within("RateLimitRequest", "descriptors"))?;
             self.message.descriptors.push(descriptor);
         }
         Ok(())
@@ -98,19 +111,20 @@ impl BoundedRequest {
     }
 }
 
-fn read_descriptor(mut rest: &[u8]) -> Result<RateLimitDescriptor, DecodeError> {
+fn read_descriptor(value: &Bytes) -> Result<RateLimitDescriptor, DecodeError> {
     let mut descriptor = RateLimitDescriptor::default();
+    let mut rest = &value[..];
     while let Some(field) = Field::take(&mut rest) {
         match field.value {
-            Some(value) if field.number == ENTRIES => {
-                let entry =
-                    Entry::decode(value).map_err(within("RateLimitDescriptor", "entries"))?;
+            Some(entry) if field.number == ENTRIES => {
+                let entry = Entry::decode(value.slice_ref(entry))
+                    .map_err(within("RateLimitDescriptor", "entries"))?;
                 push_entry(&mut descriptor.entries, entry);
             }
-            _ => descriptor.merge(field.bytes)?,
+            _ => descriptor.merge(value.slice_ref(field.bytes))?,
         }
     }
-    descriptor.merge(rest)?;
+    descriptor.merge(value.slice_ref(rest))?;
     Ok(descriptor)
 }
 
@@ -128,20 +142,23 @@ pub(crate) fn push_entry(entries: &mut Vec<Entry>, entry: Entry) {
         return entries.push(entry);
     }
     if entries.len() == ENTRIES_READ_MAX {
-        let (key, value) = (REST_KEY.to_vec(), Vec::new());
+        let (key, value) = (REST_KEY, Bytes::new());
         entries.push(Entry { key, value });
     }
-    // With its lengths, so that no two lists of entries are the same bytes.
-    let rest = entries.last_mut().map(|rest| &mut rest.value);
-    rest.into_iter()
-        .for_each(|rest| encoding::message::encode(ENTRIES, &entry, rest));
+    if let Some(Entry { value, .. }) = entries.last_mut() {
+        // Nothing else refers to its buffer, so it is not copied, but grows.
+        let mut rest = BytesMut::from(mem::take(value));
+        // With its lengths, so that no two lists of entries are the same bytes.
+        encoding::message::encode(ENTRIES, &entry, &mut rest);
+        *value = rest.freeze();
+    }
 }
 
 // === impl Field ===
 
 impl<'m> Field<'m> {
     /// The first field of a message, which is left without it; `None` if it begins with none.
-    fn take(message: &mut &'m [u8]) -> Option<Field<'m>> {
+    pub(crate) fn take(message: &mut &'m [u8]) -> Option<Field<'m>> {
         let mut rest = *message;
         let (number, kind) = encoding::decode_key(&mut rest).ok()?;
         let mut value = rest;

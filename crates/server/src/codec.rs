@@ -48,7 +48,7 @@ impl Decoder for Messages {
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<BoundedRequest>, Status> {
         let message = buf.copy_to_bytes(buf.remaining());
-        BoundedRequest::decode(&message)
+        BoundedRequest::decode(message)
             .map(Some)
             .map_err(|error| unreadable(&error))
     }

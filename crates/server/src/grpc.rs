@@ -10,6 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request as HttpRequest;
 use axum::middleware::{Next, from_fn};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response as HttpResponse};
@@ -44,9 +45,9 @@ pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitServi
 /// The same in traces, without the slash.
 const METHOD: &str = DECIDE_PATH.split_at(1).1;
 /// The bytes in front of a message: whether it is compressed, and its length.
-const FRAME_HEAD_BYTES: usize = 5;
+pub(crate) const FRAME_HEAD_BYTES: usize = 5;
 /// How a message is compressed, which only the route rejects.
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
+pub(crate) const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 /// The largest message to health and reflection, which holds a name: its buffer is allocated as
 /// soon as its length is known.
 const NAME_BYTES_MAX: usize = 4 * 1024;
@@ -168,29 +169,39 @@ impl Calls {
     pub(crate) async fn answer(
         &self,
         head: &Parts,
-        message: &[u8],
+        message: &Bytes,
     ) -> Option<HttpResponse<Content>> {
         let message = plain_message(&head.headers, message)?;
-        let answered = match BoundedRequest::decode(message) {
-            Ok(message) => {
-                let mut decided = pin!(self.decide(&head.headers, &message));
-                match poll_fn(|cx| Poll::Ready(decided.as_mut().poll(cx))).await {
-                    Poll::Ready(answered) => answered,
-                    // Only a call that waits for a store needs a clock.
-                    Poll::Pending => timeout(self.body_timeout, decided)
-                        .await
-                        .unwrap_or_else(|_| Err(late(self.body_timeout))),
-                }
-            }
-            Err(error) => Err(unreadable(&error)),
-        };
-        Some(match answered {
-            Ok((message, id)) => response(&message, id),
-            Err(status) => {
-                self.metrics.count_error(NAME, kind(status.code()));
-                status.into_http::<Body>().map(Content::from)
-            }
+        Some(match BoundedRequest::decode(message) {
+            Ok(request) => self.answer_request(head, &request).await,
+            Err(error) => self.failure(unreadable(&error)),
         })
+    }
+
+    /// Answers a call whose message has been read.
+    pub(crate) async fn answer_request(
+        &self,
+        head: &Parts,
+        request: &BoundedRequest,
+    ) -> HttpResponse<Content> {
+        let mut decided = pin!(self.decide(&head.headers, request));
+        let answered = match poll_fn(|cx| Poll::Ready(decided.as_mut().poll(cx))).await {
+            Poll::Ready(answered) => answered,
+            // Only a call that waits for a store needs a clock.
+            Poll::Pending => timeout(self.body_timeout, decided)
+                .await
+                .unwrap_or_else(|_| Err(late(self.body_timeout))),
+        };
+        match answered {
+            Ok((message, id)) => response(&message, id),
+            Err(status) => self.failure(status),
+        }
+    }
+
+    /// The response to a call that fails, which is counted.
+    fn failure(&self, status: Status) -> HttpResponse<Content> {
+        self.metrics.count_error(NAME, kind(status.code()));
+        status.into_http::<Body>().map(Content::from)
     }
 
     /// Decides on the message of a call, and describes that in a span. The id is that of a denial
@@ -238,13 +249,13 @@ impl Calls {
 }
 
 /// The message in a body of exactly one, if it is not compressed.
-fn plain_message<'m>(headers: &HeaderMap, body: &'m [u8]) -> Option<&'m [u8]> {
-    let [0, a, b, c, d, message @ ..] = body else {
+fn plain_message(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
+    let [0, a, b, c, d, message @ ..] = &body[..] else {
         return None;
     };
     let length = u32::from_be_bytes([*a, *b, *c, *d]);
     let is_whole = usize::try_from(length) == Ok(message.len());
-    (is_whole && !headers.contains_key(GRPC_ENCODING)).then_some(message)
+    (is_whole && !headers.contains_key(GRPC_ENCODING)).then(|| body.slice_ref(message))
 }
 
 /// The response with a message, as the route sends it.

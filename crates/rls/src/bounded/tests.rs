@@ -27,8 +27,8 @@ fn request(fields: &[&[u8]]) -> Vec<u8> {
 }
 
 fn entry(number: usize) -> Entry {
-    let value = number.to_string().into_bytes();
-    let key = b"k".to_vec();
+    let value = number.to_string().into();
+    let key = Bytes::from_static(b"k");
     Entry { key, value }
 }
 
@@ -39,14 +39,14 @@ fn with_entries(count: usize) -> RateLimitRequest {
         ..RateLimitDescriptor::default()
     };
     RateLimitRequest {
-        domain: b"d".to_vec(),
+        domain: Bytes::from_static(b"d"),
         descriptors: vec![descriptor; 2],
         hits_addend: 7,
     }
 }
 
 fn read(message: &RateLimitRequest) -> BoundedRequest {
-    BoundedRequest::decode(&message.encode_to_vec()).unwrap()
+    BoundedRequest::decode(message.encode_to_vec().into()).unwrap()
 }
 
 #[test]
@@ -72,7 +72,8 @@ fn hollow_messages_take_no_more_than_their_bounds() {
     ];
     for (number, (message, descriptors, left_out)) in cases.into_iter().enumerate() {
         let mut decoded = None;
-        let counted = measure(|| decoded = Some(BoundedRequest::decode(&message)));
+        let message = Bytes::from(message);
+        let counted = measure(|| decoded = Some(BoundedRequest::decode(message.clone())));
         // The values hold the entries that are not read one by one, in a buffer that grows.
         let most = BYTES_MAX + u64::try_from(message.len() * 3).unwrap();
         assert!(
@@ -142,10 +143,10 @@ fn entries_beyond_the_bound_still_tell_descriptors_apart() {
         read(&other).message.descriptors[0].entries.clone()
     };
     let differ: [fn(&mut Vec<Entry>); 4] = [
-        |entries| entries[130].value.push(b'x'),
+        |entries| entries[130].value = b"130x"[..].into(),
         |entries| entries.truncate(130),
         |entries| entries.swap(129, 130),
-        |entries| entries[129].key = b"k1".to_vec(),
+        |entries| entries[129].key = b"k1"[..].into(),
     ];
     for (number, change) in differ.into_iter().enumerate() {
         assert_ne!(&rest(change), entries, "{number}");
@@ -174,14 +175,14 @@ fn fields_in_pieces_and_unknown_fields_are_read_as_the_library_does() {
         b"\x0a\x01e",
         b"\x18\x06",
     ]);
-    let read = BoundedRequest::decode(&message).unwrap();
+    let read = BoundedRequest::decode(message.clone().into()).unwrap();
     assert_eq!(Ok(read.message), RateLimitRequest::decode(&message[..]));
     // Whatever byte is cut off or changed.
     for at in 0..message.len() {
         let mut changed = message.clone();
         changed[at] ^= 0x41;
         for message in [&message[..at], &changed[..]] {
-            let read = BoundedRequest::decode(message).map(|read| read.message);
+            let read = BoundedRequest::decode(message.to_vec().into()).map(|read| read.message);
             assert_eq!(read.ok(), RateLimitRequest::decode(message).ok(), "{at}");
         }
     }
@@ -190,7 +191,7 @@ fn fields_in_pieces_and_unknown_fields_are_read_as_the_library_does() {
 #[test]
 fn an_entry_without_a_key_is_an_error_within_the_bound() {
     let hollow = request(&[&field(0x12, &[ENTRY, &b"\x0a\x00".repeat(300)].concat())]);
-    let read = BoundedRequest::decode(&hollow).unwrap();
+    let read = BoundedRequest::decode(hollow.into()).unwrap();
     let error = crate::request(&read.message).unwrap_err();
     let expected = InvalidRequest::EmptyKey {
         descriptor: 0,
@@ -199,11 +200,11 @@ fn an_entry_without_a_key_is_an_error_within_the_bound() {
     assert_eq!(error, expected);
     // Beyond it, entries are not looked at: the request is decided.
     let hollow = [&ENTRY.repeat(ENTRIES_READ_MAX)[..], b"\x0a\x00"].concat();
-    let read = BoundedRequest::decode(&request(&[&field(0x12, &hollow)])).unwrap();
+    let read = BoundedRequest::decode(request(&[&field(0x12, &hollow)]).into()).unwrap();
     let request = crate::request(&read.message).unwrap();
     let last = request.descriptors[0].entries.last().unwrap();
     let expected = Described {
-        key: REST_KEY,
+        key: &REST_KEY,
         value: b"\x0a\x00",
     };
     assert_eq!(*last, expected);

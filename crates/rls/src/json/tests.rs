@@ -67,7 +67,7 @@ fn strings_may_hold_any_bytes() {
         (&message.domain[..], &entry.key[..]),
         (&b"d\xff"[..], &b"k\xfe"[..])
     );
-    assert_eq!(entry.value, b"a\xc3\xa9\xed\xa0\x80\n\xc3");
+    assert_eq!(entry.value, &b"a\xc3\xa9\xed\xa0\x80\n\xc3"[..]);
 }
 
 #[test]

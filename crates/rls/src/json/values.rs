@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use bytes::Bytes;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
@@ -22,15 +23,16 @@ const UNITS: &[&str] = &[
 pub(super) mod value {
     use std::marker::PhantomData;
 
+    use bytes::Bytes;
     use serde::de::MapAccess;
 
-    use super::{Bytes, Each, Unit, Whole};
+    use super::{ByteString, Each, Unit, Whole};
     use crate::json::members::{Members, Object};
 
     /// A string, of whichever bytes.
-    pub(in crate::json) fn bytes<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<u8>, A::Error> {
-        let value: Option<Bytes> = map.next_value()?;
-        Ok(value.map(|Bytes(bytes)| bytes).unwrap_or_default())
+    pub(in crate::json) fn bytes<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Bytes, A::Error> {
+        let value: Option<ByteString> = map.next_value()?;
+        Ok(value.map(|ByteString(bytes)| bytes).unwrap_or_default())
     }
 
     /// A whole number, if it is set.
@@ -72,7 +74,7 @@ pub(super) mod value {
 }
 
 /// A string's bytes.
-struct Bytes(Vec<u8>);
+struct ByteString(Bytes);
 
 /// A whole number: `1`, `1.0` or `"1"`.
 struct Whole<T>(T);
@@ -90,26 +92,26 @@ struct ReadBytes;
 struct ReadWhole<T>(PhantomData<T>);
 struct ReadUnit;
 
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+impl<'de> Deserialize<'de> for ByteString {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ByteString, D::Error> {
         // serde_json checks that a string is UTF-8 only if it is asked for text.
         deserializer.deserialize_bytes(ReadBytes)
     }
 }
 
 impl Visitor<'_> for ReadBytes {
-    type Value = Bytes;
+    type Value = ByteString;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a string")
     }
 
-    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
-        Ok(Bytes(bytes.to_vec()))
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<ByteString, E> {
+        Ok(ByteString(Bytes::copy_from_slice(bytes)))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
-        Ok(Bytes(text.as_bytes().to_vec()))
+    fn visit_str<E: Error>(self, text: &str) -> Result<ByteString, E> {
+        Ok(ByteString(Bytes::copy_from_slice(text.as_bytes())))
     }
 }
 

@@ -152,7 +152,7 @@ async fn hollow_messages_are_decided_as_far_as_they_are_read() {
     message.descriptors[0] = one;
     let entries = &mut message.descriptors[0].entries;
     entries.resize(501, entries[0].clone());
-    entries[500].value = b"b".to_vec();
+    entries[500].value = b"b"[..].into();
     let limit = r#"{"domain":"d","descriptors":[{"limit":{"requestsPerUnit":1,"unit":"DAY"}}]}"#;
     let limit: tollgate_rls::RateLimitRequest = serde_json::from_str(limit).unwrap();
     message.descriptors[0].limit = limit.descriptors[0].limit;
@@ -195,7 +195,7 @@ async fn messages_count_until_they_are_answered() {
     let grpc = grpc_client::Client::to(house.grpc()).await;
     grpc.ask(GOOD).await.unwrap();
     let mut message: tollgate_rls::RateLimitRequest = serde_json::from_str(GOOD).unwrap();
-    message.descriptors[0].entries[0].value = b"v".repeat(200_000);
+    message.descriptors[0].entries[0].value = b"v".repeat(200_000).into();
     redis.pause();
     let asked = message.clone();
     let waiting = tokio::spawn(async move { grpc.send(asked).await });

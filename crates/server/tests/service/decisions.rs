@@ -218,7 +218,7 @@ async fn a_message_that_cannot_be_read_ends_the_call() {
     let client = Client::to(house.grpc()).await;
     // A length-delimited field in place of the id.
     let unreadable = tollgate_rls::RateLimitRequest {
-        domain: b"x".to_vec(),
+        domain: b"x"[..].into(),
         ..Default::default()
     };
     let mut call_ends = call(&client, tokio_stream::once(unreadable)).await.unwrap();

@@ -121,23 +121,23 @@ async fn sizes_that_a_client_chooses_are_limited_like_any_others() {
     let house = House::on("domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n").await;
     let client = grpc_client::Client::to(house.grpc()).await;
     let cases: [fn(&mut RateLimitRequest); 4] = [
-        |m| m.descriptors[0].entries[0].value = b"v".repeat(500_000),
+        |m| m.descriptors[0].entries[0].value = b"v".repeat(500_000).into(),
         |m| {
-            m.descriptors[0].entries[0].value = b"many".to_vec();
+            m.descriptors[0].entries[0].value = b"many"[..].into();
             let nowhere = good().descriptors[0].clone();
             m.descriptors.extend(vec![nowhere; 200]);
             m.descriptors[1..]
                 .iter_mut()
-                .for_each(|one| one.entries[0].key = b"x".to_vec());
+                .for_each(|one| one.entries[0].key = b"x"[..].into());
         },
         // The most descriptors that are decided, each with the largest headers that Envoy accepts.
         |m| {
-            m.descriptors[0].entries[0].value = b"h".repeat(60 * 1024);
+            m.descriptors[0].entries[0].value = b"h".repeat(60 * 1024).into();
             let same = m.descriptors[0].clone();
             m.descriptors.extend(vec![same; 127]);
             m.descriptors[1..]
                 .iter_mut()
-                .for_each(|one| one.entries[0].key = b"x".to_vec());
+                .for_each(|one| one.entries[0].key = b"x"[..].into());
         },
         |m| m.descriptors[0].hits_addend = Some(u64::MAX.into()),
     ];
@@ -169,14 +169,14 @@ async fn bytes_that_are_not_utf8_are_limited_like_any_others() {
     let client = grpc_client::Client::to(house.grpc()).await;
     let mut message = good();
     for value in [&b"a\xff"[..], b"a\xfe", b"\xed\xa0\x80", b"\n\x00"] {
-        message.descriptors[0].entries[0].value = value.to_vec();
+        message.descriptors[0].entries[0].value = value.into();
         let first = client.send(message.clone()).await.unwrap();
         assert_eq!(first.overall_code(), Code2::Ok, "{value:?}");
         let second = client.send(message.clone()).await.unwrap();
         assert_eq!(second.overall_code(), Code2::OverLimit, "{value:?}");
     }
     let mut elsewhere = message.clone();
-    elsewhere.domain = b"d\xff".to_vec();
+    elsewhere.domain = b"d\xff"[..].into();
     let answer = client.send(elsewhere).await.unwrap();
     assert_eq!(answer.overall_code(), Code2::Ok);
     let json =
