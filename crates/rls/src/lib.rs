@@ -1,6 +1,6 @@
 //! Envoy's rate limit service protocol, version 3: its messages and their JSON.
 //!
-//! A [`BoundedRequest`] is what is read of a message. A [`RateLimitRequest`] becomes a
+//! A [`BoundedRequest`] is what is read of a message, and an [`IncomingRequest`] reads it as it arrives. A [`RateLimitRequest`] becomes a
 //! [`tollgate_core::Request`] ([`request`]), or an [`tollgate_core::InvalidRequest`] that says
 //! what is wrong with it; a [`tollgate_core::Answer`]
 //! becomes a [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`]
@@ -17,6 +17,8 @@ mod json;
 
 mod bounded;
 
+mod incoming;
+
 mod request;
 
 mod response;
@@ -24,6 +26,7 @@ mod response;
 mod metadata;
 
 pub use bounded::{BoundedRequest, ENTRIES_READ_MAX};
+pub use incoming::IncomingRequest;
 pub use json::{InvalidJson, read};
 pub use metadata::metadata;
 pub use pbjson_types::Struct;

@@ -134,6 +134,18 @@ impl RequestBody {
         self
     }
 
+    /// From now on, what has arrived takes so many bytes of memory; whether there is room for them.
+    pub(crate) fn keep(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.reserved);
+        if !self.connection.reserve(more) {
+            return false;
+        }
+        self.connection
+            .release((self.reserved + more).saturating_sub(bytes));
+        self.reserved = bytes;
+        true
+    }
+
     /// Reads the next frame and reserves its bytes in the connection's budget. The last frame is
     /// withheld until the connection's quantum has room for a decision, because the service decides
     /// once the body is complete.

@@ -24,16 +24,18 @@ use tollgate_listen::{
 use tonic::Status;
 
 use crate::auth;
-use crate::body::{Content, RequestBody, ResponseBody, is_no_room, no_room, whole};
+use crate::body::{Content, RequestBody, ResponseBody, is_no_room, no_room};
 use crate::decisions::CHECK_PATH;
-use crate::grpc::{Calls, DECIDE_PATH, late};
+use crate::grpc::{Calls, DECIDE_PATH, GRPC_ENCODING, late};
 use crate::head::{Rejection, check_grpc, check_http1};
 use crate::http::{AppState, CHECK_PATH as HTTP_CHECK_PATH};
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
+mod message;
 mod read_fields;
 
+use message::{Message, Terms, is_one_message, is_too_large, not_one_message};
 use read_fields::copy_read_fields;
 
 /// Calls whose messages are answered one by one.
@@ -241,8 +243,12 @@ impl Exchange {
     /// what has arrived. Its bytes stay reserved until it is answered.
     async fn collect(&self, request: Request<RequestBody>) -> Response<Content> {
         let (mut parts, mut body) = request.into_parts();
-        let is_enough = |message: &[u8]| self.is_too_large(message);
-        let mut message = pin!(whole(&mut body, is_enough));
+        let calls = self.all.calls_of(&parts);
+        let terms = Terms {
+            bytes_max: self.all.message_bytes,
+            is_request: calls.is_some() && !parts.headers.contains_key(GRPC_ENCODING),
+        };
+        let mut message = pin!(Message::read(&mut body, terms));
         let at_once = poll_fn(|cx| Poll::Ready(message.as_mut().poll(cx))).await;
         let message = match at_once {
             Poll::Ready(message) => Ok(message),
@@ -252,23 +258,15 @@ impl Exchange {
             }
         };
         let status = match message {
-            Ok(Ok(message)) if !self.is_too_large(&message) && !is_one_message(&message) => {
-                self.all
-                    .metrics
-                    .count_error(self.all.listener, "bad_request");
-                Status::unimplemented("this method takes exactly one message")
-            }
-            Ok(Ok(message)) => {
-                if let Some(calls) = self.all.calls_of(&parts)
-                    && !self.is_too_large(&message)
-                    && let Some(response) = calls.answer(&parts, &message).await
-                {
-                    return response;
+            Ok(Ok(message)) => match self.answer(parts, message).await {
+                Ok(response) => return response,
+                Err(status) => {
+                    self.all
+                        .metrics
+                        .count_error(self.all.listener, "bad_request");
+                    status
                 }
-                let request = Request::from_parts(parts, Body::from(message));
-                let Ok(response) = self.all.router.call(request).await;
-                return response.map(Content::from);
-            }
+            },
             Ok(Err(error)) if is_no_room(&*error) => {
                 self.all.metrics.count_error(self.all.listener, "no_room");
                 no_room()
@@ -282,14 +280,32 @@ impl Exchange {
         status.into_http::<Body>().map(Content::from)
     }
 
-    /// Whether the length prefix of a message exceeds the largest size: then it is rejected without
-    /// waiting for the rest.
-    fn is_too_large(&self, message: &[u8]) -> bool {
-        let [_, a, b, c, d, ..] = *message else {
-            return false;
+    /// The response to a call with this message; an error if it is none.
+    async fn answer(&self, parts: Parts, message: Message) -> Result<Response<Content>, Status> {
+        let calls = self.all.calls_of(&parts);
+        let message = match (message, calls) {
+            (Message::Invalid(status), _) => return Err(status),
+            (Message::Request(request), Some(calls)) => {
+                return Ok(calls.answer_request(&parts, &request).await);
+            }
+            (Message::Request(_), None) => return Err(not_one_message()),
+            (Message::Whole(message), calls) => {
+                let is_too_large = is_too_large(&message, self.all.message_bytes);
+                if !is_too_large && !is_one_message(&message) {
+                    return Err(not_one_message());
+                }
+                if let Some(calls) = calls
+                    && !is_too_large
+                    && let Some(response) = calls.answer(&parts, &message).await
+                {
+                    return Ok(response);
+                }
+                message
+            }
         };
-        let length = u32::from_be_bytes([a, b, c, d]);
-        usize::try_from(length).map_or(true, |length| length > self.all.message_bytes)
+        let request = Request::from_parts(parts, Body::from(message));
+        let Ok(response) = self.all.router.call(request).await;
+        Ok(response.map(Content::from))
     }
 
     /// The response as it is sent: counted as unread until the peer has read it, ended on shutdown
@@ -314,20 +330,5 @@ impl Exchange {
             self.connection.drain();
         }
         response
-    }
-}
-
-/// Whether there is one message, or the beginning of one, which the routes reject.
-///
-/// The routes alone would ignore every message but the first, and report an internal error if there
-/// is none.
-fn is_one_message(body: &[u8]) -> bool {
-    match *body {
-        [] => false,
-        [_, a, b, c, d, ref message @ ..] => {
-            let length = u32::from_be_bytes([a, b, c, d]);
-            usize::try_from(length).is_ok_and(|length| message.len() <= length)
-        }
-        _ => true,
     }
 }

@@ -1,5 +1,7 @@
 //! No value that a client can choose switches a limit off.
 
+use std::thread;
+
 use crate::configuration::{WIDE, large_headers};
 use crate::mesh::Mesh;
 
@@ -42,5 +44,23 @@ fn a_large_header_in_many_descriptors_is_limited_like_any_other() {
         // Each descriptor has a key of its own, of the value and the number of its copy.
         let value = header.repeat(WIDE_BYTES / header.len());
         assert_eq!(mesh.statuses(header, &value, 5), THREE, "{copies} copies");
+    }
+}
+
+/// Together they are several times as large as what Tollgate buffers for Envoy's one connection.
+#[test]
+fn large_headers_of_many_requests_at_once_are_limited_like_any_others() {
+    let mesh = Mesh::start();
+    for (header, requests) in [("wide", 60), ("widest", 40)] {
+        let value = header.repeat(WIDE_BYTES / header.len());
+        let mut statuses = thread::scope(|scope| {
+            let ask = |_| scope.spawn(|| mesh.ask(&[(header, &value)]).unwrap().status);
+            let asking: Vec<_> = (0..requests).map(ask).collect();
+            let answered = asking.into_iter().map(|one| one.join().unwrap());
+            answered.collect::<Vec<u16>>()
+        });
+        statuses.sort_unstable();
+        let expected = [vec![200; 3], vec![429; requests - 3]].concat();
+        assert_eq!(statuses, expected, "{header}");
     }
 }

@@ -63,6 +63,7 @@ mod stopping;
 mod over_redis;
 
 mod kept_reservations;
+mod long_messages;
 
 mod without_redis;
 

@@ -1,0 +1,164 @@
+#![allow(clippy::unwrap_used)]
+
+use allocation_counter::measure;
+use prost::Message;
+use tollgate_behaviour::{Random, check};
+use tollgate_core::DESCRIPTORS_MAX;
+
+use super::*;
+use crate::RateLimitRequest;
+
+/// The longest header that Envoy accepts, nearly.
+const HEADER_BYTES: usize = 60_000;
+/// The largest frame of HTTP/2 that the service accepts.
+const FRAME_BYTES: usize = 16 * 1024;
+
+fn entry(key: &str, value: &[u8]) -> Entry {
+    Entry {
+        key: key.to_owned().into(),
+        value: Bytes::copy_from_slice(value),
+    }
+}
+
+fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+    RateLimitRequest {
+        domain: b"shop"[..].into(),
+        descriptors,
+        hits_addend: 3,
+    }
+}
+
+fn descriptor(entries: Vec<Entry>) -> RateLimitDescriptor {
+    RateLimitDescriptor {
+        entries,
+        ..RateLimitDescriptor::default()
+    }
+}
+
+/// As many descriptors as are evaluated, each with the same long header.
+fn wide() -> Vec<u8> {
+    let header = vec![b'h'; HEADER_BYTES];
+    let one = |number: usize| {
+        let number = number.to_string();
+        descriptor(vec![
+            entry("copy", number.as_bytes()),
+            entry("header", &header),
+        ])
+    };
+    request((0..DESCRIPTORS_MAX).map(one).collect()).encode_to_vec()
+}
+
+/// Reads a message in parts of these lengths, and the rest at once.
+fn read(
+    mut message: &[u8],
+    parts: impl Iterator<Item = usize>,
+) -> Result<BoundedRequest, DecodeError> {
+    let mut incoming = IncomingRequest::default();
+    for part in parts {
+        let (part, rest) = message.split_at(part.min(message.len()));
+        incoming.push(part)?;
+        message = rest;
+    }
+    incoming.push(message)?;
+    incoming.finish()
+}
+
+fn any_descriptor(random: &mut Random) -> RateLimitDescriptor {
+    let texts: [&[u8]; 5] = [b"", b"k", &[b'a'; 300], &[b'b'; 300], &[b'a'; 301]];
+    let entries = (0..random.between(0, 140)).map(|_| Entry {
+        key: Bytes::copy_from_slice(random.pick(&texts)),
+        value: Bytes::copy_from_slice(random.pick(&texts)),
+    });
+    RateLimitDescriptor {
+        entries: entries.collect(),
+        hits_addend: random.chance(50).then(|| random.between(0, 9).into()),
+        ..RateLimitDescriptor::default()
+    }
+}
+
+/// Lengths of parts, which may have more bytes together than there are.
+fn any_parts(random: &mut Random, bytes: usize) -> Vec<usize> {
+    let most = u64::try_from(bytes).unwrap();
+    let part = |_| usize::try_from(random.any_size(most)).unwrap();
+    (0..9).map(part).collect()
+}
+
+#[test]
+fn a_message_in_parts_is_read_as_a_whole_one() {
+    check("incoming", 300, |random| {
+        let descriptors = (0..random.between(0, 5)).map(|_| any_descriptor(random));
+        let message = request(descriptors.collect()).encode_to_vec();
+        let parts = any_parts(random, message.len());
+        let read = read(&message, parts.into_iter());
+        assert_eq!(read, BoundedRequest::decode(message.into()));
+    });
+}
+
+#[test]
+fn a_message_that_cannot_be_read_is_an_error_in_parts_as_well() {
+    check("incoming, broken", 2000, |random| {
+        let entries = vec![entry("k", b"v"), entry("long", &[b'v'; 300])];
+        let mut message = request(vec![descriptor(entries); 2]).encode_to_vec();
+        // A group, which the protocol does not have.
+        message.extend_from_slice(b"\x3b\x08\x01\x3c\x18\x05");
+        let at = usize::try_from(random.between(0, 630)).unwrap() % message.len();
+        match random.chance(50) {
+            true => message[at] ^= random.pick(&[1, 2, 4, 0x41, 0x80]),
+            false => message.truncate(at),
+        }
+        let parts = any_parts(random, message.len());
+        let read = read(&message, parts.into_iter()).ok();
+        assert_eq!(read, BoundedRequest::decode(message.into()).ok());
+    });
+}
+
+#[test]
+fn more_descriptors_than_are_evaluated_are_counted_in_parts_as_well() {
+    let one = descriptor(vec![entry("k", b"v")]);
+    let message = request(vec![one; DESCRIPTORS_MAX + 5]).encode_to_vec();
+    let read = read(&message, std::iter::repeat_n(7, message.len() / 7)).unwrap();
+    assert_eq!(
+        (read.message.descriptors.len(), read.left_out),
+        (DESCRIPTORS_MAX, 5)
+    );
+}
+
+#[test]
+fn a_header_in_every_descriptor_is_kept_once() {
+    let message = wide();
+    assert!(message.len() > 100 * HEADER_BYTES);
+    let mut incoming = IncomingRequest::default();
+    for part in message.chunks(FRAME_BYTES) {
+        incoming.push(part).unwrap();
+        assert!(incoming.kept_bytes() < 4 * HEADER_BYTES);
+    }
+    let read = incoming.finish().unwrap();
+    assert_eq!(Ok(read), BoundedRequest::decode(message.into()));
+}
+
+#[test]
+fn no_more_memory_is_taken_than_is_said() {
+    let header = |number: usize| vec![u8::try_from(number).unwrap(); 2000];
+    let apart = (0..DESCRIPTORS_MAX).map(|number| descriptor(vec![entry("h", &header(number))]));
+    let hollow = vec![descriptor(vec![entry("k", b""); 129]); DESCRIPTORS_MAX];
+    for message in [
+        wide(),
+        request(apart.collect()).encode_to_vec(),
+        request(hollow).encode_to_vec(),
+    ] {
+        let mut incoming = IncomingRequest::default();
+        let taken = measure(|| {
+            message
+                .chunks(FRAME_BYTES)
+                .for_each(|part| incoming.push(part).unwrap());
+        });
+        let taken = usize::try_from(taken.bytes_current).unwrap();
+        // The rest is the capacity of the buffer for what is pending.
+        let most = incoming.kept_bytes() + 3 * HEADER_BYTES;
+        assert!(
+            taken < most,
+            "{taken} bytes, of {} said",
+            incoming.kept_bytes()
+        );
+    }
+}
