@@ -11,7 +11,7 @@ use tollgate_core::StoreError;
 /// How often a thread waits for another thread's lock before it fails.
 ///
 /// A lock is held for well under a microsecond, unless its owner was suspended meanwhile. All waits
-/// together last for about a second at most.
+/// together last for a second or two.
 #[cfg(not(tollgate_loom))]
 pub(crate) const WAITS_MAX: u32 = SPINS_MAX + YIELDS_MAX + SLEEPS_MAX;
 #[cfg(tollgate_loom)]

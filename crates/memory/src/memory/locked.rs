@@ -292,3 +292,6 @@ impl LockedState<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(tollgate_loom)))]
+mod tests;
