@@ -37,7 +37,8 @@ pub enum OnStoreError {
     /// The request is allowed and nothing is charged. Nothing is limited while the outage lasts.
     Allow,
     /// The request is denied with a short wait; the denial says that the store is unavailable.
-    /// Never allows more than the limit.
+    /// Never allows more than the limit. Of all choices, this one also denies a request that other
+    /// requests kept from a decision ([`StoreError::Contended`](crate::StoreError::Contended)).
     Deny,
     /// There is no decision: the client gets an error (gRPC `UNAVAILABLE`, HTTP 503) and decides
     /// what it means. Envoy does what its `failure_mode_deny` says.

@@ -110,9 +110,8 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
             false => self.shared.reserve(charges, new).await,
         };
         match reserved {
-            Err(error) if is_final(&error) => Err(error),
             Err(error) => Ok(ReserveVerdict {
-                verdict: self.decide_without(charges, error).await?,
+                verdict: self.fall_back(charges, Err(error)).await?,
                 reservation: None,
             }),
             Ok(verdict) => Ok(verdict),
@@ -126,6 +125,13 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         decided: Result<Verdict, StoreError>,
     ) -> Result<Verdict, StoreError> {
         match decided {
+            // Not an outage: the store answers, but other requests have reserved the units that
+            // this one needs. Charging a local share as well would allow more than the limit. But
+            // what must not be allowed uncounted is denied: a caller may allow what is an error.
+            Err(StoreError::Contended) => {
+                let denied = self.deny_uncounted(charges, Quotas::of(charges));
+                denied.ok_or(StoreError::Contended)
+            }
             Err(error) if !is_final(&error) => self.decide_without(charges, error).await,
             decided => decided,
         }
@@ -140,24 +146,21 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         error: StoreError,
     ) -> Result<Verdict, StoreError> {
         let quotas = Quotas::of(charges);
-        // A shadow limit never decides the outcome of a request, so its `on_store_error` is not
-        // looked at.
-        let first = |choice: OnStoreError| {
-            charges.iter().position(|charge| {
-                charge.sharing.on_store_error == choice
-                    && charge.enforcement != Enforcement::Shadow
-                    && !quotas.is_dispensable(charge)
-            })
-        };
-        if let Some(by) = first(OnStoreError::Deny) {
-            self.decided.add(OnStoreError::Deny);
-            return Ok(deny(charges, by));
+        if let Some(denied) = self.deny_uncounted(charges, quotas) {
+            return Ok(denied);
         }
-        if first(OnStoreError::Error).is_some() {
+        if first(OnStoreError::Error, charges, quotas).is_some() {
             self.decided.add(OnStoreError::Error);
             return Err(error);
         }
         self.decide_shares(charges, quotas).await
+    }
+
+    /// A denial, if one of the charges has `Deny`.
+    fn deny_uncounted(&self, charges: &[Charge<'_>], quotas: Quotas) -> Option<Verdict> {
+        let by = first(OnStoreError::Deny, charges, quotas)?;
+        self.decided.add(OnStoreError::Deny);
+        Some(deny(charges, by))
     }
 
     /// Decides the charges with `Local` on this instance's share, and allows the others.
@@ -276,11 +279,18 @@ const fn is_final(error: &StoreError) -> bool {
     match error {
         // A request that this store cannot decide, no other store can.
         StoreError::Unfit { .. } | StoreError::TooManyCharges(_) => true,
-        // Not an outage: the store answers, but other requests have reserved the units that this
-        // one needs. Charging a local share as well would allow more than the limit.
-        StoreError::Contended => true,
         _ => false,
     }
+}
+
+/// The first charge with this choice that can decide the outcome of the request. A shadow limit
+/// never does, so its `on_store_error` is not looked at.
+fn first(choice: OnStoreError, charges: &[Charge<'_>], quotas: Quotas) -> Option<usize> {
+    charges.iter().position(|charge| {
+        charge.sharing.on_store_error == choice
+            && charge.enforcement != Enforcement::Shadow
+            && !quotas.is_dispensable(charge)
+    })
 }
 
 // === impl FallbackCounts ===

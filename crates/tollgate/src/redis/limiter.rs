@@ -130,7 +130,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`StoreError`], with [`OnStoreError::Error`]; [`StoreError::Contended`] whatever is set.
+    /// [`StoreError`], with [`OnStoreError::Error`]; [`StoreError::Contended`] unless
+    /// [`OnStoreError::Deny`] is set.
     /// After [`StoreError::TimedOut`] and [`StoreError::Unanswered`], the units may have been
     /// charged; otherwise nothing was.
     pub async fn try_check<K: SharedKey + ?Sized>(
