@@ -4,7 +4,11 @@ use crate::draft::DescriptorDraft;
 use crate::findings::{Findings, quote};
 
 /// Texts that are unlikely in a literal value.
-const SIGNS: [&str; 8] = ["\\d", "\\w", "\\s", "\\.", "\\/", "[0-9", "[a-z", "(?:"];
+const SIGNS: [&str; 11] = [
+    "\\d", "\\w", "\\s", "\\.", "\\/", "[0-9", "[a-z", "[A-Z", "[^", "[[:", "(?",
+];
+/// A word boundary, at either end only: elsewhere it may be part of a path of Windows.
+const BOUNDARY: &str = "\\b";
 
 /// Warns about a value that was probably meant as a regular expression.
 pub(super) fn check(descriptor: &DescriptorDraft, findings: &mut Findings) {
@@ -35,7 +39,22 @@ pub(super) fn check(descriptor: &DescriptorDraft, findings: &mut Findings) {
 
 fn looks_like_regex(text: &str) -> bool {
     let is_anchored = text.starts_with('^') || (text.len() > 1 && text.ends_with('$'));
-    is_anchored || repeats_any(text) || SIGNS.iter().any(|sign| text.contains(sign))
+    let is_bounded = text.starts_with(BOUNDARY) || text.ends_with(BOUNDARY);
+    is_anchored
+        || is_bounded
+        || repeats_any(text)
+        || has_choice(text)
+        || SIGNS.iter().any(|sign| text.contains(sign))
+}
+
+/// Whether it has alternatives in parentheses, as in `(GET|POST)`.
+fn has_choice(text: &str) -> bool {
+    let mut open = text.split('(').skip(1);
+    open.any(|group| {
+        group
+            .split_once(')')
+            .is_some_and(|(group, _)| group.contains('|'))
+    })
 }
 
 /// Whether it has `.*` or `.+` in it, not as in `10.0.0.*` and `example.*`.
@@ -88,6 +107,14 @@ mod tests {
             ".*",
             "/.+/y",
             "(?:a|b)",
+            "(?i)curl",
+            "(GET|POST)",
+            "/x/(a|b)/y",
+            "[^/]+",
+            "[[:digit:]]",
+            "[A-Z]",
+            "\\bcurl",
+            "curl\\b",
         ] {
             assert!(looks_like_regex(text), "{text}");
         }
@@ -103,6 +130,9 @@ mod tests {
             "[::1]",
             "a|b",
             "C:\\x",
+            "C:\\bin",
+            "Mozilla/5.0 (X11; Linux)",
+            "(a) | (b)",
             "1+1",
         ] {
             assert!(!looks_like_regex(text), "{text}");
