@@ -15,6 +15,8 @@ pub enum Foreign {
     Zip,
     /// Text in UTF-16.
     Utf16,
+    /// Text in UTF-32.
+    Utf32,
 }
 
 /// What the lines of an input seem to be, if none of them is an event.
@@ -50,21 +52,27 @@ pub enum Guess {
 impl Foreign {
     /// Fails if an input with these first bytes cannot be read.
     pub(crate) fn reject(head: &[u8]) -> Result<(), Foreign> {
-        const MAGIC: [(&[u8], Foreign); 3] = [
+        // The longer marks first: UTF-16's is the beginning of one of UTF-32.
+        const MAGIC: [(&[u8], Foreign); 5] = [
             (b"PK\x03\x04", Foreign::Zip),
+            (b"\xff\xfe\x00\x00", Foreign::Utf32),
+            (b"\x00\x00\xfe\xff", Foreign::Utf32),
             (b"\xff\xfe", Foreign::Utf16),
             (b"\xfe\xff", Foreign::Utf16),
         ];
         if let Some((_, found)) = MAGIC.iter().find(|(magic, _)| head.starts_with(magic)) {
             return Err(*found);
         }
-        // Without a byte order mark, Latin text in UTF-16 has a zero in every other byte.
-        let zeros = |first: usize| {
-            head.len() >= 4 && head.iter().skip(first).step_by(2).all(|byte| *byte == 0)
+        // Without a byte order mark, Latin text in UTF-16 has a zero in every other byte, and in
+        // UTF-32 three after or before each byte.
+        let zeros = |first: usize, step: usize| {
+            head.len() >= 4 && head.iter().skip(first).step_by(step).all(|byte| *byte == 0)
         };
-        match zeros(0) != zeros(1) {
-            true => Err(Foreign::Utf16),
-            false => Ok(()),
+        let [low, high] = [0, 1].map(|byte| zeros(byte, 2));
+        match (low, high) {
+            (true, true) | (false, false) => Ok(()),
+            _ if zeros(2, 4) && zeros(1, 4) => Err(Foreign::Utf32),
+            _ => Err(Foreign::Utf16),
         }
     }
 }
@@ -74,6 +82,7 @@ impl fmt::Display for Foreign {
         f.write_str(match self {
             Foreign::Zip => "a zip archive; unpack it first: `unzip -p FILE | tollgate replay … -`",
             Foreign::Utf16 => "text in UTF-16; convert it first: `iconv -f UTF-16 -t UTF-8 FILE`",
+            Foreign::Utf32 => "text in UTF-32; convert it first: `iconv -f UTF-32 -t UTF-8 FILE`",
         })
     }
 }

@@ -193,6 +193,12 @@ fn archives_and_other_encodings_are_rejected_at_once() {
     for (head, expected) in [
         (&b"PK\x03\x04\x14\0\0\0"[..], "access.log is a zip archive"),
         (b"\xff\xfe1\x00.\x002\x00", "UTF-16"),
+        (b"1\x00.\x002\x00.\x00", "UTF-16"),
+        (b"\x001\x00.\x002\x00.", "UTF-16"),
+        (b"\xff\xfe\x00\x001\x00\x00\x00", "UTF-32"),
+        (b"\x00\x00\xfe\xff\x00\x00\x001", "UTF-32"),
+        (b"1\x00\x00\x00.\x00\x00\x00", "UTF-32"),
+        (b"\x00\x00\x001\x00\x00\x00.", "UTF-32"),
     ] {
         let error = traffic.read("access.log", head).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
