@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use tollgate_replay::{Error, Format, Pattern, Study, Traffic};
+use tollgate_replay::{Error, Format, Noun, Pattern, Study, Traffic};
 
 use crate::log_args::LogArgs;
 use crate::message::{print_error, with_causes};
@@ -139,7 +139,8 @@ fn execute(args: &Args) -> Result<(), String> {
     let text = match args.output {
         Output::Human => {
             let tried = tried.map(|tried| tried.to_string()).unwrap_or_default();
-            format!("{study}{tried}\n{skipped:>12} lines skipped\n")
+            let lines = Noun(skipped, "line");
+            format!("{study}{tried}\n{skipped:>12} {lines} skipped\n")
         }
         Output::Json => {
             let mut json = study.to_json();

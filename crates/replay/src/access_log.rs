@@ -16,6 +16,7 @@ use std::fmt;
 
 use tollgate_core::Moment;
 
+use crate::noun::Noun;
 use crate::prefix;
 use crate::timestamp::{BadMoment, CLF_BYTES, clf};
 
@@ -277,8 +278,8 @@ impl fmt::Display for BadLine {
             BadLine::Blank => return f.write_str("the line is blank"),
             BadLine::Format => return f.write_str(EXPECTED),
             BadLine::Fields(count) => {
-                let s = if *count == 1 { "" } else { "s" };
-                return write!(f, "{EXPECTED}, found {count} field{s} before the time");
+                let fields = Noun(*count, "field");
+                return write!(f, "{EXPECTED}, found {count} {fields} before the time");
             }
             BadLine::Time(bad) => return bad.fmt(f),
             BadLine::Request => "\"request\" after the time",

@@ -6,6 +6,7 @@ use std::io;
 use tollgate_core::StoreError;
 
 use crate::foreign::{Foreign, Guess};
+use crate::noun::Noun;
 use crate::skipped::Skipped;
 use crate::traffic::LINES_MAX;
 use crate::verdicts::DECISIONS_MAX;
@@ -106,8 +107,7 @@ fn no_events(
         write!(f, "\n  {input}: {}", guess.description())?;
     }
     for (reason, count) in &skipped.reasons {
-        let s = if *count == 1 { "" } else { "s" };
-        write!(f, "\n  {count} line{s}: {reason}")?;
+        write!(f, "\n  {count} {}: {reason}", Noun(*count, "line"))?;
     }
     if let Some(first) = skipped.first.iter().find(|line| !line.excerpt.is_empty()) {
         write!(f, "\n  such as: {}", first.excerpt)?;

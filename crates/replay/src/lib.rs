@@ -38,6 +38,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod noun;
+
 mod traffic;
 
 mod selection;
@@ -149,6 +151,7 @@ pub use input::LINE_BYTES_MAX;
 pub use key_shape::KeyShape;
 pub use layout::{FieldNames, InvalidFieldNames, InvalidLogFormat, Layout, NoNames, Preset};
 pub use met_limit::{MetLimit, met_limits};
+pub use noun::Noun;
 pub use outgoing::{Outgoing, OutgoingRequest};
 pub use page::{ComparisonPage, InstancesSection, Page};
 pub use pattern::{InvalidPattern, Pattern};

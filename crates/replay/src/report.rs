@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tollgate_core::{Enforcement, Moment, RuleName};
 
+use crate::noun::Noun;
 use crate::plain::Plain;
 use crate::timestamp::Utc;
 use crate::traffic::{Place, Traffic};
@@ -299,7 +300,7 @@ impl Summary<'_> {
         }
         if !skipped.first.is_empty() {
             let shown = skipped.first.len();
-            let lines = if skipped.count == 1 { "line" } else { "lines" };
+            let lines = Noun(skipped.count, "line");
             writeln!(f, "\n{lines} skipped ({shown} of {} shown)", skipped.count)?;
         }
         for line in &skipped.first {

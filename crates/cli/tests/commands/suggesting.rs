@@ -45,7 +45,7 @@ fn the_rules_that_are_written_pass_the_check_and_touch_what_they_say() {
         "         160 requests",
         "          31 keys",
         "          40 of the largest key, 192.0.2.0 (25 %)",
-        "           1 lines skipped",
+        "           1 line skipped",
     ] {
         assert!(shown.lines().any(|found| found == line), "{line}\n{shown}");
     }

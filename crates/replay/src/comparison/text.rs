@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use super::{ChangedClient, Comparison, RuleChange};
+use crate::noun::Noun;
 use crate::plain::Plain;
 use crate::report::{JSON_VERSION, keys};
 use crate::timestamp::Utc;
@@ -72,10 +73,6 @@ impl ChangedClient {
     }
 }
 
-const fn plural(count: u64, [one, many]: [&'static str; 2]) -> &'static str {
-    if count == 1 { one } else { many }
-}
-
 // === impl ComparisonSummary ===
 
 impl fmt::Display for ComparisonSummary<'_> {
@@ -100,18 +97,18 @@ impl fmt::Display for ComparisonSummary<'_> {
             self.traffic.skipped_lines().count,
         );
         for (count, what) in [
-            (after.events, plural(after.events, ["event", "events"])),
+            (after.events, &*Noun(after.events, "event").to_string()),
             (before.denied, "denied by the old rules"),
             (after.denied, "denied by the new rules"),
             (comparison.newly_denied, "newly denied"),
             (comparison.no_longer_denied, "no longer denied"),
-            (skipped, plural(skipped, ["line skipped", "lines skipped"])),
+            (skipped, &*format!("{} skipped", Noun(skipped, "line"))),
         ] {
             writeln!(f, "{count:>12} {what}")?;
         }
         if excluded > 0 {
-            let events = plural(excluded, ["event not selected", "events not selected"]);
-            writeln!(f, "{excluded:>12} {events}")?;
+            let events = Noun(excluded, "event");
+            writeln!(f, "{excluded:>12} {events} not selected")?;
         }
         if let (Some(from), Some(to)) = (after.from, after.to) {
             writeln!(f, "\nfrom {} to {}", Utc(from), Utc(to))?;

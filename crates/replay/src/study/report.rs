@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use serde_json::{Value, json};
 
 use super::{Part, STUDY_VERSION, Study, StudyWarning, SuggestedLimit, WindowPart};
+use crate::noun::Noun;
 use crate::plain::Plain;
 use crate::timestamp::Utc;
 
@@ -92,8 +93,13 @@ fn write_keys(text: &mut String, indent: usize, keys: &[String], limit: u32) {
 
 impl Display for Study {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:>12} requests", self.all.events)?;
-        writeln!(f, "{:>12} keys", self.all.keys)?;
+        writeln!(
+            f,
+            "{:>12} {}",
+            self.all.events,
+            Noun(self.all.events, "request")
+        )?;
+        writeln!(f, "{:>12} {}", self.all.keys, Noun(self.all.keys, "key"))?;
         if let Some((key, events)) = &self.largest {
             let percent = events * 100 / self.all.events.max(1);
             writeln!(
@@ -165,7 +171,9 @@ impl Part {
         let (events, keys) = (self.events, self.keys);
         writeln!(
             f,
-            "\n{name}: {events} requests, {keys} keys, burstiness {}",
+            "\n{name}: {events} {}, {keys} {}, burstiness {}",
+            Noun(events, "request"),
+            Noun(keys, "key"),
             self.burstiness()
         )?;
         write!(
@@ -277,8 +285,8 @@ impl StudyWarning {
                  value change with each request?"
             ),
             StudyWarning::FewKeys => format!(
-                "there are {keys} keys: 0.1 % of fewer than 1000 is none, so look at the keys \
-                 themselves"
+                "{keys} {} in all: 0.1 % of fewer than 1000 is none, so look at the keys themselves",
+                Noun(keys, "key")
             ),
         }
     }
