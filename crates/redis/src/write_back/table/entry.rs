@@ -116,6 +116,9 @@ impl Entry {
     pub(super) fn begin(&mut self, limit: &Limit) -> Result<FittedLimit, StoreError> {
         self.adopt(limit)?;
         self.is_in_flight = true;
+        // Also if it was known: what was counted here meanwhile would be taken for charged when
+        // the reply comes, and never be reported.
+        self.is_known = false;
         Ok(self.fitted)
     }
 
@@ -285,6 +288,29 @@ mod tests {
         account.settle(limit, moment(micros));
         account.take(limit, moment(micros), units);
         Snapshot::Account(account)
+    }
+
+    /// Redis decides on a known key as well, if more lines wait than can be reported.
+    #[test]
+    fn no_unit_is_counted_here_while_redis_decides() {
+        let limit = Limit::token_bucket(10, Span::HOUR).unwrap();
+        let (now, fitted) = (Moment::ZERO, FittedLimit::new(&limit).unwrap());
+        let mut entry = Entry::new(&limit, fitted, now);
+        entry.apply_reply(charged(&limit, EARLIER, 1), EARLIER, now);
+        let readiness = |entry: &Entry| entry.readiness(&limit, now, Span::SECOND);
+        assert_eq!(readiness(&entry), Readiness::Ready);
+        entry.begin(&limit).unwrap();
+        assert_eq!(readiness(&entry), Readiness::InFlight);
+        let one = Charge::new(KEY, &limit, Cost::ONE);
+        let decision = entry.repeat_decision(charged(&limit, EARLIER, 1), &one, EARLIER, now);
+        assert_eq!(
+            (decision.remaining(), readiness(&entry)),
+            (8, Readiness::Ready)
+        );
+        // Without a reply, the count is not known.
+        entry.begin(&limit).unwrap();
+        entry.note_failure();
+        assert_eq!(readiness(&entry), Readiness::Unknown);
     }
 
     #[test]
