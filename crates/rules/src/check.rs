@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use tollgate_core::Sharing;
 
 use crate::draft::{DescriptorDraft, DomainDraft, RateLimitDraft};
-use crate::findings::{Findings, Mark, quote};
+use crate::findings::{Findings, Mark};
 use crate::pattern::Pattern;
+use crate::quote::quote;
 use crate::written_limit::WrittenLimit;
 
 mod enforce;

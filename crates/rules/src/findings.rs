@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tollgate_core::is_printable;
-
 use crate::diagnostic::{Diagnostic, Severity, escape};
+use crate::quote::{has_user, quote};
 use crate::source::Source;
 
 /// The most diagnostics of one load. Those beyond are counted, and reject their domain as well.
 pub const DIAGNOSTICS_MAX: usize = 1000;
-/// The most characters of a file's text that a message quotes.
-const QUOTED_MAX: usize = 60;
 /// The replacement for hidden text in a message.
 const HIDDEN: &str = "this value (not shown: it may be a password)";
 
@@ -116,7 +113,6 @@ impl Findings {
 
     /// Where `other` is, for a message about `mark`: `in line 7`, or `at a.yaml:7` if that is
     /// another file.
-    /// that is another file.
     pub(crate) fn describe_position(&self, other: Mark, mark: Mark) -> String {
         match self.files.get(other.file) {
             Some(file) if other.file != mark.file => format!("at {file}:{}", other.line),
@@ -131,7 +127,7 @@ impl Findings {
 
     /// Quotes a file's text in a message, or its replacement if it is hidden.
     pub(crate) fn quote(&self, text: &str) -> String {
-        if self.hides_text {
+        if self.hides_text || has_user(text) {
             return HIDDEN.to_owned();
         }
         quote(text)
@@ -139,7 +135,7 @@ impl Findings {
 
     /// The part of a file's text that a help text shows inside backquotes.
     pub(crate) fn short(&self, text: &str) -> String {
-        if self.hides_text {
+        if self.hides_text || has_user(text) {
             return "…".to_owned();
         }
         quote(text).trim_matches('`').to_owned()
@@ -376,22 +372,4 @@ fn split_lines(text: &[u8]) -> Vec<&[u8]> {
         lines.extend(line.split(|byte| *byte == b'\r'));
     }
     lines
-}
-
-/// Quotes a file's text in a message: in backquotes, shortened, without control characters.
-pub(crate) fn quote(text: &str) -> String {
-    let mut quoted = String::from("`");
-    for (at, character) in text.chars().enumerate() {
-        if at == QUOTED_MAX {
-            quoted.push('…');
-            break;
-        }
-        if !is_printable(character) {
-            quoted.extend(character.escape_default());
-        } else {
-            quoted.push(character);
-        }
-    }
-    quoted.push('`');
-    quoted
 }

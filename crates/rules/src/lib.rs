@@ -43,6 +43,8 @@ mod source;
 
 mod diagnostic;
 
+mod quote;
+
 mod findings;
 
 mod yaml;

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use crate::draft::{DescriptorDraft, DomainDraft, Spanned};
-use crate::findings::{Findings, Mark, quote};
+use crate::findings::{Findings, Mark};
 use crate::options::Options;
+use crate::quote::quote;
 use crate::scalar;
 use crate::section::Section;
 use crate::source::Source;

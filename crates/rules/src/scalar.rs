@@ -1,7 +1,8 @@
 //! Scalars with a type: text, flags, whole numbers.
 
 use crate::draft::Spanned;
-use crate::findings::{Findings, quote};
+use crate::findings::Findings;
+use crate::quote::quote;
 use crate::yaml::{Looks, Node, Scalar};
 
 /// How to write a rate that is not a whole number of units.

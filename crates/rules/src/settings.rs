@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 use tollgate_core::{Sharing, Span};
 
 use crate::diagnostic::Diagnostic;
-use crate::findings::{Findings, Mark, quote};
+use crate::findings::{Findings, Mark};
+use crate::quote::quote;
 use crate::scalar;
 use crate::sharing;
 use crate::source::Source;

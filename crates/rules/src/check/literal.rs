@@ -1,7 +1,8 @@
 //! Values that look like regular expressions, which they are not.
 
 use crate::draft::DescriptorDraft;
-use crate::findings::{Findings, quote};
+use crate::findings::Findings;
+use crate::quote::quote;
 
 /// Texts that are unlikely in a literal value.
 const SIGNS: [&str; 11] = [

@@ -1,7 +1,8 @@
 //! Warnings about shares for requests with priority that nobody can use, or that leave nothing.
 
 use crate::draft::{DescriptorDraft, DomainDraft};
-use crate::findings::{Findings, quote};
+use crate::findings::Findings;
+use crate::quote::quote;
 use crate::section::PRIORITY_KEY;
 
 /// Warns about a key for priorities without effect, about rules for the descriptor that states the

@@ -1,7 +1,8 @@
 //! One descriptor.
 
 use crate::draft::{DescriptorDraft, Flags, Spanned};
-use crate::findings::{Mark, quote};
+use crate::findings::Mark;
+use crate::quote::quote;
 use crate::scalar;
 use crate::section::Section;
 use crate::yaml::Node;

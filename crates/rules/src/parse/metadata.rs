@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::findings::{Findings, quote};
+use crate::findings::Findings;
+use crate::quote::quote;
 use crate::yaml::{Body, Looks, Node, Pair, Scalar};
 
 /// The map below `metadata`.

@@ -1,7 +1,8 @@
 //! The share of a limit that is kept for requests with priority: `reserved`.
 
 use crate::draft::{RateLimitDraft, Spanned};
-use crate::findings::{Mark, quote};
+use crate::findings::Mark;
+use crate::quote::quote;
 use crate::scalar;
 use crate::section::{PRIORITIES_MAX, PRIORITY_BYTES_MAX, Section};
 use crate::yaml::{Body, Node};

@@ -3,7 +3,8 @@
 use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Segments, Span};
 
 use crate::draft::{RateLimitDraft, Spanned};
-use crate::findings::{Mark, quote};
+use crate::findings::Mark;
+use crate::quote::quote;
 use crate::scalar;
 use crate::section::{ALGORITHMS, ANCHORS, BELONGS, NOT_IF_UNLIMITED, Section};
 use crate::sharing::SharingDraft;

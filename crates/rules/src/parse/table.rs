@@ -1,6 +1,7 @@
 //! A map whose keys are known.
 
-use crate::findings::{Findings, Mark, quote};
+use crate::findings::{Findings, Mark};
+use crate::quote::quote;
 use crate::section::{Field, SECTIONS, Section};
 use crate::sharing::current_name;
 use crate::yaml::{Body, Looks, Node};

@@ -13,7 +13,8 @@ use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::nearest::nearest;
-use crate::findings::{Findings, quote};
+use crate::findings::Findings;
+use crate::quote::quote;
 use crate::scalar;
 use crate::yaml::{Body, Looks, Node, Pair};
 
