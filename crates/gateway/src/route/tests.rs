@@ -109,6 +109,16 @@ fn every_error_says_where_it_is_and_what_to_write() {
             "upstreams.api.addresses[0]: \"10.0.0.1\" is no address with a port; write host:port",
         ),
         (
+            of(|one| {
+                drop(
+                    one.upstreams
+                        .insert("api".to_owned(), upstream("http://u:p@h:1")),
+                )
+            }),
+            "upstreams.api.addresses[0]: this text (not shown: it may be a password) is no address \
+             with a port; write host:port",
+        ),
+        (
             of(|one| one.routes = vec![to("/a", "api"), to("/b", "apo")]),
             "routes[1].upstream: there is no upstream \"apo\"; write one of `api`",
         ),

@@ -152,7 +152,13 @@ pub(crate) fn parse_address(index: usize, address: &str) -> Result<Authority, In
     match parsed.filter(|one| !one.host().is_empty() && !one.as_str().contains('@')) {
         Some(parsed) => Ok(parsed),
         None => {
-            let problem = format!("\"{address}\" is no address with a port");
+            // Before an `@` there may be a password.
+            let problem = match address.contains('@') {
+                true => {
+                    "this text (not shown: it may be a password) is no address with a port".into()
+                }
+                false => format!("\"{address}\" is no address with a port"),
+            };
             let instead = "write host:port, such as 127.0.0.1:3000".to_owned();
             Err(InvalidSetting::new(
                 format!("addresses[{index}]"),

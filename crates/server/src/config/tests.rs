@@ -123,6 +123,10 @@ fn errors_name_their_place_and_the_remedy() {
             "`8080` is neither an IP address with a port nor `unix:` with a path",
         ),
         (
+            "rules: r\nlisten: {redis: 'redis://:SECRET@h'}\n",
+            "(not shown: it may be a password) is neither an IP address",
+        ),
+        (
             "rules: r\nlisten: {http: null, grpc: null}\n",
             "no request can arrive",
         ),
