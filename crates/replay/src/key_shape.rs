@@ -14,8 +14,8 @@ use tollgate_http::{
 use crate::field::{Field, Fields};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// What nginx writes for a client of a Unix socket.
-const UNIX: &[u8] = b"unix:";
+/// What nginx and HAProxy write for a client of a Unix socket.
+const UNIX: [&[u8]; 2] = [b"unix:", b"unix"];
 
 /// Which values of an access log's lines are replaced by those that the gateway would use.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +138,7 @@ impl ClientShape {
 
 /// The peer that a line's client is: an address, or a Unix socket.
 fn peer(client: &[u8]) -> Option<Peer> {
-    if client == UNIX {
+    if UNIX.contains(&client) {
         return Some(Peer::default());
     }
     let address: IpAddr = std::str::from_utf8(client).ok()?.parse().ok()?;

@@ -142,16 +142,14 @@ fn without_origin(target: &[u8]) -> &[u8] {
     }
 }
 
-/// The client without its port: `192.0.2.1:4242`, `[2001:db8::1]:4242`.
+/// The client without its port and its brackets: `192.0.2.1:4242`, `[2001:db8::1]:4242`,
+/// `[2001:db8::1]`.
 fn without_port(client: &[u8]) -> &[u8] {
-    let Some(colon) = memchr::memrchr(b':', client) else {
-        return client;
-    };
     let text = std::str::from_utf8(client).unwrap_or_default();
-    if text.parse::<SocketAddr>().is_err() {
-        return client;
-    }
-    let address = &client[..colon];
+    let address = match memchr::memrchr(b':', client) {
+        Some(colon) if text.parse::<SocketAddr>().is_ok() => &client[..colon],
+        _ => client,
+    };
     let inner = address.strip_prefix(b"[");
     inner
         .and_then(|inner| inner.strip_suffix(b"]"))
@@ -181,6 +179,7 @@ mod tests {
         for (client, expected) in [
             ("192.0.2.1:4242", "192.0.2.1"),
             ("[2001:db8::1]:4242", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
             ("192.0.2.1", "192.0.2.1"),
             ("2001:db8::1", "2001:db8::1"),
             ("2001:db8::1:80", "2001:db8::1:80"),

@@ -30,11 +30,12 @@ fn client(shape: &KeyShape, client: &[u8], list: &[u8]) -> Vec<u8> {
 #[test]
 fn the_client_is_the_last_address_that_no_trusted_proxy_has() {
     let shape = behind(&["10.0.0.0/8", "unix"]);
-    let table: [(&[u8], &[u8], &str); 10] = [
+    let table: [(&[u8], &[u8], &str); 11] = [
         (b"10.0.0.1", b"6.6.6.6, 192.0.2.1", "192.0.2.1"),
         (b"10.0.0.1", b"192.0.2.1, 10.9.9.9", "192.0.2.1"),
         (b"10.0.0.1", b"10.0.0.2", "10.0.0.2"),
         (b"unix:", b"192.0.2.1:4242", "192.0.2.1"),
+        (b"unix", b"192.0.2.1", "192.0.2.1"),
         // What a client writes itself has no effect.
         (b"192.0.2.9", b"192.0.2.1", "192.0.2.9"),
         // What cannot be read leads to the peer.

@@ -49,12 +49,14 @@ const W3C: &str = "time=date+time,client=c-ip,user=cs-username,method=cs-method,
     status=sc-status,bytes=sc-bytes,referer=cs(Referer),user_agent=cs(User-Agent),\
     host=x-host-header|cs-host|cs(Host),\
     forwarded_for=x-forwarded-for|cs(X-Forwarded-For)|X-Forwarded-For";
-const ALB: &str = "$type $time_iso8601 $elb $remote_addr $target $request_time $target_time \
+const ALB: &str = "$type $time_iso8601 $elb $remote_addr:$remote_port $target $request_time $target_time \
     $response_time $status $target_status $received $bytes_sent \"$request\" \
     \"$http_user_agent\"";
 /// Between the size and the request are a variable number of columns and captured headers.
-const HAPROXY: &str = "$remote_addr [$time_local] $frontend $backend $timers $status $bytes_sent \
-    $others\"$request\"";
+/// The client always has its port, also an IPv6 address, which is not in brackets: what is behind
+/// the last colon is no part of the address.
+const HAPROXY: &str = "$remote_addr:$remote_port [$time_local] $frontend $backend $timers $status \
+    $bytes_sent $others\"$request\"";
 
 // === impl Preset ===
 

@@ -36,6 +36,8 @@ struct Part {
     width: usize,
     until: Vec<u8>,
     is_quoted: bool,
+    /// It is a number, and a line is not in the format if it is none: a port behind an address.
+    is_port: bool,
 }
 
 /// A piece of a format.
@@ -167,6 +169,7 @@ impl Template {
                 },
                 until: until.clone().into_bytes(),
                 is_quoted,
+                is_port: value.name == nginx::PORT,
             });
         }
         Ok(Template {
@@ -214,6 +217,10 @@ impl Template {
                 )));
             };
             let value = &rest[..end];
+            if part.is_port && !value.iter().all(u8::is_ascii_digit) {
+                let why = format!("not in the log format: {} is no number", part.name);
+                return Err(BadRecord::Layout(why));
+            }
             if let Some(slot) = part.slot {
                 if slot == Slot::Field(Field::Client) && value.contains(&b' ') {
                     let why = format!("not in the log format: {} has a blank", part.name);

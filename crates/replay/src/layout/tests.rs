@@ -125,6 +125,43 @@ fn a_line_of_each_program_is_read_as_its_documentation_says() {
 }
 
 #[test]
+fn the_client_of_a_load_balancer_loses_its_port_whatever_its_address() {
+    let haproxy = "CLIENT [31/Jan/2026:10:00:00.655] in web/srv1 10/0/30/69/109 200 2750 - - ---- \
+        1/1/1/1/0 0/0 \"GET /a HTTP/1.1\"";
+    let alb = "h2 2026-01-31T10:00:00Z app/lb/1 CLIENT 10.0.0.1:80 0.0 0.1 0.0 200 200 34 366 \
+        \"GET https://h:443/a HTTP/2.0\" \"curl/8\" - -";
+    for (preset, line) in [(Preset::Haproxy, haproxy), (Preset::Alb, alb)] {
+        let layout = preset.layout(None).unwrap();
+        for (client, expected) in [
+            ("192.0.2.1:4242", "192.0.2.1"),
+            ("2001:db8::5:33001", "2001:db8::5"),
+            ("::ffff:192.0.2.7:4242", "::ffff:192.0.2.7"),
+            ("::1:4242", "::1"),
+            ("2001:db8:1:2:3:4:5:6:443", "2001:db8:1:2:3:4:5:6"),
+            ("[2001:db8::5]:33001", "2001:db8::5"),
+        ] {
+            let line = line.replace("CLIENT", client);
+            let found = read(&layout, &[], line.as_bytes()).unwrap();
+            let client = format!(" client={expected} ");
+            assert!(found.contains(&client), "{line}: {found}");
+        }
+    }
+    // The time before a line has colons, too, and is no client.
+    let syslog = format!(
+        "2026-01-31T10:00:00.123Z web1 haproxy[7]: {}",
+        haproxy.replace("CLIENT", "2001:db8::5:33001")
+    );
+    let haproxy = Preset::Haproxy.layout(None).unwrap();
+    let found = read(&haproxy, &[], syslog.as_bytes());
+    assert!(
+        found
+            .as_ref()
+            .is_ok_and(|line| line.contains(" client=2001:db8::5 ")),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn any_bytes_are_an_event_or_have_a_reason_and_never_panic() {
     let samples = samples();
     let index = |random: &mut Random, below: usize| {

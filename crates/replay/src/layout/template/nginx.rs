@@ -29,6 +29,8 @@ const VARIABLES: [(&str, Slot); 22] = [
     ("server_name", Slot::Field(Field::Host)),
     ("http_x_forwarded_for", Slot::Field(Field::ForwardedFor)),
 ];
+/// The variable that says nothing of a request, but is a number.
+pub(super) const PORT: &str = "$remote_port";
 /// What the names of variables begin with whose values may have blanks.
 const WITH_BLANKS: [&str; 8] = [
     "http_",
