@@ -214,6 +214,7 @@ async fn inspect(
         findings: explained.findings,
         store: name.to_owned(),
         is_shared: true,
+        shares: None,
     };
     Ok((explanation, Some(notes(&states))))
 }

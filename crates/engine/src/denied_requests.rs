@@ -41,6 +41,8 @@ pub struct DeniedRequest {
     pub by: Option<Box<str>>,
     /// For how long it was denied.
     pub wait: Wait,
+    /// Whether its store answered at that time. If not, the limits' `on_store_error` has denied it.
+    pub has_answered: bool,
     domain: Box<[u8]>,
     descriptors: Vec<OwnedDescriptor>,
     cost: Cost,
@@ -82,7 +84,7 @@ impl DeniedRequests {
         &self,
         id: Option<&[u8]>,
         request: &Request<'_>,
-        answer: &Answer,
+        (answer, has_answered): (&Answer, bool),
         now: Moment,
     ) -> Option<Box<str>> {
         let denial = answer.denial.filter(|_| self.max_per_shard > 0)?;
@@ -98,6 +100,7 @@ impl DeniedRequests {
                 .denied_by()
                 .map(|limited| limited.rule.shown().into()),
             wait: denial.wait,
+            has_answered,
             domain: request.domain.into(),
             descriptors: request
                 .descriptors

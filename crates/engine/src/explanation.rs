@@ -2,7 +2,7 @@
 //! nothing is charged or counted.
 
 use tollgate_core::{
-    Answer, Charge, Cost, OnDenial, Request, Resolution, Span, Store, StoreError, Verdict,
+    Answer, Charge, Cost, Limit, OnDenial, Request, Resolution, Span, Status, StoreError, Verdict,
 };
 use tollgate_rules::{Attempt, Explained, Finding, Walk};
 
@@ -23,6 +23,9 @@ pub struct Explanation {
     pub store: String,
     /// Whether other instances share it.
     pub is_shared: bool,
+    /// If the shared store had no answer: for each descriptor, in their order, this instance's
+    /// share of its limit, if it is decided on that.
+    pub shares: Option<Vec<Option<Limit>>>,
 }
 
 // === impl Engine ===
@@ -59,7 +62,10 @@ impl Engine {
             return None;
         }
         let now = self.stores().now();
-        self.denied_requests.keep(id, request, answer, now)
+        let store = &self.stores().of(request.domain_name()).store;
+        let has_answered = !answer.is_store_unavailable() && store.is_up();
+        let denied = (answer, has_answered);
+        self.denied_requests.keep(id, request, denied, now)
     }
 
     /// The requests with this id that were denied in the last [`DENIED_REQUEST_KEPT`] and are not
@@ -89,18 +95,31 @@ impl Engine {
         let Explained { resolved, findings } = explained;
         let mut charges = resolved.charges_under(resolution);
         charges.iter_mut().for_each(peek);
-        let verdict = if charges.is_empty() {
-            Verdict::default()
+        let (verdict, shares) = if charges.is_empty() {
+            (Verdict::default(), None)
         } else {
-            named.store.decide(&charges).await?
+            named.store.explain(&charges).await?
         };
+        let answer = resolved.answer(&verdict);
         Ok(Explanation {
-            answer: resolved.answer(&verdict),
+            shares: shares.map(|shares| of_descriptors(&answer, shares)),
+            answer,
             findings,
             store: named.name.clone(),
             is_shared: named.is_shared(),
         })
     }
+}
+
+/// What belongs to charges, by the descriptors that have them.
+fn of_descriptors(answer: &Answer, shares: Vec<Option<Limit>>) -> Vec<Option<Limit>> {
+    let mut shares = shares.into_iter();
+    let statuses = answer.statuses.iter();
+    let shares = statuses.map(|status| match status {
+        Status::Limited(_) => shares.next().flatten(),
+        _ => None,
+    });
+    shares.collect()
 }
 
 /// Makes a charge one that only looks.

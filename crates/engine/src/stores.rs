@@ -11,7 +11,7 @@ use tollgate_core::{
     Charge, Clock, Key, KeyHasher, Limit, Moment, SharedStore, Store, StoreError, StoreMetric,
     Timeline, Verdict,
 };
-use tollgate_fallback::{Fallback, FallbackCounts};
+use tollgate_fallback::{DecidedBy, Fallback, FallbackCounts};
 use tollgate_memory::{Memory, Stats};
 use tracing::{debug, warn};
 
@@ -244,6 +244,33 @@ impl fmt::Debug for NamedStore {
 }
 
 // === impl DomainStore ===
+
+// === impl DomainStore ===
+
+impl DomainStore {
+    /// As [`Store::decide`]. If a shared store had no answer, also this instance's share of each
+    /// limit that is decided on it.
+    pub(crate) async fn explain(
+        &self,
+        charges: &[Charge<'_>],
+    ) -> Result<(Verdict, Option<Vec<Option<Limit>>>), StoreError> {
+        let shared = match self {
+            DomainStore::Memory(memory) => return Ok((memory.decide(charges).await?, None)),
+            DomainStore::Shared(shared) => shared,
+        };
+        let (verdict, by) = shared.decide_and_say(charges).await?;
+        let shares = || charges.iter().map(|charge| shared.share(charge)).collect();
+        Ok((verdict, (by == DecidedBy::Fallback).then(shares)))
+    }
+
+    /// Whether it answers, as far as is known.
+    pub(crate) fn is_up(&self) -> bool {
+        match self {
+            DomainStore::Memory(_) => true,
+            DomainStore::Shared(shared) => shared.shared().is_up(),
+        }
+    }
+}
 
 impl KeyHasher for DomainStore {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {

@@ -7,9 +7,9 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
-    Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, LimitHistory,
-    NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict, SharedStore, Span,
-    Store, StoreError, Verdict, Wait,
+    Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
+    LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
+    SharedStore, Span, Store, StoreError, Verdict, Wait,
 };
 
 mod quotas;
@@ -53,6 +53,15 @@ pub struct FallbackCounts {
     pub local: u64,
 }
 
+/// What has decided on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// The shared store.
+    SharedStore,
+    /// Each limit's [`OnStoreError`], because the shared store had no answer.
+    Fallback,
+}
+
 /// The counters that [`FallbackCounts`] is read from.
 #[derive(Debug, Default)]
 struct Counters {
@@ -92,6 +101,33 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
     /// How many requests were decided without the shared store.
     pub fn counts(&self) -> FallbackCounts {
         self.decided.counts()
+    }
+
+    /// As [`Store::decide`], and what has decided.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::decide`].
+    pub async fn decide_and_say(
+        &self,
+        charges: &[Charge<'_>],
+    ) -> Result<(Verdict, DecidedBy), StoreError> {
+        let decided = match is_resolved_again(charges) {
+            true => Err(StoreError::Unanswered),
+            false => self.shared.decide(charges).await,
+        };
+        let by = match decided {
+            Ok(_) => DecidedBy::SharedStore,
+            Err(_) => DecidedBy::Fallback,
+        };
+        Ok((self.fall_back(charges, decided).await?, by))
+    }
+
+    /// This instance's share of a charge's limit, on which it decides while the shared store has no
+    /// answer; `None` if the limit does something else then.
+    pub fn share(&self, charge: &Charge<'_>) -> Option<Limit> {
+        let is_local = charge.sharing.on_store_error == OnStoreError::Local;
+        is_local.then(|| Share::of(charge, self.instances(charge)).limit)
     }
 
     /// Decides, and has the shared store keep a reservation if the request is allowed. What is
@@ -244,11 +280,8 @@ impl<S: SharedStore, L: Store> KeyHasher for Fallback<S, L> {
 
 impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        let decided = match is_resolved_again(charges) {
-            true => Err(StoreError::Unanswered),
-            false => self.shared.decide(charges).await,
-        };
-        self.fall_back(charges, decided).await
+        let (verdict, _either) = self.decide_and_say(charges).await?;
+        Ok(verdict)
     }
 
     async fn decide_batch(&self, batch: &[&[Charge<'_>]]) -> Vec<Result<Verdict, StoreError>> {

@@ -1,6 +1,6 @@
 //! Explanations as people and programs read them: why a request is allowed or denied.
 
-use tollgate_core::{Escaped, Request, Span, Status};
+use tollgate_core::{Escaped, Limit, Request, Span, Status};
 use tollgate_engine::{DeniedRequest, Explanation};
 use tollgate_rules::{Finding, RuleDescriptor, Walk};
 
@@ -52,6 +52,8 @@ struct Part<'a, 'r> {
     walk: &'a Walk,
     finding: &'a Finding,
     status: &'a Status,
+    /// If the store has no answer: this instance's share of the limit, if it decides on that.
+    fallback: Option<Option<&'a Limit>>,
 }
 
 // === impl ExplanationReport ===
@@ -59,15 +61,22 @@ struct Part<'a, 'r> {
 impl<'a, 'r> ExplanationReport<'a, 'r> {
     fn parts(&self) -> impl Iterator<Item = Part<'a, 'r>> {
         let Explanation {
-            findings, answer, ..
+            findings,
+            answer,
+            shares,
+            ..
         } = self.explanation;
         let descriptors = self.request.descriptors.iter();
-        let parts = descriptors.zip(findings).zip(&answer.statuses);
-        parts.map(|((descriptor, (walk, finding)), status)| Part {
-            descriptor,
-            walk,
-            finding,
-            status,
+        let parts = descriptors.zip(findings).zip(&answer.statuses).enumerate();
+        parts.map(|(index, ((descriptor, (walk, finding)), status))| {
+            let share = |shares: &'a Vec<Option<Limit>>| shares.get(index)?.as_ref();
+            Part {
+                descriptor,
+                walk,
+                finding,
+                status,
+                fallback: shares.as_ref().map(share),
+            }
         })
     }
 }

@@ -23,6 +23,7 @@ impl ExplanationReport<'_, '_> {
             "allowed": answer.is_allowed(),
             "store": self.explanation.store,
             "shared": self.explanation.is_shared,
+            "storeAnswers": self.explanation.shares.is_none(),
             "hasStates": self.has_states,
             "descriptors": descriptors.collect::<Vec<_>>(),
         });
@@ -32,6 +33,7 @@ impl ExplanationReport<'_, '_> {
                 "ago": duration(past.ago),
                 "deniedBy": past.denied.by,
                 "retryAfter": wait_text(past.denied.wait),
+                "storeAnswered": past.denied.has_answered,
             });
         }
         if let Some(denial) = answer.denial {
@@ -75,6 +77,9 @@ impl Part<'_, '_> {
             && let Some(limit) = &view.limit
         {
             json["limit"] = limit_json(limit, view.sharing);
+        }
+        if let Some(Some(share)) = self.fallback {
+            json["share"] = json!(share.to_string());
         }
         if let Status::Limited(limited) = self.status {
             let outcome = DescriptorOutcome::of_limited(limited, &report.explanation.answer);

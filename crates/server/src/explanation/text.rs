@@ -37,12 +37,12 @@ impl ExplanationReport<'_, '_> {
         let Some(PastDenial { denied, ago }) = &self.denial else {
             return Ok(());
         };
-        let by = denied
-            .by
-            .as_deref()
-            .unwrap_or("a store that did not answer");
+        let by = denied.by.as_deref().unwrap_or("a limit");
         let (id, by) = (Escaped(denied.id.as_bytes()), Escaped(by.as_bytes()));
         write!(f, "{id} was denied {} ago, by {by}", round_up(*ago))?;
+        if !denied.has_answered {
+            write!(f, ", whose store did not answer")?;
+        }
         match denied.wait {
             Wait::For(span) => writeln!(f, ", for {}", round_up(span)),
             Wait::Never => writeln!(f, "; its cost never fits"),
@@ -106,11 +106,41 @@ impl Part<'_, '_> {
             _ => {}
         }
         if let Status::Limited(limited) = self.status {
-            write_state(limited, self.has_headroom(), f)?;
+            let capacity = match self.has_headroom() {
+                true => limited.limit.capacity(),
+                false => limited.limit.for_priority().available(),
+            };
+            let share = self.write_fallback(f)?;
+            let capacity = share.map_or(capacity, |share| share.available());
+            write_state(limited, capacity, f)?;
         }
         match self.deeper() {
             Some(deeper) => row(f, "deeper", deeper),
             None => Ok(()),
+        }
+    }
+}
+
+impl<'a> Part<'a, '_> {
+    /// What decides if the store does not answer; returns the share that this instance decides on.
+    fn write_fallback(&self, f: &mut Formatter<'_>) -> Result<Option<&'a Limit>, fmt::Error> {
+        match self.fallback {
+            None => Ok(None),
+            Some(None) => {
+                let choice = match self.finding {
+                    Finding::Rule(view) => view.sharing.on_store_error,
+                    Finding::OwnLimit { sharing, .. } => sharing.on_store_error,
+                    _ => return Ok(None),
+                };
+                let text = "the store does not answer: `on_store_error`";
+                row(f, "fallback", format!("{text} is `{choice}`"))?;
+                Ok(None)
+            }
+            Some(Some(share)) => {
+                let text = "the store does not answer: this instance decides on its share";
+                row(f, "fallback", format!("{text}, {share}"))?;
+                Ok(Some(share))
+            }
         }
     }
 }
@@ -192,12 +222,8 @@ fn write_limit(
     }
 }
 
-fn write_state(limited: &Limited, has_headroom: bool, f: &mut Formatter<'_>) -> fmt::Result {
+fn write_state(limited: &Limited, capacity: u32, f: &mut Formatter<'_>) -> fmt::Result {
     let decision = &limited.decision;
-    let capacity = match has_headroom {
-        true => limited.limit.capacity(),
-        false => limited.limit.for_priority().available(),
-    };
     let remaining = decision.remaining();
     row(f, "remaining", format!("{remaining} of {capacity}"))?;
     let over = match limited.enforcement {

@@ -107,6 +107,63 @@ async fn each_limit_does_what_it_says_until_redis_comes() {
     assert_eq!(statuses(&house, "open", "v").await, [429; 5]);
 }
 
+#[tokio::test]
+async fn an_explanation_says_that_the_store_does_not_answer() {
+    let redis = Redis::start();
+    redis.kill();
+    let house = House::with(RULES, |config| config.store = at(&redis)).await;
+    assert_eq!(statuses(&house, "near", "v").await[..3], [200, 200, 429]);
+    assert_eq!(statuses(&house, "shut", "v").await[0], 429);
+    let mut admin = Client::to(house.admin()).await;
+    let mut explain = async |query: &str| {
+        let path = format!("/v1/explain?{query}");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\naccept: text/plain\r\n\r\n");
+        admin.send(head.as_bytes()).await;
+        let text = admin.reply().await.unwrap().body;
+        let json: serde_json::Value = serde_json::from_str(&admin.get(&path).await.body).unwrap();
+        (text, json)
+    };
+    let (text, json) = explain("domain=d&descriptor=near=v").await;
+    let expected = "the store does not answer: this instance decides on its share, 2 per 1d";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("remaining 0 of 2\n"), "{text}");
+    assert_eq!(
+        (&json["storeAnswers"], &json["storeUnavailable"]),
+        (&false.into(), &false.into())
+    );
+    assert_eq!(json["descriptors"][0]["share"], "2 per 1d sliding_log");
+    let (text, json) = explain("domain=d&descriptor=open=v").await;
+    let expected = "the store does not answer: `on_store_error` is `allow`";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(
+        (&json["storeAnswers"], &json["allowed"]),
+        (&false.into(), &true.into())
+    );
+
+    let question = r#"{"domain":"d","descriptors":[{"KEY":"v"}]}"#;
+    let mut client = Client::to(house.http()).await;
+    let mut ids = Vec::new();
+    for key in ["near", "shut"] {
+        let denied = client
+            .post("/v1/check", &question.replace("KEY", key))
+            .await;
+        ids.push(denied.header("x-request-id").unwrap().to_owned());
+    }
+    redis.restart();
+    until(&house, UP, 1).await;
+    for (id, key) in ids.iter().zip(["near", "shut"]) {
+        let (text, json) = explain(&format!("request_id={id}")).await;
+        assert!(
+            text.contains(&format!("by {key}, whose store did not answer, for ")),
+            "{text}"
+        );
+        assert!(text.contains("would be allowed now"), "{text}");
+        assert!(!text.contains("fallback"), "{text}");
+        assert_eq!(json["denial"]["storeAnswered"], false);
+        assert_eq!(json["storeAnswers"], true);
+    }
+}
+
 /// Sends requests to a limit with `deny` and to one with `error`, at every listener.
 async fn says_unavailable(house: &House) {
     let mut client = Client::to(house.http()).await;
