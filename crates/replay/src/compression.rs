@@ -10,7 +10,10 @@ use std::rc::Rc;
 
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
-use lzma_rust2::XzReader;
+
+mod xz;
+
+use xz::XzReader;
 
 /// The largest window (zstd) or dictionary (xz) that an input may need, as a power of two; every
 /// level of both programs needs less, and `zstd --long` exactly this.
@@ -93,7 +96,7 @@ impl Compression {
         Ok(match self {
             Compression::Gzip => Box::new(MultiGzDecoder::new(source)),
             Compression::Bzip2 => Box::new(MultiBzDecoder::new(source)),
-            Compression::Xz => Box::new(XzReader::new_mem_limit(source, true, XZ_MEMORY_KIB_MAX)),
+            Compression::Xz => Box::new(XzReader::new(source, XZ_MEMORY_KIB_MAX)),
             Compression::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(source)?;
                 decoder.window_log_max(WINDOW_BITS_MAX)?;
