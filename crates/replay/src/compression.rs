@@ -11,9 +11,9 @@ use std::rc::Rc;
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 
-mod xz;
+use crate::compression::xz::XzReader;
 
-use xz::XzReader;
+mod xz;
 
 /// The largest window (zstd) or dictionary (xz) that an input may need, as a power of two; every
 /// level of both programs needs less, and `zstd --long` exactly this.
