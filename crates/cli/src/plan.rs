@@ -65,6 +65,7 @@ pub(crate) struct Args {
     /// user; all other text is literal.
     #[arg(
         long = "descriptor",
+        value_parser = Pattern::of_clients,
         value_name = "KEY={client},...",
         requires = "rules"
     )]
@@ -189,7 +190,14 @@ fn limits(args: &Args) -> Result<Vec<DemandedLimit>, Failure> {
         let sharing = Sharing::in_mode(mode);
         let rules = rules_shared_as(&args.rules, args.merge_domains, sharing)?;
         let domain = domain(args.domain.as_deref(), &rules)?;
-        met_limits(&rules, &domain, &args.descriptors)
+        let met = met_limits(&rules, &domain, &args.descriptors);
+        if met.is_empty() {
+            return usage(format!(
+                "--descriptor: no limit of `{domain}` applies to these descriptors, so there is \
+                 nothing to plan; `tollgate explain --rules PATH KEY=VALUE` shows why"
+            ));
+        }
+        met
     };
     if met.len() > CHARGES_MAX {
         return usage(format!(

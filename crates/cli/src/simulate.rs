@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Map, json};
-use tollgate_core::Moment;
+use tollgate_core::{Moment, Span};
 use tollgate_replay::{
-    DESCRIPTORS_MAX, Deviation, EVENTS_MAX, Error, Pattern, Simulation, Traffic, Workload,
-    WorkloadTotals, Workloads, parse_moment,
+    DESCRIPTORS_MAX, Deviation, EVENTS_MAX, Error, Pattern, Simulation, SimulationSection, Traffic,
+    Workload, WorkloadTotals, Workloads, parse_moment,
 };
 use tollgate_simulation::{Fleet, INSTANCE_EVENTS_MAX};
 
@@ -22,9 +22,11 @@ use crate::replay::{ReportArgs, Rules, Stopped, decide, exit, finish, page_file}
 use crate::suggest::TriedLimits;
 
 mod instances;
+mod mode_notes;
 mod table;
 
 use instances::{InstancesArgs, InstancesReport};
+use mode_notes::mode_notes;
 
 /// The most workloads of one simulation.
 const WORKLOADS_MAX: usize = 64;
@@ -52,6 +54,7 @@ pub(crate) struct Args {
     /// key that the traffic has made; all other text is literal.
     #[arg(
         long = "descriptor",
+        value_parser = Pattern::of_clients,
         value_name = "KEY={client},...",
         default_value = "remote_address={client}"
     )]
@@ -131,7 +134,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
         let others = args.rules.iter().chain(&written.decisions);
         page_file::check(path, &others.collect::<Vec<_>>())?;
     }
-    let fleet = args.instances.fleet()?;
+    let fleet = args.instances.fleet(end(&args.traffic))?;
     if fleet.is_some() && written.max_keys.is_some() {
         return Err(Failure::Message(
             "--max-keys: instances that share limits over Redis keep all keys there; leave it out"
@@ -173,6 +176,13 @@ fn execute(args: &Args) -> Result<(), Failure> {
         Some((found, traffic)) => found.write(written, &traffic, preface),
         None => Ok(()),
     }
+}
+
+/// When all traffic has ended; `None` if denied clients may go on.
+fn end(workloads: &[Workload]) -> Option<Span> {
+    let has_retries = workloads.iter().any(Workload::has_retries);
+    let end = workloads.iter().map(Workload::end).max();
+    end.filter(|_| !has_retries)
 }
 
 /// What the command line describes.
@@ -232,6 +242,7 @@ fn share(
             instances: fleet.instances,
             deviation: Deviation::of(&rules.new, exact, &played.traffic)?,
             load: played.load,
+            notes: mode_notes(&rules.new, &simulation.domain),
         };
         Ok(Simulated {
             traffic: played.traffic,
@@ -276,6 +287,10 @@ fn preface(seed: u64, simulated: &Simulated) -> Preface {
     Preface {
         text,
         members,
-        instances: instances.map(InstancesReport::to_section),
+        simulation: Some(SimulationSection {
+            seed,
+            workloads: totals.clone(),
+            instances: instances.map(InstancesReport::to_section),
+        }),
     }
 }

@@ -153,7 +153,7 @@ pub use layout::{FieldNames, InvalidFieldNames, InvalidLogFormat, Layout, NoName
 pub use met_limit::{MetLimit, met_limits};
 pub use noun::Noun;
 pub use outgoing::{Outgoing, OutgoingRequest};
-pub use page::{ComparisonPage, InstancesSection, Page};
+pub use page::{ComparisonPage, InstancesSection, Page, SimulationSection};
 pub use pattern::{InvalidPattern, Pattern};
 pub use replay::{Memories, Options, TOP_KEYS, TOP_KEYS_MAX, replay};
 pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};

@@ -19,10 +19,12 @@ mod comparison;
 mod denied;
 mod escape;
 mod instances;
+mod simulation;
 mod totals;
 
 pub use comparison::ComparisonPage;
 pub use instances::InstancesSection;
+pub use simulation::SimulationSection;
 
 const STYLE: &str = include_str!("page/style.css");
 /// What the page may load: its own style and nothing else.
@@ -41,18 +43,22 @@ pub struct Page<'a> {
     pub survey: &'a Survey,
     /// The traffic.
     pub traffic: &'a Traffic,
-    /// What instances that share limits cost, if they decided it.
-    pub instances: Option<&'a InstancesSection>,
+    /// What was simulated, if the traffic was.
+    pub simulation: Option<&'a SimulationSection>,
 }
 
 // === impl Page ===
 
 impl fmt::Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        begin("Tollgate replay", f)?;
+        let title = match self.simulation {
+            Some(_) => "Tollgate simulate",
+            None => "Tollgate replay",
+        };
+        begin(title, f)?;
         self.head(f)?;
-        if let Some(instances) = self.instances {
-            write!(f, "{instances}")?;
+        if let Some(simulation) = self.simulation {
+            write!(f, "{simulation}")?;
         }
         self.over_time(f)?;
         self.rules(f)?;

@@ -34,6 +34,11 @@ pub enum InvalidPattern {
         /// The field that was probably meant, if that is clear.
         meant: Option<&'static str>,
     },
+    /// A field other than the client, where traffic has only clients.
+    NotClient {
+        /// As written.
+        field: String,
+    },
     /// A `{` without its `}`, or the reverse.
     Brace {
         /// The value.
@@ -64,6 +69,24 @@ pub enum InvalidPattern {
 // === impl Pattern ===
 
 impl Pattern {
+    /// Reads a pattern for traffic that has no lines of a log: `{client}` is its only field.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidPattern`].
+    pub fn of_clients(text: &str) -> Result<Pattern, InvalidPattern> {
+        let not_client = |field: String| Err(InvalidPattern::NotClient { field });
+        let pattern: Pattern = match text.parse() {
+            Err(InvalidPattern::UnknownField { field, .. }) => return not_client(field),
+            parsed => parsed?,
+        };
+        let other = pattern.fields().find(|field| *field != Field::Client);
+        match other {
+            Some(field) => not_client(field.name().to_owned()),
+            None => Ok(pattern),
+        }
+    }
+
     /// The keys of the entries, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|(key, _)| key.as_str())
@@ -169,6 +192,13 @@ impl fmt::Display for InvalidPattern {
                 }
                 let names = field_names();
                 write!(f, "fields: {names}")
+            }
+            InvalidPattern::NotClient { field } => {
+                write!(
+                    f,
+                    "there is no `{{{field}}}`: this traffic has only `{{client}}`; write the text \
+                     itself, such as path=/login"
+                )
             }
             InvalidPattern::Brace { value } => {
                 write!(

@@ -69,6 +69,11 @@ impl Workload {
         Arrivals::new(self.kind, self.keys, self.offset, self.duration, random)
     }
 
+    /// When its first attempts end, after the start of the simulation.
+    pub fn end(&self) -> Span {
+        self.offset + self.duration
+    }
+
     /// Whether denied clients try again.
     pub const fn has_retries(&self) -> bool {
         self.retry.is_some()

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 use tollgate_replay::{
-    Checked, Comparison, ComparisonPage, ComparisonSummary, Counted, InstancesSection, Page,
-    Report, Summary, Survey, Traffic,
+    Checked, Comparison, ComparisonPage, ComparisonSummary, Counted, Page, Report,
+    SimulationSection, Summary, Survey, Traffic,
 };
 
 use super::failure::{Failure, cannot, is_standard};
@@ -19,8 +19,8 @@ use crate::output::Output;
 pub(crate) struct Preface {
     pub(crate) text: String,
     pub(crate) members: Map<String, Value>,
-    /// What the page shows of instances that share limits.
-    pub(crate) instances: Option<InstancesSection>,
+    /// What the page shows of simulated traffic.
+    pub(crate) simulation: Option<SimulationSection>,
 }
 
 /// What a replay found.
@@ -52,7 +52,7 @@ impl Found {
                 Found::Comparison(comparison) => Some(comparison),
             },
         };
-        let page = self.to_page(traffic, preface.instances.as_ref());
+        let page = self.to_page(traffic, preface.simulation.as_ref());
         if let (Some(path), Some(page)) = (&args.report, page) {
             page_file::write(path, &page)?;
         }
@@ -103,7 +103,7 @@ impl Found {
     }
 
     /// The page of HTML; `None` without a closer look.
-    fn to_page(&self, traffic: &Traffic, instances: Option<&InstancesSection>) -> Option<String> {
+    fn to_page(&self, traffic: &Traffic, simulation: Option<&SimulationSection>) -> Option<String> {
         match self {
             Found::Report(_) => None,
             Found::Survey(found) => {
@@ -112,7 +112,7 @@ impl Found {
                     report,
                     survey,
                     traffic,
-                    instances,
+                    simulation,
                 };
                 Some(page.to_string())
             }
@@ -148,15 +148,22 @@ pub(super) fn print(text: &str, to_error: bool) -> Result<(), Failure> {
     }
 }
 
-/// Fails if a condition holds, and says which.
+/// Fails if a condition holds or cannot be judged, and says which.
 fn fail_if_any(conditions: &[Checked]) -> Result<(), Failure> {
     let holding = conditions.iter().filter(|checked| checked.holds);
     let holding: Vec<String> = holding.map(ToString::to_string).collect();
-    match holding.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Condition(format!(
+    if !holding.is_empty() {
+        return Err(Failure::Condition(format!(
             "--fail-if {}",
             holding.join("\n  --fail-if ")
+        )));
+    }
+    match conditions.iter().find(|checked| !checked.is_judged) {
+        None => Ok(()),
+        Some(checked) => Err(Failure::Message(format!(
+            "--fail-if {} cannot be judged, because no event met a limit: compare the domain and \
+             the keys with those of the rules, or use `without_limit` if no limit is expected",
+            checked.condition
         ))),
     }
 }

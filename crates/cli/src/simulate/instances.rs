@@ -64,13 +64,15 @@ pub(super) struct InstancesReport {
     pub(super) instances: usize,
     pub(super) deviation: Deviation,
     pub(super) load: Load,
+    /// What is to be said of limits whose mode has no effect.
+    pub(super) notes: Vec<String>,
 }
 
 // === impl InstancesArgs ===
 
 impl InstancesArgs {
-    /// The instances, if they are to be simulated.
-    pub(super) fn fleet(&self) -> Result<Option<Fleet>, Failure> {
+    /// The instances, if they are to be simulated, for traffic that ends at `end`, if that is known.
+    pub(super) fn fleet(&self, end: Option<Span>) -> Result<Option<Fleet>, Failure> {
         let usage = |message: String| Err(Failure::Message(message));
         let Some(instances) = self.instances else {
             return match self.first_option() {
@@ -92,6 +94,7 @@ impl InstancesArgs {
                 "more than {INCIDENTS_MAX} times --crash, --outage and --failover; that is the most"
             ));
         }
+        self.check_times(end)?;
         let usual = Fleet::new(instances);
         let within = |option: &str, given: Option<Span>, least: u64, most: Span, usual: u64| {
             let Some(given) = given else {
@@ -114,6 +117,22 @@ impl InstancesArgs {
             incidents,
             ..usual
         }))
+    }
+
+    /// Fails if something is to happen when the traffic is over.
+    fn check_times(&self, end: Option<Span>) -> Result<(), Failure> {
+        let crashes = self.crash.iter().map(|at| ("--crash", *at));
+        let outages = self.outage.iter().map(|(at, _)| ("--outage", *at));
+        let failovers = self.failover.iter().map(|(at, _)| ("--failover", *at));
+        let mut all = crashes.chain(outages).chain(failovers);
+        let late = end.and_then(|end| Some((all.find(|(_, at)| *at >= end)?, end)));
+        match late {
+            None => Ok(()),
+            Some(((option, at), end)) => Err(Failure::Message(format!(
+                "{option} {at}: the traffic ends at {end}; write an earlier time, or `for` with a \
+                 longer one in --traffic"
+            ))),
+        }
     }
 
     /// How instances share limits whose rules do not say it.
@@ -198,12 +217,16 @@ impl InstancesReport {
             title,
             deviation,
             counts,
+            notes,
         } = self.to_section();
         let counts = counts
             .iter()
             .map(|(_, what, count)| format!("{count:>12} {what}\n"));
         let counts: String = counts.collect();
-        format!("{title}\n\n{deviation}\n{counts}\n")
+        let notes = notes.iter().map(|note| format!("note: {note}\n"));
+        let notes: String = notes.collect();
+        let gap = if notes.is_empty() { "" } else { "\n" };
+        format!("{title}\n\n{deviation}\n{counts}{gap}{notes}\n")
     }
 
     /// The part for the page.
@@ -228,6 +251,7 @@ impl InstancesReport {
                 ("redis-end-keys", "keys in Redis at the end", end.keys),
                 ("redis-end-bytes", "bytes of keys at the end", end.bytes),
             ],
+            notes: self.notes.clone(),
         }
     }
 
@@ -238,6 +262,7 @@ impl InstancesReport {
         json["count"] = json!(self.instances);
         json["failed"] = json!(load.failed);
         json["withoutRedis"] = json!(load.without_redis);
+        json["notes"] = json!(self.notes);
         json["redis"] = json!({
             "requests": load.to_redis,
             "requestsPerSecond": load.per_second(load.to_redis),

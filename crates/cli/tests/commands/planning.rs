@@ -325,6 +325,24 @@ fn rules_say_which_limits_have_a_key_for_each_user() {
     let report: Value = serde_json::from_slice(&run(folder.path(), &arguments).stdout).unwrap();
     assert_eq!(report["warnings"], serde_json::json!([]));
     assert_eq!(report["limits"][1]["mode"], "leased");
+    // Descriptors that meet none of them.
+    let arguments = [
+        "plan",
+        "--users",
+        "5k",
+        "--rate",
+        "9",
+        "--rules",
+        "rules.yaml",
+    ];
+    let arguments = [&arguments[..], &["--descriptor", "usr={client}"]].concat();
+    let output = run(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("no limit of `d` applies to these descriptors"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -357,6 +375,19 @@ fn errors_say_what_to_do() {
         (
             &["--users", "1", "--rate", "1", "--rules", "no"],
             "--descriptor",
+        ),
+        (
+            &[
+                "--users",
+                "1",
+                "--rate",
+                "1",
+                "--rules",
+                "no",
+                "--descriptor",
+                "a={path}",
+            ],
+            "there is no `{path}`: this traffic has only `{client}`",
         ),
         (&["--users", "1", "--rate", "1", "--cores", "0"], "1..=4096"),
         (

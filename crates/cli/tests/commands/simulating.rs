@@ -69,6 +69,12 @@ fn the_same_seed_writes_the_same_report_decisions_and_page() {
     assert_eq!(report["seed"], 5);
     assert!(report["denied"].as_u64() > Some(0));
     assert!(page.contains(&format!("data-count=\"{}\"", sum("attempts"))));
+    assert!(page.contains("<h1>Tollgate simulate</h1>"));
+    assert!(page.contains("Seed 5: "));
+    for workload in report["traffic"].as_array().unwrap() {
+        let words = workload["traffic"].as_str().unwrap();
+        assert!(page.contains(&format!("<td>{words}</td>")), "{words}");
+    }
 }
 
 #[test]
@@ -118,7 +124,11 @@ fn every_error_says_what_to_do() {
         (&["--traffic", "constant 1/s", "--limit", "1/s"], "--limit"),
         (
             &["--traffic", "constant 1/s", "--descriptor", "a={b}"],
-            "there is no field `b`",
+            "there is no `{b}`: this traffic has only `{client}`",
+        ),
+        (
+            &["--traffic", "constant 1/s", "--descriptor", "a={path}"],
+            "there is no `{path}`: this traffic has only `{client}`",
         ),
         (
             &["--traffic", "poisson 1/366d for 1ms"],
@@ -188,6 +198,11 @@ fn every_error_about_instances_says_what_to_do() {
             "write strict, leased or write_back",
         ),
         ("constant 1/s", "--instances 2 --max-keys 9", max_keys),
+        (
+            "constant 1/s for 9s",
+            "--instances 2 --crash 8s --outage 9s,1s",
+            "--outage 9s: the traffic ends at 9s; write an earlier time",
+        ),
         ("constant 60000/s for 20s", "--instances 2", many),
     ] {
         let mut arguments = vec!["--traffic", traffic];
@@ -253,6 +268,51 @@ fn instances_write_the_same_report_decisions_and_page_for_the_same_seed() {
         assert!(page.contains(&shown), "{shown}");
     }
     assert!(page.contains("<h2 id=\"instances\">3 instances over Redis</h2>"));
+}
+
+#[test]
+fn a_mode_that_has_no_effect_is_noted() {
+    let rule = |key: &str, rest: &str| {
+        format!("  - {{key: {key}, rate_limit: {{unit: second, requests_per_unit: {rest}}}}}\n")
+    };
+    let rules = [
+        rule("small", "10"),
+        rule("leaky", "20, algorithm: leaky_bucket"),
+        rule("log", "20, algorithm: sliding_log"),
+    ];
+    let rules = format!("domain: web\ndescriptors:\n{}", rules.concat());
+    let directory = directory(&[("rules.yaml", &rules)]);
+    let small = "small is decided strictly: it holds 10 units, and a lease needs 17";
+    let leaky = "leaky is decided strictly: leased does not suit 20 per 1s leaky_bucket";
+    let log = "log is decided strictly: write_back does not suit 20 per 1s sliding_log";
+    for (mode, expected) in [
+        ("strict", &[][..]),
+        ("leased", &[small, leaky]),
+        (
+            "write_back",
+            &[&*leaky.replace("leased", "write_back"), log],
+        ),
+    ] {
+        let arguments = [
+            "--traffic",
+            "constant 20/s for 1s",
+            "--descriptor",
+            "small={client}",
+        ];
+        let arguments = [&arguments[..], &["--instances", "2", "--mode", mode]].concat();
+        let (report, _, page) = write_all(&directory, &arguments);
+        assert_eq!(
+            report["instances"]["notes"],
+            serde_json::json!(expected),
+            "{mode}"
+        );
+        assert_eq!(violations("report", &report), [""; 0]);
+        let text = String::from_utf8(simulate(&directory, &arguments).stdout).unwrap();
+        for note in expected {
+            assert!(text.contains(&format!("note: {note}\n")), "{text}");
+            assert!(page.contains(note), "{note}");
+        }
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub struct InstancesSection {
     pub deviation: Deviation,
     /// What it cost: each count with its identifier and what it counts.
     pub counts: Vec<(&'static str, &'static str, u64)>,
+    /// What is to be said of limits whose mode has no effect, in a sentence each.
+    pub notes: Vec<String>,
 }
 
 impl fmt::Display for InstancesSection {
@@ -44,6 +46,10 @@ impl fmt::Display for InstancesSection {
              Over and under: of each key, those beyond it and those that are missing from it, \
              added up.</p>\n",
         )?;
-        write_totals(&self.counts, 0, &[], f)
+        write_totals(&self.counts, 0, &[], f)?;
+        for note in &self.notes {
+            writeln!(f, "<p class=\"faint\">{}</p>", Text(note))?;
+        }
+        Ok(())
     }
 }
