@@ -30,6 +30,8 @@ pub struct Checked {
     pub condition: String,
     /// Whether it holds.
     pub holds: bool,
+    /// Whether the counts say anything about it: about what limits do, only if an event met one.
+    pub is_judged: bool,
     /// The count of its metric.
     pub count: u64,
     /// What the count is a part of.
@@ -44,8 +46,19 @@ struct Metric {
     name: &'static str,
     count: fn(&Counted<'_>) -> u64,
     whole: &'static Whole,
-    /// Whether it is a count of a comparison.
-    needs_comparison: bool,
+    /// What it is a count of.
+    about: About,
+}
+
+/// What a metric is a count of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    /// The input, or which events meet a limit at all.
+    Input,
+    /// What limits do with events.
+    Limits,
+    /// What changes between two sets of rules.
+    Changes,
 }
 
 /// What conditions are compared with.
@@ -76,47 +89,54 @@ const LINES: Whole = Whole {
 };
 
 static METRICS: [Metric; 9] = [
-    metric("events", &EVENTS, |counted| counted.report.events),
-    metric("allowed", &EVENTS, |counted| counted.report.allowed),
-    metric("denied", &EVENTS, |counted| counted.report.denied),
-    metric("over_soft", &EVENTS, |counted| counted.report.over_soft),
-    metric("delayed", &EVENTS, |counted| counted.report.delayed),
-    metric("without_limit", &EVENTS, |counted| {
+    metric("events", About::Input, |counted| counted.report.events),
+    metric("allowed", About::Limits, |counted| counted.report.allowed),
+    metric("denied", About::Limits, |counted| counted.report.denied),
+    metric("over_soft", About::Limits, |counted| {
+        counted.report.over_soft
+    }),
+    metric("delayed", About::Limits, |counted| counted.report.delayed),
+    metric("without_limit", About::Input, |counted| {
         counted.report.without_limit
     }),
-    metric("skipped", &LINES, |counted| {
-        counted.traffic.skipped_lines().count
-    }),
-    metric("newly_denied", &EVENTS, |counted| {
+    Metric {
+        name: "skipped",
+        count: |counted| counted.traffic.skipped_lines().count,
+        whole: &LINES,
+        about: About::Input,
+    },
+    metric("newly_denied", About::Changes, |counted| {
         let comparison = counted.comparison;
         comparison.map_or(0, |comparison| comparison.newly_denied)
-    })
-    .of_comparison(),
-    metric("no_longer_denied", &EVENTS, |counted| {
+    }),
+    metric("no_longer_denied", About::Changes, |counted| {
         let comparison = counted.comparison;
         comparison.map_or(0, |comparison| comparison.no_longer_denied)
-    })
-    .of_comparison(),
+    }),
 ];
 
-const fn metric(
-    name: &'static str,
-    whole: &'static Whole,
-    count: fn(&Counted<'_>) -> u64,
-) -> Metric {
+/// A metric that is a part of all events.
+const fn metric(name: &'static str, about: About, count: fn(&Counted<'_>) -> u64) -> Metric {
     Metric {
         name,
         count,
-        whole,
-        needs_comparison: false,
+        whole: &EVENTS,
+        about,
     }
 }
 
-impl Metric {
-    const fn of_comparison(self) -> Metric {
-        Metric {
-            needs_comparison: true,
-            ..self
+impl About {
+    /// Whether these counts say anything about it. Zero denied events say nothing if no event met a
+    /// limit: most likely, a domain or a key is not that of the rules.
+    fn is_judged(self, counted: &Counted<'_>) -> bool {
+        let has_met_limit = |report: &Report| report.without_limit < report.events;
+        match self {
+            About::Input => true,
+            About::Limits => has_met_limit(counted.report),
+            About::Changes => {
+                let before = counted.comparison.map(|comparison| &comparison.before);
+                has_met_limit(counted.report) || before.is_some_and(has_met_limit)
+            }
         }
     }
 }
@@ -164,7 +184,7 @@ pub struct InvalidCondition {
 impl Condition {
     /// The metric, if only a comparison has it.
     pub fn of_comparison(&self) -> Option<&'static str> {
-        self.metric.needs_comparison.then_some(self.metric.name)
+        (self.metric.about == About::Changes).then_some(self.metric.name)
     }
 
     /// Compares the counts of a report. A percentage of nothing is zero.
@@ -192,6 +212,7 @@ impl Condition {
         Checked {
             condition: self.text.clone(),
             holds,
+            is_judged: self.metric.about.is_judged(counted),
             count,
             of,
             unit: self.metric.whole.unit,
@@ -301,6 +322,7 @@ impl Checked {
         json!({
             "condition": self.condition,
             "holds": self.holds,
+            "judged": self.is_judged,
             "count": self.count,
             "of": self.of,
         })

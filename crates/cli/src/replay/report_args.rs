@@ -16,7 +16,8 @@ pub(crate) struct ReportArgs {
     /// A metric, a comparison (> >= < <= == !=), and a number or a percentage. Metrics: events,
     /// allowed, denied, over_soft, delayed, without_limit, skipped; with `tollgate replay
     /// --compare` also newly_denied and no_longer_denied. Percentages are of all events; for
-    /// skipped, of all lines.
+    /// skipped, of all lines. If no event met a limit, a condition on what limits do cannot be
+    /// judged, and the exit status is 2; events, skipped and without_limit can be.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<Condition>,
     /// Report format.

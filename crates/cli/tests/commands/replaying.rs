@@ -189,11 +189,53 @@ fn a_condition_that_holds_ends_with_3_after_the_report() {
     assert_eq!(
         report["conditions"],
         json!([
-            {"condition": "denied >= 25%", "holds": true, "count": 2, "of": 8},
-            {"condition": "events < 8", "holds": false, "count": 8, "of": 8},
-            {"condition": "skipped>0", "holds": true, "count": 1, "of": 9},
+            {"condition": "denied >= 25%", "holds": true, "judged": true, "count": 2, "of": 8},
+            {"condition": "events < 8", "holds": false, "judged": true, "count": 8, "of": 8},
+            {"condition": "skipped>0", "holds": true, "judged": true, "count": 1, "of": 9},
         ])
     );
+}
+
+#[test]
+fn a_condition_on_limits_that_no_event_met_fails_with_2() {
+    let directory = log();
+    let unmet = ["--domain", "wbe"];
+    let output = replay(
+        &directory,
+        &[&unmet[..], &["--fail-if", "denied > 0.1%"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let why = "error: --fail-if denied > 0.1% cannot be judged, because no event met a limit: ";
+    assert!(message(&output).contains(why), "{}", message(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("8 met no limit"));
+    for (condition, status) in [
+        ("denied > 0", 2),
+        ("allowed < 8", 2),
+        ("denied < 1", 3),
+        ("events < 8", 0),
+        ("skipped > 50%", 0),
+        ("without_limit < 100%", 0),
+        ("without_limit > 0", 3),
+    ] {
+        let output = replay(
+            &directory,
+            &[&unmet[..], &["--fail-if", condition]].concat(),
+        );
+        assert_eq!(output.status.code(), Some(status), "{condition}");
+    }
+    // What changes is judged if the events meet a limit of either rules.
+    let none = "domain: web\ndescriptors: [{key: other, rate_limit: 1/day}]\n";
+    std::fs::write(directory.path().join("none.yaml"), none).unwrap();
+    let compare = |compared: &[&str], condition: &str| {
+        let condition = ["--fail-if", condition];
+        replay(&directory, &[compared, &condition].concat())
+            .status
+            .code()
+    };
+    let old = ["--compare", "none.yaml"];
+    assert_eq!(compare(&old, "no_longer_denied > 0"), Some(0));
+    let neither = [&unmet[..], &["--compare", "rules.yaml"]].concat();
+    assert_eq!(compare(&neither, "newly_denied > 0"), Some(2));
 }
 
 #[test]

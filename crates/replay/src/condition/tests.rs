@@ -78,3 +78,26 @@ fn a_condition_shows_its_counts() {
     let shown = "denied > 0.1%: 3 of 12 events (25.00%)";
     assert_eq!(checked.to_string(), shown);
 }
+
+#[test]
+fn what_limits_do_is_judged_only_if_an_event_met_one() {
+    let report = |without_limit| Report {
+        events: 5,
+        allowed: 5,
+        without_limit,
+        ..Report::default()
+    };
+    for (metric, expected) in [
+        ("events", true),
+        ("without_limit", true),
+        ("skipped", true),
+        ("allowed", false),
+        ("denied", false),
+        ("over_soft", false),
+        ("delayed", false),
+    ] {
+        let text = format!("{metric} < 1");
+        assert_eq!(check(&text, &report(5)).is_judged, expected, "{metric}");
+        assert!(check(&text, &report(4)).is_judged, "{metric}");
+    }
+}
