@@ -1,5 +1,7 @@
 //! A client of the admin listener of a running service.
 
+use std::error::Error as _;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
+use rustls::{AlertDescription, ClientConfig};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -75,7 +77,14 @@ impl Access {
             file: self.token_file.clone(),
             env,
         };
-        let tokens = sources.read().map_err(|invalid| invalid.to_string())?;
+        // Without its value: that may be the token itself.
+        let option = match (&self.token_file, &self.token_env) {
+            (Some(_), _) => "--token-file",
+            (None, Some(_)) => "--token-env",
+            (None, None) => TOKEN_VARIABLE,
+        };
+        let tokens = sources.read();
+        let tokens = tokens.map_err(|invalid| format!("{option}: {invalid}"))?;
         Ok(tokens.first().map(|token| bearer(token)))
     }
 }
@@ -190,8 +199,28 @@ impl AdminClient {
         };
         match timeout(HEAD_TIMEOUT, exchange).await {
             Err(_) => Err(self.fail(NotAnswered::HeadTimeout)),
-            Ok(Err(error)) => Err(self.fail(NotAnswered::Http(error))),
+            Ok(Err(error)) => Err(self.fail(self.explain_broken(error))),
             Ok(Ok(response)) => Ok(response),
+        }
+    }
+
+    /// Why there is no response. The service demands a certificate only after the handshake.
+    fn explain_broken(&self, error: hyper::Error) -> NotAnswered {
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let alert = cause
+                .downcast_ref::<io::Error>()
+                .and_then(io::Error::get_ref);
+            let alert = alert.and_then(|error| error.downcast_ref::<rustls::Error>());
+            if let Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) = alert
+            {
+                return NotAnswered::NoCertificate;
+            }
+            source = cause.source();
+        }
+        match self.url.is_encrypted() {
+            true => NotAnswered::HttpInTls(error),
+            false => NotAnswered::Http(error),
         }
     }
 

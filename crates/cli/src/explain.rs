@@ -35,7 +35,7 @@ mod remote;
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["config", "url"])]
+    #[arg(long, value_name = "PATH")]
     rules: Vec<PathBuf>,
     /// Allow several documents to add descriptors to one domain.
     #[arg(long, requires = "rules")]
@@ -64,10 +64,7 @@ pub(crate) struct Args {
     output: Output,
     /// A descriptor of the request: its entries, in order. Write `\,` for a comma and `\\` for a
     /// backslash in a key or value.
-    #[arg(
-        required_unless_present = "request_id",
-        value_name = "KEY=VALUE[,KEY=VALUE...]"
-    )]
+    #[arg(value_name = "KEY=VALUE[,KEY=VALUE...]")]
     descriptors: Vec<DescriptorText>,
     #[command(flatten)]
     access: Access,
@@ -102,6 +99,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Explains the request, and prints the report.
 fn execute(args: &Args) -> Result<(), Failure> {
+    if let Some(message) = args.lack() {
+        return Err(Failure::new(2, message.to_owned()));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -230,6 +230,24 @@ fn no_answer(store: &Inspector, error: &StoreError) -> Failure {
 // === impl Args ===
 
 impl Args {
+    /// What is missing of the question, and what to write.
+    fn lack(&self) -> Option<&'static str> {
+        let has_rules = self.url.is_some() || self.config.is_some() || !self.rules.is_empty();
+        if !has_rules {
+            return Some(
+                "explain by which rules? name a running service with --url, such as \
+                 http://127.0.0.1:6070, or its settings with --config, or rules with --rules",
+            );
+        }
+        if self.descriptors.is_empty() && self.request_id.is_none() {
+            return Some(
+                "explain which request? write its descriptors as KEY=VALUE, such as user=alice, or \
+                 with --url the id of a denied request, --request-id ID",
+            );
+        }
+        None
+    }
+
     /// Whether an option has a meaning only for a running service. (clap leaves out `requires` of
     /// an option that conflicts with one that is present.)
     fn needs_url(&self) -> bool {
@@ -270,6 +288,9 @@ impl Subject {
             (Some(name), _) if known.contains(&name) => return Ok(name.to_owned()),
             (None, [only]) if !self.loaded.has_errors() => return Ok((*only).to_owned()),
             (Some(name), _) => format!("there are no valid rules for the domain `{name}`"),
+            (None, _) if self.loaded.has_errors() => {
+                "correct the rules, or name a domain without errors with --domain".to_owned()
+            }
             (None, _) => NAME_DOMAIN.to_owned(),
         };
         let diagnostics = self.loaded.diagnostics.iter();

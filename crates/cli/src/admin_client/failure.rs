@@ -28,6 +28,10 @@ pub(crate) enum NotAnswered {
     Tls(io::Error),
     /// The connection broke, or the bytes are not HTTP.
     Http(hyper::Error),
+    /// The same within TLS.
+    HttpInTls(hyper::Error),
+    /// The service demands a client certificate, and none was sent.
+    NoCertificate,
     HeadTimeout,
     Body(Box<dyn Error + Send + Sync>),
     BodyTimeout,
@@ -64,6 +68,7 @@ impl Failure {
             self.why,
             NotAnswered::NoToken
                 | NotAnswered::WrongToken
+                | NotAnswered::NoCertificate
                 | NotAnswered::NotTollgate
                 | NotAnswered::EventTooLarge(_)
                 | NotAnswered::Version(_)
@@ -103,6 +108,13 @@ impl Display for NotAnswered {
                 f,
                 "no HTTP response ({}); use https:// for a listener with TLS",
                 with_causes(error)
+            ),
+            NotAnswered::HttpInTls(error) => {
+                write!(f, "no HTTP response ({})", with_causes(error))
+            }
+            NotAnswered::NoCertificate => write!(
+                f,
+                "the service demands a client certificate: name one with --cert and --key"
             ),
             NotAnswered::HeadTimeout | NotAnswered::BodyTimeout => {
                 write!(f, "no response in time")

@@ -17,7 +17,7 @@ pub(super) fn notes(states: &[(Mode, KeyState)]) -> Vec<String> {
             _ => return None,
         };
         Some(format!(
-            "\nnote: {what}; GET /v1/explain of an instance says what it would decide\n"
+            "\nnote: {what}; `tollgate explain --url` asks an instance what it would decide\n"
         ))
     });
     let mut notes: Vec<String> = notes.collect();

@@ -12,6 +12,7 @@ use crate::service_url::ServiceUrl;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
+const RULES: &str = "/v1/rules";
 
 /// Asks the service why the request would be allowed or denied.
 pub(super) async fn explain(url: &ServiceUrl, args: &Args) -> Result<String, Failure> {
@@ -36,13 +37,39 @@ pub(super) async fn explain(url: &ServiceUrl, args: &Args) -> Result<String, Fai
         }
     }
     let path = query.finish();
-    match args.output {
+    let explained = match args.output {
         Output::Human => {
             let text = client.get_text(&path, TEXT).await?;
-            Ok(format!("{}\n", Printable::of_lines(&text)))
+            format!("{}\n", Printable::of_lines(&text))
         }
-        Output::Json => Ok(json_lines(&get_json(&client, &path).await?) + "\n"),
+        Output::Json => json_lines(&get_json(&client, &path).await?) + "\n",
+    };
+    match &args.domain {
+        Some(domain) => has_rules(&client, domain).await.map(|()| explained),
+        None => Ok(explained),
     }
+}
+
+/// Fails if the service says that it has no rules for the domain: it explains such a request as
+/// one without limits.
+async fn has_rules(client: &AdminClient, domain: &str) -> Result<(), Failure> {
+    let Ok(rules) = get_json(client, RULES).await else {
+        return Ok(());
+    };
+    let domains = names(&rules);
+    if domains.is_empty() || domains.contains(&domain) {
+        return Ok(());
+    }
+    let [domain, shown] = [domain, &*domains.join("`, `")].map(Printable::from);
+    let message =
+        format!("there are no rules for the domain `{domain}`; the service has `{shown}`");
+    Err(Failure::new(1, message))
+}
+
+/// The domains that the service has.
+fn names(rules: &Value) -> Vec<&str> {
+    let domains = rules["domains"].as_array().into_iter().flatten();
+    domains.filter_map(Value::as_str).collect()
 }
 
 /// The domain that is named, or the only one of the service.
@@ -50,9 +77,8 @@ async fn domain(client: &AdminClient, args: &Args) -> Result<String, Failure> {
     if let Some(domain) = &args.domain {
         return Ok(domain.clone());
     }
-    let rules = get_json(client, "/v1/rules").await?;
-    let domains = rules["domains"].as_array().into_iter().flatten();
-    let domains: Vec<&str> = domains.filter_map(Value::as_str).collect();
+    let rules = get_json(client, RULES).await?;
+    let domains = names(&rules);
     match domains[..] {
         [only] => Ok(only.to_owned()),
         _ => {

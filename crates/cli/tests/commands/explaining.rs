@@ -39,7 +39,7 @@ fn rules_alone_say_where_a_rule_is_and_what_it_would_decide() {
         "  remaining 2 of 2",
         "  limit     unlimited: nothing is counted",
         "note: each key is shown as if it was never used; the states of keys in memory are in the \
-         service, whose admin listener has GET /v1/explain",
+         service, which `tollgate explain --url` asks",
     ] {
         assert!(shown.lines().any(|found| found == line), "{line}\n{shown}");
     }
@@ -70,8 +70,19 @@ fn what_is_wrong_is_said_with_its_place() {
             "domain: d\ndescriptors: [{key: k, rate_limit: 1/fortnight}]\n",
         ),
     ]);
-    let table: [(&[&str], i32, &str); 7] = [
-        (&["k=v"], 2, "--rules <PATH>"),
+    let table: [(&[&str], i32, &str); 10] = [
+        (&["k=v"], 2, "name a running service with --url"),
+        (&[], 2, "name a running service with --url"),
+        (
+            &["--rules", "rules.yaml"],
+            2,
+            "write its descriptors as KEY=VALUE",
+        ),
+        (
+            &["--rules", "bad.yaml", "k=v"],
+            1,
+            "correct the rules, or name a domain without errors with --domain",
+        ),
         (&["--rules", "none.yaml", "k=v"], 2, "none.yaml"),
         (&["--rules", "rules.yaml", "k"], 2, "`k` is no entry"),
         (

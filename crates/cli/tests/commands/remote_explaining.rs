@@ -59,6 +59,9 @@ fn the_command_prints_what_the_service_answers() {
     let (_service, http, url, directory) = serving("explain: {show_values: true}");
     let directory = directory.path();
     let shown = text(&explain(directory, &url, &["k=secret"]), 0);
+    let unknown = text(&explain(directory, &url, &["--domain", "x", "k=secret"]), 1);
+    let expected = "there are no rules for the domain `x`; the service has `d`";
+    assert!(unknown.contains(expected), "{unknown}");
     assert!(shown.starts_with("d: a request would be allowed now\n\nk=secret\n"));
     assert!(shown.contains("  remaining 1 of 1\n"), "{shown}");
     assert!(ask(&http).starts_with("HTTP/1.1 200"));
@@ -128,13 +131,21 @@ fn a_token_is_read_from_a_file_or_the_environment_and_is_in_no_output() {
             1,
             "does not accept this token",
         ),
-        (&["--token-file", "none", "k=v"], 2, "cannot be read"),
+        (
+            &["--token-file", "none", "k=v"],
+            2,
+            "--token-file: the file with the tokens cannot be read",
+        ),
         (
             &["--token-file", "tollgate.yaml", "k=v"],
             2,
             "other characters than letters",
         ),
-        (&["--token-env", "NO_SUCH_VARIABLE", "k=v"], 2, "is not set"),
+        (
+            &["--token-env", "NO_SUCH_VARIABLE", "k=v"],
+            2,
+            "--token-env: the environment variable with the tokens is not set",
+        ),
     ];
     for (arguments, status, expected) in table {
         let output = explain(directory, &url, arguments);
@@ -198,6 +209,38 @@ fn a_service_with_tls_is_asked_by_its_authority() {
         &["--ca", &authority, "k=v"],
     );
     assert!(text(&unused, 2).contains("certificates are for https"));
+}
+
+#[test]
+fn a_service_that_demands_a_certificate_is_named() {
+    let certificates = Certificates::new();
+    let (cert, key) = certificates.identity();
+    let authority = certificates.authority();
+    let tls = format!("{{cert: {cert:?}, key: {key:?}, client_ca: {authority:?}}}");
+    let settings = format!(
+        "rules: rules.yaml\nlog: {{format: json}}\nlisten:\n  grpc: null\n  \
+         http: '127.0.0.1:0'\n  admin: {{address: '127.0.0.1:0', tls: {tls}}}\n"
+    );
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+    let mut service = Service::start(directory.path());
+    let address = service.logged(|line| line["listener"] == "admin")["address"].clone();
+    let port = address
+        .as_str()
+        .unwrap()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .to_owned();
+    let url = format!("https://localhost:{port}");
+    let without = explain(directory.path(), &url, &["--ca", &authority, "k=v"]);
+    let without = text(&without, 1);
+    assert!(
+        without.contains("demands a client certificate: name one with --cert"),
+        "{without}"
+    );
+    let (cert, key) = certificates.issue("client");
+    let with = ["--ca", &authority, "--cert", &cert, "--key", &key, "k=v"];
+    assert!(text(&explain(directory.path(), &url, &with), 0).contains("allowed now"));
 }
 
 /// A peer that answers the first connection with these bytes, then closes it.

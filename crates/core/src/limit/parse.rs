@@ -183,7 +183,10 @@ impl fmt::Display for ParseLimitError {
             ParseLimitError::Count => {
                 write!(f, "a limit begins with a whole number up to {}", u32::MAX)
             }
-            ParseLimitError::Window(_) => f.write_str("a limit's window is no length of time"),
+            ParseLimitError::Window(_) => f.write_str(
+                "a limit's window is no length of time: write second, minute, hour or day, or a \
+                 length such as 15m",
+            ),
             ParseLimitError::Algorithm(name) => write!(
                 f,
                 "unknown algorithm `{}`: write token_bucket, leaky_bucket, fixed_window, \

@@ -10,7 +10,7 @@ use super::{ExplanationReport, Part, PastDenial, Values, place, written};
 
 /// What is said of states that are not those of the service.
 const UNUSED: &str = "each key is shown as if it was never used; the states of keys in memory are \
-    in the service, whose admin listener has GET /v1/explain";
+    in the service, which `tollgate explain --url` asks";
 /// Stands for a value that is not shown.
 const HIDDEN: &str = "(hidden)";
 
