@@ -69,6 +69,8 @@ pub enum StudyWarning {
     OwnKeys,
     /// There are too few keys to tell 0.1 % of them from none.
     FewKeys,
+    /// Windows are longer than the log: a client that goes on sends more in one of them.
+    ShortLog,
 }
 
 /// The requests of all routes, or of one.
@@ -87,6 +89,8 @@ pub struct Part {
 pub struct WindowPart {
     /// The length.
     pub window: Span,
+    /// Whether the log is shorter, so that no window of this length is whole.
+    pub is_longer_than_log: bool,
     /// The requests of a key in a window in which it has any.
     pub counts: Quantiles,
     /// The limits that touch at most each of [`SHARES`] of the keys.
@@ -151,21 +155,29 @@ impl Study {
             *room = room.saturating_sub(1);
             fits
         });
+        let first_and_last = events.first().zip(events.last());
+        let span = first_and_last.map(|(one, other)| (one.at, other.at));
+        let length = length_of(span);
         let routes = of_routes.iter();
-        let routes = routes.map(|(route, events)| (route.pattern(), Part::of(events)));
-        let all = Part::of(&of_all);
+        let routes = routes.map(|(route, events)| (route.pattern(), Part::of(events, length)));
+        let all = Part::of(&of_all, length);
         let largest = keys.largest(&of_all);
         Study {
-            span: events
-                .first()
-                .zip(events.last())
-                .map(|(one, other)| (one.at, other.at)),
+            span,
             routes: routes.collect(),
             warnings: warnings(&all, largest.as_ref(), traffic),
             all,
             largest,
         }
     }
+}
+
+/// How long a log is: the seconds from that of the first moment to that of the last, both included,
+/// because the times of most logs are whole seconds.
+fn length_of(span: Option<(Moment, Moment)>) -> Span {
+    let second = |at: Moment| at.since(Moment::ZERO).as_nanos() / Span::SECOND.as_nanos();
+    let seconds = span.map(|(first, last)| second(last) - second(first) + 1);
+    Span::from_secs(seconds.unwrap_or(0))
 }
 
 fn warnings(all: &Part, largest: Option<&(String, usize)>, traffic: &Traffic) -> Vec<StudyWarning> {
@@ -182,6 +194,9 @@ fn warnings(all: &Part, largest: Option<&(String, usize)>, traffic: &Traffic) ->
     }
     if all.keys < KEYS_MIN {
         warnings.push(StudyWarning::FewKeys);
+    }
+    if all.windows.iter().any(|part| part.is_longer_than_log) {
+        warnings.push(StudyWarning::ShortLog);
     }
     warnings
 }
@@ -270,8 +285,8 @@ impl Keys {
 // === impl Part ===
 
 impl Part {
-    /// `events` are in order of time.
-    fn of(events: &[Event]) -> Part {
+    /// `events` are in order of time, and those of a log of this length.
+    fn of(events: &[Event], length: Span) -> Part {
         let (first, second) = events.split_at(events.len() / 2);
         let windows = WINDOWS.map(|window| {
             let (counts, peaks) = count(events, window);
@@ -290,6 +305,7 @@ impl Part {
             });
             WindowPart {
                 window,
+                is_longer_than_log: window > length,
                 counts: quantiles(counts),
                 limits: limits.to_vec(),
             }

@@ -117,6 +117,56 @@ fn rules_are_valid_without_a_warning_and_have_every_route() {
     });
 }
 
+#[test]
+fn no_limit_is_suggested_for_a_window_that_is_longer_than_the_log() {
+    let study = |seconds: u32| {
+        let line = |n: u32| {
+            let (minute, second) = (n / 3 / 60, n / 3 % 60);
+            format!(
+                "a - - [01/Jan/2026:10:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 1\n"
+            )
+        };
+        let log: String = (0..3 * seconds).map(line).collect();
+        Study::of(&mut traffic(&log))
+    };
+    for (seconds, longer, limit) in [
+        (1, &["1m", "5m", "1h"][..], "3/second"),
+        (6, &["1m", "5m", "1h"], "3/second"),
+        (59, &["1m", "5m", "1h"], "3/second"),
+        (60, &["5m", "1h"], "180/minute"),
+        (300, &["1h"], "180/minute"),
+        (3600, &[], "180/minute"),
+    ] {
+        let study = study(seconds);
+        let marked = study
+            .all
+            .windows
+            .iter()
+            .filter(|part| part.is_longer_than_log);
+        let marked: Vec<String> = marked.map(|part| part.window.to_string()).collect();
+        assert_eq!(marked, longer, "{seconds}");
+        let has_warning = study.warnings.contains(&StudyWarning::ShortLog);
+        assert_eq!(has_warning, !longer.is_empty(), "{seconds}");
+        let rules = study.to_rules("d", &["client".to_owned()], 0);
+        assert!(
+            rules.contains(&format!("  rate_limit: {limit}\n")),
+            "{seconds}: {rules}"
+        );
+        let is_short = rules.contains("# The log has only ");
+        assert_eq!(is_short, seconds < 60, "{rules}");
+        let (_, unit) = limit.split_once('/').unwrap();
+        let checked = format!("/{unit}, for none of the keys in the first half");
+        assert!(study.to_string().contains(&checked), "{study}");
+    }
+    let shown = study(6).to_string();
+    let why =
+        "warning[short-log]: the log has only 6s of requests. Rows with * (1m, 5m, 1h) are of";
+    assert!(
+        shown.contains(why) && shown.contains(" 1m*     18 "),
+        "{shown}"
+    );
+}
+
 /// A log of an API, with identifiers in its paths, and a few paths that are words.
 fn log_of_api(random: &mut Random) -> String {
     let mut log = String::new();
@@ -240,7 +290,12 @@ fn a_proxy_and_a_useless_key_are_recognised() {
     let line = |client: String| {
         format!("{client} - - [01/Jan/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n")
     };
-    let warnings = |log: &str| Study::of(&mut traffic(log)).warnings;
+    // All requests are of one second.
+    let warnings = |log: &str| {
+        let mut warnings = Study::of(&mut traffic(log)).warnings;
+        assert_eq!(warnings.pop(), Some(StudyWarning::ShortLog));
+        warnings
+    };
     let own: String = (0..1_000).map(|index| line(format!("c{index}"))).collect();
     assert_eq!(warnings(&own), [StudyWarning::OwnKeys]);
     let one: String = (0..100)

@@ -3,14 +3,15 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use serde_json::{Value, json};
+use tollgate_core::Span;
 
-use super::{Part, STUDY_VERSION, Study, StudyWarning, SuggestedLimit, WindowPart};
+use super::{Part, STUDY_VERSION, Study, StudyWarning, SuggestedLimit, WindowPart, length_of};
 use crate::noun::Noun;
 use crate::plain::Plain;
 use crate::timestamp::Utc;
 
-/// The window of the limits in the rules file.
-const RULE_WINDOW: usize = 1;
+/// The minute: the window of the limits in the rules file, unless the log is shorter.
+const MINUTE: usize = 1;
 
 /// What a report says before the templates that it found.
 const TEMPLATES: &str = "\
@@ -55,8 +56,9 @@ impl Study {
         routes.filter(|route| route.contains('{'))
     }
 
-    /// A rules file with a limit per minute on each key of the descriptor `keys`, for all requests
-    /// and for each route, which touches at most this share of the keys.
+    /// A rules file with a limit on each key of the descriptor `keys`, for all requests and for each
+    /// route, which touches at most this share of the keys: per minute, or per second if the log is
+    /// shorter than a minute.
     pub fn to_rules(&self, domain: &str, keys: &[String], per_mille: usize) -> String {
         let mut text = format!(
             "# Limits that touch at most this share of the keys of the log they come from: {}.\n\
@@ -68,25 +70,33 @@ impl Study {
         if self.templates().next().is_some() {
             text.push_str(TEMPLATES_IN_RULES);
         }
+        if self.all.is_shorter_than_a_minute() {
+            let length = length_of(self.span);
+            let _ = writeln!(
+                text,
+                "# The log has only {length} of requests, so the limits are per second: over a \
+                 minute, they\n# allow 60 times as many. Take a longer log before they are used."
+            );
+        }
         text.push_str("descriptors:\n");
-        write_keys(&mut text, 2, keys, self.all.rule_limit(per_mille));
+        write_keys(&mut text, 2, keys, &self.all.rule_limit(per_mille));
         for (route, part) in &self.routes {
             let route = json!(route);
             let _ = writeln!(text, "  - key: path\n    value: {route}\n    descriptors:");
-            write_keys(&mut text, 6, keys, part.rule_limit(per_mille));
+            write_keys(&mut text, 6, keys, &part.rule_limit(per_mille));
         }
         text
     }
 }
 
 /// Writes nested descriptors, one for each key, the last of which has the limit.
-fn write_keys(text: &mut String, indent: usize, keys: &[String], limit: u32) {
+fn write_keys(text: &mut String, indent: usize, keys: &[String], limit: &str) {
     for (index, key) in keys.iter().enumerate() {
         let indent = " ".repeat(indent + index * 4);
         let _ = writeln!(text, "{indent}- key: {}", json!(key));
         let _ = match index + 1 < keys.len() {
             true => writeln!(text, "{indent}  descriptors:"),
-            false => writeln!(text, "{indent}  rate_limit: {limit}/minute"),
+            false => writeln!(text, "{indent}  rate_limit: {limit}"),
         };
     }
 }
@@ -136,13 +146,26 @@ impl Display for Study {
 // === impl Part ===
 
 impl Part {
-    /// The limit of the rules file.
-    fn rule_limit(&self, per_mille: usize) -> u32 {
-        let limits = self.windows.get(RULE_WINDOW).map(|window| &window.limits);
-        let mut limits = limits.into_iter().flatten();
-        limits
-            .find(|limit| limit.per_mille == per_mille)
-            .map_or(1, |limit| limit.limit)
+    /// The window of the limits in the rules file: a minute, or if the log is shorter, a second.
+    fn rule_window(&self) -> Option<&WindowPart> {
+        let mut fitting = self.windows.iter().take(MINUTE + 1).rev();
+        fitting
+            .find(|part| !part.is_longer_than_log)
+            .or(self.windows.first())
+    }
+
+    fn is_shorter_than_a_minute(&self) -> bool {
+        let minute = self.windows.get(MINUTE);
+        minute.is_some_and(|part| part.is_longer_than_log)
+    }
+
+    /// The limit of the rules file: `5/minute`.
+    fn rule_limit(&self, per_mille: usize) -> String {
+        let window = self.rule_window();
+        let mut limits = window.into_iter().flat_map(|part| &part.limits);
+        let limit = limits.find(|limit| limit.per_mille == per_mille);
+        let unit = window.map_or("minute", WindowPart::unit);
+        format!("{}/{unit}", limit.map_or(1, |limit| limit.limit))
     }
 
     /// How unevenly the busiest key and minute are spread: 60 if all requests of an hour came in
@@ -153,7 +176,7 @@ impl Part {
                 .get(index)
                 .map_or(0, |window| window.counts.max)
         };
-        let tenths = u64::from(max(RULE_WINDOW)) * 600 / u64::from(max(3).max(1));
+        let tenths = u64::from(max(MINUTE)) * 600 / u64::from(max(3).max(1));
         format!("{}.{}", tenths / 10, tenths % 10)
     }
 
@@ -184,9 +207,10 @@ impl Part {
         writeln!(f, "   limit to touch 0 / 0.1 % / 1 % of the keys")?;
         for part in &self.windows {
             let counts = &part.counts;
+            let mark = if part.is_longer_than_log { '*' } else { ' ' };
             write!(
                 f,
-                "  {:>20}  {:>6} {:>6} {:>6} {:>6} {:>6}",
+                "  {:>20}{mark} {:>6} {:>6} {:>6} {:>6} {:>6}",
                 part.window.to_string(),
                 counts.p50,
                 counts.p95,
@@ -201,14 +225,17 @@ impl Part {
                 .collect();
             writeln!(f, "   {}", limits.join(" / "))?;
         }
-        let checked = self.windows.get(RULE_WINDOW).map(|window| &window.limits);
-        for limit in checked.into_iter().flatten() {
+        let Some(checked) = self.rule_window() else {
+            return Ok(());
+        };
+        for limit in &checked.limits {
             let (touched, of) = limit.touched_later;
             writeln!(
                 f,
-                "  check: {}/minute, for {} of the keys in the first half, touches {touched} of \
-                 {of} in the second",
+                "  check: {}/{}, for {} of the keys in the first half, touches {touched} of {of} \
+                 in the second",
                 limit.of_first_half,
+                checked.unit(),
                 Share(limit.per_mille)
             )?;
         }
@@ -217,10 +244,19 @@ impl Part {
 }
 
 impl WindowPart {
+    /// The unit of a limit on this window, which is a second or a minute.
+    fn unit(&self) -> &'static str {
+        match self.window {
+            Span::SECOND => "second",
+            _ => "minute",
+        }
+    }
+
     fn to_json(&self) -> Value {
         let counts = &self.counts;
         json!({
             "window": self.window.to_string(),
+            "longerThanLog": self.is_longer_than_log,
             "p50": counts.p50, "p95": counts.p95, "p99": counts.p99, "p99.9": counts.p999,
             "max": counts.max,
             "limits": self.limits.iter().map(|limit| limit.to_json()).collect::<Vec<_>>(),
@@ -264,6 +300,7 @@ impl StudyWarning {
             StudyWarning::OneKey => "one-key",
             StudyWarning::OwnKeys => "own-keys",
             StudyWarning::FewKeys => "few-keys",
+            StudyWarning::ShortLog => "short-log",
         }
     }
 
@@ -288,6 +325,17 @@ impl StudyWarning {
                 "{keys} {} in all: 0.1 % of fewer than 1000 is none, so look at the keys themselves",
                 Noun(keys, "key")
             ),
+            StudyWarning::ShortLog => {
+                let windows = study.all.windows.iter();
+                let longer = windows.filter(|part| part.is_longer_than_log);
+                let longer: Vec<String> = longer.map(|part| part.window.to_string()).collect();
+                format!(
+                    "the log has only {} of requests. Rows with * ({}) are of windows that are \
+                     longer: such a limit would be too low for a client that goes on",
+                    length_of(study.span),
+                    longer.join(", ")
+                )
+            }
         }
     }
 }
