@@ -39,9 +39,10 @@ pub(super) fn rules(history: &History, snapshot: &Snapshot) -> Panel {
         let rate = |count: fn(&Rule) -> u64| {
             per_second(history.rate(|one| one.rule(&rule.domain, &rule.rule).map_or(0, count)))
         };
-        let name = match &*rule.rule {
-            "" => "(no limit)",
-            name => name,
+        let name = match (&rule.name, &*rule.rule) {
+            (Some(name), _) => name,
+            (None, "") => "(no limit)",
+            (None, path) => path,
         };
         vec![
             Cell::new(format!("{}: {name}", rule.domain)),

@@ -17,7 +17,8 @@ pub(super) fn document(seconds: u64) -> Value {
         "uptimeMillis": 1000 * seconds,
         "outcomes": counts,
         "rules": [
-            {"domain": "shop", "rule": "user", "limit": "3 per 1h fixed_window", "counts": counts,
+            {"domain": "shop", "rule": "user", "name": "by-user", "limit": "3 per 1h fixed_window",
+                "counts": counts,
                 "budget": {"key": [["user", "a"]], "used": 3, "capacity": 3}},
             {"domain": "shop", "rule": HOSTILE, "limit": null, "counts": {"allowed": 0},
                 "budget": null},

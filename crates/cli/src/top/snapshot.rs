@@ -41,6 +41,8 @@ pub(super) struct Bound(pub(super) Duration);
 pub(super) struct Rule {
     pub(super) domain: Printable,
     pub(super) rule: Printable,
+    /// Its own name, if it has one and the service sends it.
+    pub(super) name: Option<Printable>,
     pub(super) limit: Option<Printable>,
     pub(super) budget: Option<Budget>,
     pub(super) counts: Counts,

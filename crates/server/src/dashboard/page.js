@@ -127,7 +127,7 @@ function showRules(snapshot) {
   const rows = snapshot.rules.filter((rule) => rule.domain).map((rule) => {
     const total = Object.values(rule.counts).reduce((sum, count) => sum + count, 0);
     return [
-      `${rule.domain}: ${rule.rule || "(no limit)"}`,
+      `${rule.domain}: ${rule.name || rule.rule || "(no limit)"}`,
       rule.limit ?? "",
       perSecond(history.ruleRate(rule.domain, rule.rule)),
       perSecond(history.ruleRate(rule.domain, rule.rule, ["denied"])),

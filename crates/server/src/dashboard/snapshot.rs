@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::task::spawn_blocking;
-use tollgate_core::Span;
+use tollgate_core::{RuleName, Span};
 use tollgate_engine::{Engine, HOT_KEYS_MAX, KeyWatch, Outcome, ReloadRecord};
 
 use super::budgets::Budgets;
@@ -105,23 +105,23 @@ fn decisions(engine: &Engine, mut budgets: Budgets) -> (Counts, Vec<Value>) {
     let Ok(()) = visited;
     let limits = engine.rules();
     let limits = limits.rules();
-    let mut limits: BTreeMap<(String, String), String> = limits
+    let mut known: BTreeMap<(String, String), (Option<String>, String)> = limits
         .map(|view| {
-            (
-                (view.rule.domain.clone(), view.rule.path.clone()),
-                view.text,
-            )
+            let RuleName { domain, path, name } = &*view.rule;
+            ((domain.clone(), path.clone()), (name.clone(), view.text))
         })
         .collect();
     let mut rules: Vec<_> = by_rule.into_iter().collect();
     rules.sort_by_key(|(_, (total, _))| Reverse(*total));
     rules.truncate(RULES_SHOWN);
-    let rules = rules.into_iter().map(|(name, (_, counts))| {
+    let rules = rules.into_iter().map(|(rule, (_, counts))| {
+        let (name, limit) = known.remove(&rule).unzip();
         json!({
-            "domain": name.0,
-            "rule": name.1,
-            "limit": limits.remove(&name),
-            "budget": budgets.remove(&name),
+            "domain": rule.0,
+            "rule": rule.1,
+            "name": name.flatten(),
+            "limit": limit,
+            "budget": budgets.remove(&rule),
             "counts": counts,
         })
     });

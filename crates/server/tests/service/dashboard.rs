@@ -8,7 +8,7 @@ use tollgate_server::TokenSources;
 use crate::house::{House, replace};
 use crate::http_client::Client;
 
-const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 2/day}]\n";
+const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: {name: twice, unit: day, requests_per_unit: 2}}]\n";
 const EVENTS: &str = "GET /v1/dashboard/events HTTP/1.1\r\nhost: h\r\n\r\n";
 /// As in `dashboard.rs`.
 const PAGES_MAX: usize = 16;
@@ -65,7 +65,8 @@ async fn events_have_what_was_decided_and_hide_values() {
     assert_eq!(denied["entries"][0][1].as_str().unwrap().len(), 13);
     assert!(!event.to_string().contains("hunter2"), "{event}");
     let rule = &event["rules"][0];
-    assert_eq!([&rule["domain"], &rule["rule"]], ["d", "k"]);
+    let names = [&rule["domain"], &rule["rule"], &rule["name"]];
+    assert_eq!(names, ["d", "k", "twice"]);
     assert_eq!(
         [&rule["budget"]["used"], &rule["budget"]["capacity"]],
         [2, 2]
