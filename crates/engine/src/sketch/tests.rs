@@ -85,6 +85,43 @@ fn the_error_in_all_is_small() {
     });
 }
 
+/// Prints by how much the counts of the hottest keys are too high.
+#[test]
+fn the_hottest_keys_are_counted_nearly_exactly() {
+    const HOTTEST: usize = 20;
+    let zipf = Zipf::new();
+    let (mut largest, mut exactly, mut keys) = (0, 0, 0);
+    check("sketch_hottest", 8, |random| {
+        let mut sketch = Sketch::new(SetHash::new());
+        let mut exact: BTreeMap<Key, u64> = BTreeMap::new();
+        for _ in 0..OCCURRENCES {
+            let key = zipf.draw(random);
+            *exact.entry(key).or_insert(0) += 1;
+            sketch.add(key, || Arc::new(()));
+        }
+        let mut by_count: Vec<(u64, Key)> = exact.iter().map(|(key, n)| (*n, *key)).collect();
+        by_count.sort_unstable_by(|one, next| next.cmp(one));
+        for (count, key) in by_count.into_iter().take(HOTTEST) {
+            let mut counters = sketch.sets().iter().flat_map(Set::counters);
+            let counter = counters.find(|one| one.key == key).unwrap();
+            let error = counter.count - count;
+            // Half of the rarest of them.
+            assert!(
+                error <= counter.error && error * 2 < count,
+                "{error} of {count}"
+            );
+            largest = largest.max(error * 1000 / count);
+            exactly += u64::from(error == 0);
+            keys += 1;
+        }
+    });
+    println!(
+        "{OCCURRENCES} decisions over {KEYS} keys, {keys} counts of the {HOTTEST} hottest: \
+         {exactly} exact, the largest error {} per mille",
+        largest
+    );
+}
+
 #[test]
 fn a_key_that_replaces_another_has_a_label_when_it_occurs_again() {
     let mut set = Set::new();
