@@ -5,7 +5,7 @@ use tollgate_core::Key;
 
 /// With fewer events there is no warning, because they prove nothing.
 const EVENTS_MIN: u64 = 100;
-/// The share of a rule's events above which one key probably stands for many clients.
+/// The share of a rule's events above which one key is worth a warning, in percent.
 const ONE_KEY_PERCENT: u64 = 90;
 
 /// Counts by request, and the key that each request meets of each rule: 4 bytes a request, and 16

@@ -32,7 +32,7 @@ pub const WINDOWS: [Span; 4] = [Span::SECOND, Span::MINUTE, Span::from_secs(300)
 /// The shares of keys that the suggested limits may touch, in parts of 1000.
 pub const SHARES: [usize; 3] = [0, 1, 10];
 
-/// The share of the requests above which one key probably stands for many clients, in percent.
+/// The share of the requests above which one key is worth a warning, in percent.
 const ONE_KEY_PERCENT: usize = 90;
 /// With fewer requests there is no warning.
 const EVENTS_MIN: usize = 100;
@@ -63,7 +63,7 @@ pub enum StudyWarning {
         /// Which, after how many lines, and why.
         message: String,
     },
-    /// One key has nearly all requests: it is probably a proxy.
+    /// One key has nearly all requests: a proxy, or one client that sends most of the traffic.
     OneKey,
     /// Each request has its own key: a limit on it stops nobody.
     OwnKeys,

@@ -9,6 +9,7 @@ use super::{Part, STUDY_VERSION, Study, StudyWarning, SuggestedLimit, WindowPart
 use crate::noun::Noun;
 use crate::plain::Plain;
 use crate::timestamp::Utc;
+use crate::warning::ONE_KEY;
 
 /// The minute: the window of the limits in the rules file, unless the log is shorter.
 const MINUTE: usize = 1;
@@ -312,8 +313,7 @@ impl StudyWarning {
             StudyWarning::OneKey => {
                 let (key, most) = study.largest.clone().unwrap_or_default();
                 format!(
-                    "{most} of {events} requests have one key, {}: is it a proxy, which stands for \
-                     many clients? Limits on it are of no use",
+                    "{most} of {events} requests have one key, {}. {ONE_KEY}",
                     Plain(&key)
                 )
             }
