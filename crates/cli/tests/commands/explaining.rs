@@ -7,6 +7,7 @@ use serde_json::Value;
 use tollgate_testbed::Redis;
 
 use crate::house::{SETTINGS, Service, ask, directory, exchange, run, text};
+use crate::schema::violations;
 
 const RULES: &str = "\
 domain: d
@@ -19,8 +20,11 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
 ";
 
+/// An explanation, which is as its schema describes it.
 fn json(output: &Output) -> Value {
-    serde_json::from_str(&text(output, 0)).unwrap()
+    let found = serde_json::from_str(&text(output, 0)).unwrap();
+    assert_eq!(violations("explanation", &found), [""; 0]);
+    found
 }
 
 #[test]

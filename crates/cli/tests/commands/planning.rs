@@ -13,6 +13,7 @@ use tollgate_memory::Memory;
 use tollgate_testbed::Redis;
 
 use crate::house::{Service, directory, run};
+use crate::schema::violations;
 
 /// The constants that the program was built with.
 const CONSTANTS: &str = include_str!("../../src/plan/constants.json");
@@ -26,7 +27,9 @@ fn plan(arguments: &[&str]) -> Output {
 fn json(arguments: &[&str]) -> Value {
     let output = plan(&[arguments, &["--output", "json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
+    let found = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(violations("plan", &found), [""; 0]);
+    found
 }
 
 fn value(report: &Value, section: &str, name: &str) -> u64 {
@@ -312,6 +315,7 @@ fn rules_say_which_limits_have_a_key_for_each_user() {
         "json",
     ];
     let report: Value = serde_json::from_slice(&run(folder.path(), &arguments).stdout).unwrap();
+    assert_eq!(violations("plan", &report), [""; 0]);
     let keys: Vec<_> = [0, 1]
         .map(|at| report["limits"][at]["keys"].as_u64().unwrap())
         .into();

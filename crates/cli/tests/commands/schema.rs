@@ -1,13 +1,20 @@
-//! As much of JSON Schema as `docs/replay.schema.json` uses.
+//! As much of JSON Schema as the schemas in `docs/` use.
 
 use serde_json::Value;
 
-/// The schema of what `replay` writes.
-const SCHEMA: &str = include_str!("../../../../docs/replay.schema.json");
+/// The schemas of what the commands write.
+const SCHEMAS: [&str; 3] = [
+    include_str!("../../../../docs/replay.schema.json"),
+    include_str!("../../../../docs/explain.schema.json"),
+    include_str!("../../../../docs/plan.schema.json"),
+];
 
 /// What is wrong with a value, by the definition of this name; nothing if it is valid.
 pub(crate) fn violations(definition: &str, value: &Value) -> Vec<String> {
-    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let schemas = SCHEMAS.map(|text| serde_json::from_str::<Value>(text).unwrap());
+    let mut schemas = schemas.into_iter();
+    let defines = |schema: &Value| schema["$defs"][definition].is_object();
+    let schema = schemas.find(defines).expect("a definition of a schema");
     let mut found = Vec::new();
     check(
         &schema,
@@ -68,6 +75,13 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str, found: &mut V
             None if schema["additionalProperties"] == false => {
                 found.push(format!("{place}: {name} is not described"));
             }
+            None if schema["additionalProperties"].is_object() => check(
+                root,
+                &schema["additionalProperties"],
+                member,
+                &format!("{place}.{name}"),
+                found,
+            ),
             None => {}
         }
     }
