@@ -42,8 +42,8 @@
 //! were not charged within the last interval, one call each as in `strict`, which adds nothing to
 //! report. Keys that are charged more often stay local, where one line of a report stands for
 //! several decisions. Each round that was quick enough raises the number of waiting lines by a
-//! quarter, so after the load falls all decisions are local again within a few intervals. Each
-//! waiting key waits once.
+//! quarter: from the least of all to four thousand keys in twenty intervals. Fewer keys than may
+//! wait are local at once. Each waiting key waits once.
 //!
 //! # What is paid back
 //!
