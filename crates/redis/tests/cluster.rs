@@ -38,11 +38,7 @@ async fn all_decide(store: &Redis) {
 }
 
 async fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    wait_within(REPLY_TIMEOUT, what, holds).await;
-}
-
-async fn wait_within(bound: Duration, what: &str, holds: impl Fn() -> bool) {
-    let latest = Instant::now() + bound;
+    let latest = Instant::now() + REPLY_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < latest, "{what}");
         sleep(Duration::from_millis(5)).await;
@@ -53,6 +49,16 @@ async fn wait_within(bound: Duration, what: &str, holds: impl Fn() -> bool) {
 /// taken over.
 #[tokio::test]
 async fn an_idle_store_is_up_again_after_a_failover() {
+    is_up_again_after_a_failover(false).await;
+}
+
+/// Requests for the slots of other primaries succeed all the time, and say nothing of this one.
+#[tokio::test]
+async fn a_store_that_is_asked_for_other_slots_is_up_again_after_a_failover() {
+    is_up_again_after_a_failover(true).await;
+}
+
+async fn is_up_again_after_a_failover(asks_others: bool) {
     let cluster = testbed::Cluster::start();
     let store = Redis::connect(&Config::cluster(cluster.addresses())).unwrap();
     all_decide(&store).await;
@@ -61,16 +67,37 @@ async fn an_idle_store_is_up_again_after_a_failover() {
     let former = dead.port();
     dead.kill();
     wait_until("the dead master is not noticed", || !store.is_up()).await;
+    let other = match asks_others {
+        true => Some(a_served_key(&store).await),
+        false => None,
+    };
     let serves = |cluster: &testbed::Cluster| {
         let node = cluster.server_of(0);
         node.is_some_and(|node| node.port() != former)
     };
     wait_until("no replica takes over", || serves(&cluster)).await;
-    wait_within(NOTICED_WITHIN, "the failover is not noticed", || {
-        store.is_up()
-    })
-    .await;
+    let latest = Instant::now() + NOTICED_WITHIN;
+    while !store.is_up() {
+        assert!(Instant::now() < latest, "the failover is not noticed");
+        if let Some(other) = other {
+            decides(&store, other).await;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
     all_decide(&store).await;
+}
+
+/// A key whose primary is there.
+async fn a_served_key(store: &Redis) -> Key {
+    let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
+    for number in 0..KEYS {
+        let key = key(store, number);
+        let charge = Charge::new(key, &limit, Cost::ONE);
+        if store.decide(&[charge]).await.is_ok() {
+            return key;
+        }
+    }
+    panic!("no primary is there");
 }
 
 /// A seed that is first in every order, and at which nothing listens.
