@@ -58,6 +58,25 @@ async fn each_outage_of_a_store_is_logged_once_and_so_is_its_end() {
 }
 
 #[tokio::test]
+async fn a_full_redis_is_not_said_to_be_silent() {
+    let (journal, _guard) = Journal::begin();
+    let redis = Redis::start();
+    let house = House::with(RULES, |config| config.store = at(&redis)).await;
+    until_logged(&journal, "Redis is connected").await;
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let mut client = Client::to(house.http()).await;
+    let latest = Instant::now() + TIMEOUT;
+    while journal.count("Redis is unavailable") == 0 {
+        client.post("/v1/check", GOOD).await;
+        assert!(Instant::now() < latest, "{}", journal.text());
+    }
+    let text = journal.text();
+    assert!(text.contains("code=\"OOM\""), "{text}");
+    assert!(text.contains("reason=\"it replies with OOM\""), "{text}");
+    house.running.stop().await;
+}
+
+#[tokio::test]
 async fn a_wrong_password_is_logged_with_the_reason_and_without_the_password() {
     let (journal, _guard) = Journal::begin();
     let redis = Redis::start();
