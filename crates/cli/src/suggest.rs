@@ -40,8 +40,9 @@ pub(crate) struct Args {
     key: Pattern,
     #[command(flatten)]
     log: LogArgs,
-    /// Write a rules file with the suggested limits, for all requests and each route: per minute, or
-    /// per second if the log is shorter than a minute.
+    /// Write a rules file with the suggested limits, for all requests and each route.
+    ///
+    /// Limits are per minute, or per second if the log is shorter than a minute.
     #[arg(long, value_name = "FILE")]
     write_rules: Option<PathBuf>,
     /// The domain in the file of --write-rules.

@@ -180,6 +180,7 @@ fn length_of(span: Option<(Moment, Moment)>) -> Span {
     Span::from_secs(seconds.unwrap_or(0))
 }
 
+/// Reasons to doubt what is suggested.
 fn warnings(all: &Part, largest: Option<&(String, usize)>, traffic: &Traffic) -> Vec<StudyWarning> {
     let cuts = traffic.cuts().map(|(input, lines, cut)| StudyWarning::Cut {
         message: cut_message(input, lines, cut),

@@ -118,9 +118,9 @@ impl fmt::Display for Warning {
 
 /// What it may mean that one key has nearly all requests. A log does not tell which it is.
 pub(crate) const ONE_KEY: &str = "\
-    If it is a proxy that stands for many clients, limits by it are of no use: take the client from \
-    a header that the proxy is trusted to set. If it is one client that sends most of the traffic, \
-    such as a scanner, a limit is right";
+    If it is a proxy that stands for many clients, limits by it are of no use: take the client \
+    from a header that the proxy is trusted to set. If it is one client that sends most of the \
+    traffic, such as a scanner, a limit is right";
 
 /// That the compressed data of an input end early.
 pub(crate) fn cut_message(input: &str, lines: u32, cut: &Cut) -> String {

@@ -306,10 +306,10 @@ fn a_proxy_and_a_useless_key_are_recognised() {
         [StudyWarning::OneKey, StudyWarning::FewKeys]
     );
     let shown = Study::of(&mut traffic(&one)).to_string();
-    let both = "90 of 100 requests have one key, c0. If it is a proxy that stands for many clients, \
-        limits by it are of no use: take the client from a header that the proxy is trusted to \
-        set. If it is one client that sends most of the traffic, such as a scanner, a limit is \
-        right\n";
+    let both = "90 of 100 requests have one key, c0. If it is a proxy that stands for many \
+        clients, limits by it are of no use: take the client from a header that the proxy is \
+        trusted to set. If it is one client that sends most of the traffic, such as a scanner, \
+        a limit is right\n";
     assert!(shown.contains(both), "{shown}");
     let two: String = (0..100)
         .map(|index| line(format!("c{}", index / 89)))

@@ -86,9 +86,9 @@ const KEYS: NonZeroU32 = NonZeroU32::new(10_000).expect("not zero");
 
 const AFTER_HELP: &str = "\
 Exit status: 0 if rules and input were read, even if events were denied or lines skipped; 1 if the \
-rules have errors; 2 if the command line is wrong, a file cannot be read or written, no line of the \
-input is an event, or a condition of --fail-if cannot be judged because no event met a limit; 3 if \
-a condition of --fail-if holds; 130 if interrupted. \
+rules have errors; 2 if the command line is wrong, a file cannot be read or written, no line of \
+the input is an event, or a condition of --fail-if cannot be judged because no event met a limit; \
+3 if a condition of --fail-if holds; 130 if interrupted. \
 With --target: 0 if the service decided on at least one request, 2 if on none.";
 
 /// Parses how many keys generated events have.

@@ -1,8 +1,8 @@
 //! Unpacks xz as far as its data go.
 //!
-//! The crate's own reader takes a whole chunk of up to 64 KiB before it unpacks any of it, and drops
-//! what it has unpacked if an error follows in the same call. Of a file that is cut, that loses up
-//! to 2 MiB of text. Its decoder without I/O unpacks every byte that is there.
+//! The crate's own reader takes a whole chunk of up to 64 KiB before it unpacks any of it, and
+//! drops what it has unpacked if an error follows in the same call. Of a file that is cut, that
+//! loses up to 2 MiB of text. Its decoder without I/O unpacks every byte that is there.
 
 use std::io::{self, BufRead, ErrorKind, Read};
 

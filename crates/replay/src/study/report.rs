@@ -57,9 +57,9 @@ impl Study {
         routes.filter(|route| route.contains('{'))
     }
 
-    /// A rules file with a limit on each key of the descriptor `keys`, for all requests and for each
-    /// route, which touches at most this share of the keys: per minute, or per second if the log is
-    /// shorter than a minute.
+    /// A rules file with a limit on each key of the descriptor `keys`, for all requests and for
+    /// each route, which touches at most this share of the keys: per minute, or per second if the
+    /// log is shorter than a minute.
     pub fn to_rules(&self, domain: &str, keys: &[String], per_mille: usize) -> String {
         let mut text = format!(
             "# Limits that touch at most this share of the keys of the log they come from: {}.\n\
@@ -322,7 +322,8 @@ impl StudyWarning {
                  value change with each request?"
             ),
             StudyWarning::FewKeys => format!(
-                "{keys} {} in all: 0.1 % of fewer than 1000 is none, so look at the keys themselves",
+                "{keys} {} in all: 0.1 % of fewer than 1000 is none, so look at the keys \
+                 themselves",
                 Noun(keys, "key")
             ),
             StudyWarning::ShortLog => {
