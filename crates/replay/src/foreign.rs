@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::layout::Preset;
+
 /// How many of an input's first bytes are examined.
 pub(crate) const HEAD_BYTES: usize = 8;
 /// How many bytes of a line are examined.
@@ -33,14 +35,24 @@ pub enum Guess {
     DockerJson,
     /// One JSON object per line.
     Json,
+    /// The log of a program whose layout is known.
+    Preset(Preset),
     /// Microsoft's and the W3C's extended log format.
     W3c,
     /// A page or document with tags.
     Markup,
     /// An access log, where a trace is expected.
     AccessLog,
+    /// An access log in the common or the combined format, where another format is expected.
+    Combined,
+    /// Whole numbers.
+    Counts,
     /// The format that the user has named.
     Named,
+    /// JSON objects, as the user has said, whose members have other names.
+    NamedJson,
+    /// Blank lines, or headings.
+    NoLine,
     /// No text at all.
     Binary,
     /// Any other text.
@@ -93,6 +105,9 @@ impl Guess {
     /// What a line that is no event seems to belong to. `is_log` says whether another reader takes
     /// it for a line of an access log.
     pub(crate) fn of(line: &[u8], is_log: impl FnOnce(&[u8]) -> bool) -> Guess {
+        if let Some(preset) = Preset::of_line(line) {
+            return Guess::Preset(preset);
+        }
         let line = &line[..line.len().min(SAMPLE_BYTES_MAX)];
         let text = line.trim_ascii_start();
         let separators = |separator: u8| memchr::memchr_iter(separator, text).count();
@@ -107,7 +122,8 @@ impl Guess {
             Some(b'{') => Guess::Json,
             Some(b'<') if !text[1..].first().is_some_and(u8::is_ascii_digit) => Guess::Markup,
             _ if text.starts_with(b"#Fields:") || text.starts_with(b"#Software:") => Guess::W3c,
-            _ if is_log(line) => Guess::AccessLog,
+            _ if is_log(line) => Guess::Combined,
+            Some(_) if text.trim_ascii_end().iter().all(u8::is_ascii_digit) => Guess::Counts,
             _ if [b',', b';', b'\t']
                 .map(separators)
                 .into_iter()
@@ -117,6 +133,14 @@ impl Guess {
             }
             _ => Guess::Other,
         }
+    }
+
+    /// Whether another line of the input may tell more.
+    pub(crate) const fn is_vague(self) -> bool {
+        matches!(
+            self,
+            Guess::Json | Guess::NamedJson | Guess::Other | Guess::Named
+        )
     }
 
     /// The description of an input, for the middle of a sentence.
@@ -139,9 +163,24 @@ impl Guess {
                 "it looks like an access log; leave out `--format jsonl`, and add `--domain` and \
                  `--descriptor`"
             }
+            Guess::Combined => {
+                "it looks like the common or the combined format; leave out --format, --log-format \
+                 and --fields"
+            }
+            Guess::Counts => "it looks like requests per second; add --format counts",
             Guess::Named => "no line of it can be read in the format that is named",
+            Guess::NamedJson => {
+                "no line of it can be read in the format that is named; say which members are the \
+                 time and the client: --fields 'time=NAME,client=NAME'"
+            }
+            Guess::Preset(preset) => preset.description(),
+            Guess::NoLine => "its lines are blank or headings",
             Guess::Binary => "it is no text",
-            Guess::Other => "its lines are in no format that is known here",
+            Guess::Other => {
+                "its lines are not in the common or combined format; describe them with \
+                 --log-format as the server's configuration does, or name their format with \
+                 --format"
+            }
         }
     }
 }
@@ -169,7 +208,7 @@ mod tests {
 
     #[test]
     fn lines_tell_what_they_seem_to_be() {
-        let table: [(&[u8], Guess); 9] = [
+        let table: [(&[u8], Guess); 12] = [
             (
                 b"10.128.2.1,[29/Nov/2017:06:58:55,GET /login.php HTTP/1.1,200",
                 Guess::Csv,
@@ -183,12 +222,15 @@ mod tests {
             (b"<!DOCTYPE html>", Guess::Markup),
             (b"#Fields: date time c-ip", Guess::W3c),
             (b"a\0\x01\x02b", Guess::Binary),
+            (b"120", Guess::Counts),
+            (b"-120", Guess::Other),
+            (b"  ", Guess::Other),
             (b"Listening on 0.0.0.0:80", Guess::Other),
             (b"<134>May 17 10:05:03 web1 nginx: up", Guess::Other),
         ];
         for (line, expected) in table {
             assert_eq!(Guess::of(line, |_| false), expected, "{line:?}");
         }
-        assert_eq!(Guess::of(b"1.2.3.4", |_| true), Guess::AccessLog);
+        assert_eq!(Guess::of(b"1.2.3.4", |_| true), Guess::Combined);
     }
 }

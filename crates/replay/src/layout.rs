@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use crate::field::Field;
-use crate::foreign::Guess;
 use crate::prefix;
 use crate::record::{BadRecord, Record};
 
@@ -110,14 +109,14 @@ impl Layout {
 // === impl LayoutReader ===
 
 impl LayoutReader<'_> {
-    /// Whether lines that seem to be this are what is read here.
-    pub(crate) const fn is_of(&self, guess: Guess) -> bool {
-        match guess {
-            Guess::Csv => matches!(self.0, Lines::Columns(_)),
-            Guess::Json => matches!(self.0, Lines::Json(_)),
-            Guess::Other => true,
-            _ => false,
-        }
+    /// Whether lines are JSON.
+    pub(crate) const fn is_json(&self) -> bool {
+        matches!(self.0, Lines::Json(_))
+    }
+
+    /// Whether lines have columns.
+    pub(crate) const fn is_columns(&self) -> bool {
+        matches!(self.0, Lines::Columns(_))
     }
 
     /// The values of a line; `None` if it says something about those that follow.
@@ -136,6 +135,9 @@ impl LayoutReader<'_> {
                         .find(|inner| inner.starts_with(b"{"))
                         .unwrap_or(line),
                 };
+                if !object.trim_ascii_start().starts_with(b"{") {
+                    return Err(BadRecord::Layout("it is no JSON object".to_owned()));
+                }
                 members.read(object).map(Some)
             }
         }

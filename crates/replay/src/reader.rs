@@ -222,13 +222,21 @@ impl<'f> Reader<'f> {
 
     /// What a line that is no event seems to belong to.
     pub(crate) fn guess(&self, line: &[u8]) -> Guess {
-        let is_trace = matches!(self.lines, LineReader::Trace { .. });
-        let guess = Guess::of(line, |line| is_trace && LogLine::parse(line).is_ok());
-        match &self.lines {
+        let guess = Guess::of(line, |line| LogLine::parse(line).is_ok());
+        let layout = match &self.lines {
             LineReader::AccessLog {
                 values_of: ValuesOf::Layout(layout),
                 ..
-            } if layout.is_of(guess) => Guess::Named,
+            } => Some(layout),
+            _ => None,
+        };
+        let is_trace = matches!(self.lines, LineReader::Trace { .. });
+        match (guess, layout) {
+            (Guess::Combined, _) if is_trace => Guess::AccessLog,
+            (Guess::Json, _) if is_trace => Guess::Named,
+            (Guess::Json, Some(layout)) if layout.is_json() => Guess::NamedJson,
+            (Guess::Csv, Some(layout)) if layout.is_columns() => Guess::Named,
+            (Guess::Other, Some(_)) => Guess::Named,
             _ => guess,
         }
     }

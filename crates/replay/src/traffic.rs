@@ -208,7 +208,7 @@ impl Traffic {
         without.map(|input| {
             let guess = match input.guess {
                 Guess::Empty if input.cut.is_some() => Guess::Cut,
-                Guess::Empty if input.lines > 0 => Guess::Other,
+                Guess::Empty if input.lines > 0 => Guess::NoLine,
                 guess => guess,
             };
             (input.name.as_str(), guess)

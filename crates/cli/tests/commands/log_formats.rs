@@ -5,7 +5,7 @@ use std::process::Output;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::house::{directory, run};
+use crate::house::{directory, run, text};
 
 const CSV: &str = "time,ip,url\n1,192.0.2.1,/a\n2,192.0.2.1,/a\nx,192.0.2.1,/a\n";
 
@@ -90,6 +90,96 @@ fn without_the_format_replay_says_which_one_it_looks_like() {
         message.contains("a.csv: it looks like CSV; add --format csv"),
         "{message}"
     );
+}
+
+/// Lines of programs, as docs/log-formats.md has them.
+const ALB: &str = "h2 2026-01-31T10:00:00Z app/lb/1 192.0.2.1:42 10.0.0.1:80 0.0 0.1 0.0 200 \
+    200 34 366 \"GET https://h:443/a HTTP/2.0\" \"Mozilla/5.0 (X11; Linux; a, b)\" - -";
+const HAPROXY: &str = "Jan 31 10:00:00 web1 haproxy[7]: 192.0.2.1:33 [31/Jan/2026:10:00:00.655] in \
+    web/srv1 10/0/30/69/109 200 2750 - - ---- 1/1/1/1/0 0/0 \"GET /a HTTP/1.1\"";
+const COMBINED: &str = "180.1.2.3 - - [31/Jan/2026:10:00:00 +0000] \"GET /a HTTP/1.1\" 200 5";
+const CADDY: &str = r#"{"ts":1,"msg":"serving"}
+{"ts":1769853600.25,"request":{"client_ip":"192.0.2.1","method":"GET","uri":"/a"}}"#;
+const TRAEFIK: &str = r#"{"StartUTC":"2026-01-31T10:00:00.5Z","ClientHost":"192.0.2.1"}"#;
+
+/// Why nothing in this log is an event in this format.
+fn why_unread(log: &str, format: &[&str]) -> String {
+    let rules = "{domain: web, descriptors: [{key: k, rate_limit: 1/minute}]}";
+    let scene = directory(&[("rules.yaml", rules), ("a.log", log)]);
+    let mut command = vec!["replay", "--rules", "rules.yaml", "a.log"];
+    if format != ["jsonl"] {
+        command.extend(["--descriptor", "k={client}"]);
+    }
+    command.extend(format.iter().flat_map(|format| ["--format", *format]));
+    text(&run(scene.path(), &command), 2)
+}
+
+#[test]
+fn a_log_in_another_format_than_named_is_recognised_or_says_what_to_write() {
+    let unknown = "Listening on 0.0.0.0:80";
+    let table: [(&str, &[&str], &[&str]); 14] = [
+        (ALB, &[], &["AWS's load balancer; use --format alb"]),
+        (HAPROXY, &[], &["HAProxy's log; use --format haproxy"]),
+        (CADDY, &[], &["use --format caddy-json"]),
+        ("120\n7", &[], &["requests per second; add --format counts"]),
+        (
+            unknown,
+            &[],
+            &["--log-format as the server's", "with --format"],
+        ),
+        (CADDY, &["json"], &["use --format caddy-json"]),
+        (TRAEFIK, &["nginx-json"], &["use --format traefik-json"]),
+        (
+            "{\"a\":1}",
+            &["json"],
+            &[
+                "--fields 'time=NAME,client=NAME'",
+                "1 line: there is no time",
+            ],
+        ),
+        (
+            COMBINED,
+            &["envoy-json"],
+            &[
+                "combined format; leave out --format",
+                "1 line: it is no JSON object",
+            ],
+        ),
+        (
+            COMBINED,
+            &["haproxy"],
+            &[
+                "leave out --format",
+                "1 line: not in HAProxy's format (`option httplog`)",
+            ],
+        ),
+        (
+            HAPROXY,
+            &["alb"],
+            &[
+                "use --format haproxy",
+                "1 line: not in the format of AWS's load balancer",
+            ],
+        ),
+        (&format!("{ALB}\n{ALB}"), &["csv"], &["use --format alb"]),
+        (
+            unknown,
+            &["alb"],
+            &["can be read in the format that is named"],
+        ),
+        (
+            "{\"a\":1}",
+            &["jsonl"],
+            &["can be read in the format that is named"],
+        ),
+    ];
+    for (log, format, expected) in table {
+        let message = why_unread(log, format);
+        for expected in expected {
+            assert!(message.contains(expected), "{log} {format:?}: {message}");
+        }
+        assert!(!message.contains('$'), "{message}");
+    }
 }
 
 #[test]

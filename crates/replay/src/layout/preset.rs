@@ -1,5 +1,9 @@
 //! The layouts of programs whose logs are always alike.
 
+use std::sync::Arc;
+
+use crate::field::Field;
+use crate::layout::template::Template;
 use crate::layout::{FieldNames, Kind, Layout, Syntax};
 
 /// A program or a service whose layout is known.
@@ -49,14 +53,21 @@ const W3C: &str = "time=date+time,client=c-ip,user=cs-username,method=cs-method,
     status=sc-status,bytes=sc-bytes,referer=cs(Referer),user_agent=cs(User-Agent),\
     host=x-host-header|cs-host|cs(Host),\
     forwarded_for=x-forwarded-for|cs(X-Forwarded-For)|X-Forwarded-For";
-const ALB: &str = "$type $time_iso8601 $elb $remote_addr:$remote_port $target $request_time $target_time \
-    $response_time $status $target_status $received $bytes_sent \"$request\" \
+const ALB: &str = "$type $time_iso8601 $elb $remote_addr:$remote_port $target $request_time \
+    $target_time $response_time $status $target_status $received $bytes_sent \"$request\" \
     \"$http_user_agent\"";
+/// What is said of a line that is not in this format.
+const ALB_EXPECTED: &str = "not in the format of AWS's load balancer: expected `TYPE TIME BALANCER \
+    CLIENT:PORT TARGET:PORT …`";
 /// Between the size and the request are a variable number of columns and captured headers.
 /// The client always has its port, also an IPv6 address, which is not in brackets: what is behind
 /// the last colon is no part of the address.
 const HAPROXY: &str = "$remote_addr:$remote_port [$time_local] $frontend $backend $timers $status \
     $bytes_sent $others\"$request\"";
+
+/// What is said of a line that is not in this format.
+const HAPROXY_EXPECTED: &str = "not in HAProxy's format (`option httplog`): expected `CLIENT:PORT \
+    [TIME] FRONTEND BACKEND/SERVER …`";
 
 // === impl Preset ===
 
@@ -69,9 +80,14 @@ impl Preset {
     pub fn layout(self, names: Option<FieldNames>) -> Result<Layout, NoNames> {
         let own = |text: &str| -> FieldNames { text.parse().expect("a preset is valid") };
         let names_or = |text| names.clone().unwrap_or_default().or(own(text));
-        let template = |text| match names {
+        let template = |text, expected| match names {
             Some(_) => Err(NoNames),
-            None => Ok(Layout::log_format(text).expect("a preset is valid")),
+            None => {
+                let template = Template::parse(text).expect("a preset is valid");
+                Ok(Layout(Kind::Template(Arc::new(
+                    template.of_program(expected),
+                ))))
+            }
         };
         match self {
             Preset::Nginx => Ok(Layout::json(names_or(NGINX))),
@@ -83,8 +99,45 @@ impl Preset {
                 names: names_or(W3C),
                 columns: None,
             })),
-            Preset::Alb => template(ALB),
-            Preset::Haproxy => template(HAPROXY),
+            Preset::Alb => template(ALB, ALB_EXPECTED),
+            Preset::Haproxy => template(HAPROXY, HAPROXY_EXPECTED),
+        }
+    }
+}
+
+impl Preset {
+    /// Those that can be recognised by one line; a line of the W3C's format says nothing alone.
+    const BY_LINE: [Preset; 6] = [
+        Preset::Nginx,
+        Preset::Envoy,
+        Preset::Caddy,
+        Preset::Traefik,
+        Preset::Alb,
+        Preset::Haproxy,
+    ];
+
+    /// The program that writes such a line: the first in whose layout it has a time and a client.
+    pub(crate) fn of_line(line: &[u8]) -> Option<Preset> {
+        Preset::BY_LINE.into_iter().find(|preset| {
+            let layout = preset.layout(None);
+            layout.is_ok_and(|layout| {
+                let mut reader = layout.reader(&[Field::Client]);
+                let record = reader.read(line);
+                record.is_ok_and(|record| record.is_some_and(|record| record.read().is_ok()))
+            })
+        })
+    }
+
+    /// What is said of an input that seems to be this.
+    pub(crate) const fn description(self) -> &'static str {
+        match self {
+            Preset::Nginx => "it looks like JSON of nginx; use --format nginx-json",
+            Preset::Envoy => "it looks like JSON of Envoy; use --format envoy-json",
+            Preset::Caddy => "it looks like Caddy's log; use --format caddy-json",
+            Preset::Traefik => "it looks like JSON of Traefik; use --format traefik-json",
+            Preset::W3c => "it looks like the W3C's extended log format; use --format w3c",
+            Preset::Alb => "it looks like the log of AWS's load balancer; use --format alb",
+            Preset::Haproxy => "it looks like HAProxy's log; use --format haproxy",
         }
     }
 }

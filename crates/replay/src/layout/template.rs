@@ -24,6 +24,8 @@ pub(super) struct Template {
     parts: Vec<Part>,
     /// A value whose end cannot be found, so that nothing behind it can be.
     lost_at: Option<String>,
+    /// What is said of a line that is not in the format, if the user has not written the format.
+    expected: Option<&'static str>,
 }
 
 /// A value, and what follows it.
@@ -176,7 +178,16 @@ impl Template {
             lead: lead.into_bytes(),
             parts,
             lost_at,
+            expected: None,
         })
+    }
+
+    /// The same, which says of a line that is not in the format what is expected of a program's.
+    pub(super) fn of_program(self, expected: &'static str) -> Template {
+        Template {
+            expected: Some(expected),
+            ..self
+        }
     }
 
     fn slots(&self) -> impl Iterator<Item = Slot> {
@@ -200,6 +211,15 @@ impl Template {
 
     /// The values of a line.
     pub(super) fn read<'a>(&self, line: &'a [u8]) -> Result<Record<'a>, BadRecord> {
+        let read = self.read_parts(line);
+        match self.expected {
+            Some(expected) => read.map_err(|_| BadRecord::Layout(expected.to_owned())),
+            None => read,
+        }
+    }
+
+    /// The values of a line, or which text of the format is missing in it, behind which value.
+    fn read_parts<'a>(&self, line: &'a [u8]) -> Result<Record<'a>, BadRecord> {
         let mut record = Record::default();
         let lead = String::from_utf8_lossy(&self.lead);
         let rest = line.strip_prefix(self.lead.as_slice());

@@ -204,7 +204,8 @@ fn a_line_of_json_that_is_no_event_says_why() {
         (r#"{"request":{}}"#, "there is no time"),
         (r#"{"ts":"x"}"#, "the time is not in the form"),
         (r#"{"ts":1,"#, "EOF while parsing a value at column 8"),
-        ("[1]", "invalid type: sequence, expected an object"),
+        ("[1]", "it is no JSON object"),
+        (r#"192.0.2.1 - - [x] "GET /""#, "it is no JSON object"),
     ];
     check_reasons(&Preset::Caddy.layout(None).unwrap(), &[], &table);
 }

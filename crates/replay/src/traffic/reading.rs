@@ -10,6 +10,26 @@ use crate::foreign::Guess;
 use crate::input::{Line, Lines, NoLines};
 use crate::reader::{Read as ReadLine, Reader};
 
+/// The most lines of an input without events that are examined for what they seem to be.
+const GUESSES_MAX: u32 = 100;
+
+impl Input {
+    /// What the input seems to be, given a line of it that is no event: what the first such line
+    /// says, unless that is vague and another one is of a known program, whose other messages may
+    /// come first.
+    fn guess_from(&mut self, line: &[u8], reader: &Reader<'_>) {
+        let is_first = self.guess == Guess::Empty;
+        let may_tell_more = self.guess.is_vague() && self.lines <= GUESSES_MAX;
+        if line.trim_ascii().is_empty() || self.events > 0 || !(is_first || may_tell_more) {
+            return;
+        }
+        let guess = reader.guess(line);
+        if is_first || matches!(guess, Guess::Preset(_)) {
+            self.guess = guess;
+        }
+    }
+}
+
 impl Traffic {
     /// Adds the events of an input, compressed or not, which comes after those already read.
     ///
@@ -90,10 +110,8 @@ impl Traffic {
                 self.events.push(Event { at, line, request });
             }
             Err(reason) => {
-                if let (Line::Text(text), Guess::Empty) = (line, input.guess)
-                    && !text.trim_ascii().is_empty()
-                {
-                    input.guess = reader.guess(text);
+                if let Line::Text(text) = line {
+                    input.guess_from(text, reader);
                 }
                 self.skipped.add(self.lines, line, reason);
                 if let Some(series) = &mut self.series {
