@@ -126,6 +126,7 @@ impl Interpreter {
         let globals = lua.globals();
         let redis = lua.create_table()?;
         redis.set("call", lua.create_function(call)?)?;
+        redis.set("pcall", lua.create_function(protected_call)?)?;
         globals.set("redis", redis)?;
         let structs = lua.create_table()?;
         structs.set("pack", lua.create_function(structs::pack)?)?;
@@ -174,13 +175,29 @@ impl Interpreter {
 
 /// `redis.call`.
 fn call(lua: &Lua, args: MultiValue) -> mlua::Result<Value> {
+    value_of(lua, execute(&args)?)
+}
+
+/// `redis.pcall`: the script goes on after an error reply, which is a table.
+fn protected_call(lua: &Lua, args: MultiValue) -> mlua::Result<Value> {
+    match execute(&args)? {
+        Reply::Error(text) => {
+            let table = lua.create_table()?;
+            table.set("err", text)?;
+            Ok(Value::Table(table))
+        }
+        reply => value_of(lua, reply),
+    }
+}
+
+/// Executes a command of a script.
+fn execute(args: &MultiValue) -> mlua::Result<Reply> {
     let words: mlua::Result<Vec<Vec<u8>>> = args.iter().map(word_of).collect();
     let words = words?;
-    let reply = CONTEXT.with_borrow_mut(|context| {
+    Ok(CONTEXT.with_borrow_mut(|context| {
         let context = context.as_mut().expect("a script runs over something");
         context.call(&words)
-    });
-    value_of(lua, reply)
+    }))
 }
 
 /// Converts an argument as Redis does: whole numbers without a fraction.
