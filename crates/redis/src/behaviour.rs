@@ -34,6 +34,8 @@ mod several_limits;
 
 mod stepping;
 
+mod unchanged;
+
 mod versions;
 
 use std::sync::LazyLock;

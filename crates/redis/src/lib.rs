@@ -46,7 +46,7 @@
 //!
 //! `AUTH`, `HELLO`, `SCRIPT LOAD`, `EVALSHA` and `PING`; for a Cluster `CLUSTER SLOTS` and
 //! `ASKING`; for a sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER` and `SUBSCRIBE`.
-//! In the scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `APPEND`, `GETRANGE`, `SETRANGE`, `STRLEN`
+//! In the scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `GETRANGE`, `SETRANGE`, `STRLEN`
 //! and `PEXPIREAT`. Membership ([`Redis::instances`]) uses `EVAL`, and `TIME`, `ZADD`, `ZREM`,
 //! `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, on the key `PREFIX{nodes}`. Inspection
 //! ([`tollgate_core::InspectStore`]) needs `EVAL`, `PTTL` and `DEL` as well, and settling a

@@ -1,1 +1,1 @@
-local call = redis.call
+local call, try_call = redis.call, redis.pcall

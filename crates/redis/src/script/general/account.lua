@@ -27,7 +27,7 @@ end
 
 local function take(a, line, units)
   if units == 0 then return end
-  a.dirty, a.is_fresh, a.raw = true, false, nil
+  a.changed, a.is_fresh, a.raw = true, false, nil
   charge_other(a, units)
   ALGORITHMS[a.kind].take(a, line, units)
 end
@@ -47,16 +47,18 @@ local function charge_denied(a, line, units)
 end
 
 local function refund(a, line, units)
-  a.dirty, a.raw = true, nil
+  a.changed, a.raw = true, nil
   charge_other(a, -units)
   ALGORITHMS[a.kind].refund(a, line, units)
 end
 
--- Charges expired leases, as of when they expired.
+-- Charges expired leases, as of when they expired: the result is the same whenever it is computed,
+-- so it is not saved unless a request changes the account.
 local function take_ended(a)
   local algorithm = ALGORITHMS[a.kind]
   -- Even if there is no other state: as of then, not as of now.
-  if a.is_fresh and (is_bucket(a.kind) or a.kind == SLIDING) then a.at, a.is_fresh = 0, false end
+  if a.is_fresh and (is_bucket(a.kind) or a.kind == SLIDING) then a.at = 0 end
+  a.is_fresh = false
   table.sort(a.ended, ends_first)
   for _, lease in ipairs(a.ended) do
     local units, ended = lease[1], lease[2]
@@ -65,55 +67,6 @@ local function take_ended(a)
     algorithm.take_ended(a, units, ended)
   end
   a.ended = nil
-end
-
--- The summary of an account that is migrated to another shape; nil if it has no units.
-local function summarize(a, units)
-  if units == 0 then return nil end
-  local kept, at = ALGORITHMS[a.kind].summarize(a, units)
-  return { kind = a.kind, segments = a.segments, span = a.span, units = kept, at = at }
-end
-
--- Charges, as used now, the units that another shape has counted and a smaller bucket had no room
--- for.
-local function take_hidden(a, line, units)
-  local hidden = min(units, line.cap) - ALGORITHMS[a.kind].used(a)
-  if hidden <= 0 then return end
-  ALGORITHMS[a.kind].take(a, line, hidden)
-  a.dirty, a.raw = true, nil
-end
-
--- Migrates an account to the shape of `line`. The number of units stays the same: only later
--- charges, or a limit that is at least as large in every way, change the price of a bucket's units.
--- An account of another shape is restored from what was kept of this shape; otherwise all used
--- units count as used now, up to the new capacity. A smaller bucket counts no more than its own
--- capacity, so units that the other shape has counted beyond that count as used now as well.
-local function migrate(a, line)
-  local kind, other = line.kind, a.other
-  if a.kind == kind and is_bucket(kind) and not a.is_fresh then
-    local grows = line.span < a.span and line.cap >= a.cap
-    local is_larger = line.cap > a.cap
-    if grows and line.span > 0 and not a.mark then ALGORITHMS[kind].set_terms(a, line) end
-    if other and is_larger then take_hidden(a, line, units_of_other(other)) end
-    return
-  end
-  local is_known = other and other.kind == kind
-    and (is_bucket(kind) or other.span == line.span and other.segments == line.segments)
-  local is_same = a.kind == kind and a.span == line.span and a.segments == line.segments
-  if is_same and not (is_known and a.is_fresh) then return end
-  unmark(a)
-  local units = ALGORITHMS[a.kind].used(a)
-  local kept = summarize(a, units)
-  a.other = nil
-  begin(a, line)
-  if is_known then
-    ALGORITHMS[kind].restore(a, other)
-    if is_bucket(kind) and other.units < line.cap then take_hidden(a, line, units) end
-  else
-    take(a, line, min(units, line.cap))
-  end
-  a.other, a.raw = kept or not is_known and other or nil, nil
-  a.dirty, a.is_fresh = a.dirty or units > 0 or is_known, a.is_fresh and not is_known
 end
 
 -- The stored state; for a log only the part in front of its entries.
@@ -132,7 +85,7 @@ local function open_account(key, line)
   local a = {
     key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
     span = 0, cap = 0, at = 0, used = 0, full_at = 0, stored_at = 0, raw = false, stored = false,
-    other = false, ended = false, dirty = false, is_fresh = false, mark = false, before = false,
+    other = false, ended = false, changed = false, is_fresh = false, mark = false, before = false,
     marked_at = 0,
   }
   local state = read_stored(key, line.kind)
@@ -148,14 +101,13 @@ local function open_account(key, line)
     decode(a, state, line)
   else
     begin(a, line)
-    -- Leases alone do not say under which limit they were granted.
-    a.is_fresh, a.dirty = true, a.dirty or a.leased > 0
+    a.is_fresh = true
   end
   if a.kind ~= LOG then a.prefix = 0 end
   return a
 end
 
-local accounts = {}
+local accounts, migration = {}, false
 
 -- The settled account of a line, under the current limit of its rule.
 local function account(key, line)
@@ -164,7 +116,14 @@ local function account(key, line)
     a = open_account(key, line)
     accounts[key] = a
   end
-  migrate(a, line)
+  local is_same = a.kind == line.kind and a.span == line.span and a.segments == line.segments
+  local has_other = a.other or a.expired_other
+  if not is_same or has_other and (a.is_fresh or a.cap < line.cap) then
+    migration = migration or load_migration()
+    migration.migrate(a, line)
+  end
+  -- Leases alone do not say when the window that starts with them has started.
+  if a.is_fresh and a.kind == FIXED_FIRST and (a.leased > 0 or a.ended) then a.redated = true end
   if a.ended then take_ended(a) end
   settle(a, line)
   return a

@@ -20,19 +20,20 @@ LOADERS[TOKEN] = function()
 
   local function used(a) return a.at > now and ceil((a.at - now) / a.span) or 0 end
 
-  -- The time, price and capacity for `units`, which are more than the capacity: limits that were
-  -- larger have granted some of them. All of them count, because such a limit may be in use
-  -- elsewhere, but the key is not locked for longer than its limit remembers: each unit costs less.
-  local function terms_of_excess(a, units)
+  -- The time, price and capacity at `moment` for `units`, which are more than the capacity: limits
+  -- that were larger have granted some of them. All of them count, because such a limit may be in
+  -- use elsewhere, but the key is not locked for longer than its limit remembers: each unit costs
+  -- less.
+  local function terms_of_excess(a, units, moment)
     units = min(units, USED_MAX)
     local span = max(floor(a.cap * a.span / units), 1)
-    return now + units * span, span, units
+    return moment + units * span, span, units
   end
 
-  -- Units that were not judged under this limit may be more than it allows.
-  local function keep_excess(a)
-    if not a.mark and a.at - now > a.cap * a.span then
-      a.at, a.span, a.cap = terms_of_excess(a, used(a))
+  -- Units charged at `moment` that were not judged under this limit may be more than it allows.
+  local function keep_excess(a, moment)
+    if not a.mark and a.at - moment > a.cap * a.span then
+      a.at, a.span, a.cap = terms_of_excess(a, ceil((a.at - moment) / a.span), moment)
     end
   end
 
@@ -41,7 +42,7 @@ LOADERS[TOKEN] = function()
     -- Leased units have the price of the limit that granted them.
     if at <= now and a.leased == 0 then return '' end
     if extra > 0 and not a.mark and at - now > cap * span then
-      at, span, cap = terms_of_excess(a, used(a) + extra)
+      at, span, cap = terms_of_excess(a, used(a) + extra, now)
     end
     return pack('>BI7I6I4', a.kind, at, span, cap)
   end
@@ -59,11 +60,11 @@ LOADERS[TOKEN] = function()
     a.stored_at = a.at
     local latest = now + (a.mark or a.cap) * a.span
     if a.mark then
-      if a.marked_at > now then a.at, a.dirty, a.raw = a.at - (a.marked_at - now), true, nil end
+      if a.marked_at > now then a.at, a.redated, a.raw = a.at - (a.marked_at - now), true, nil end
       a.marked_at = now
-      if a.at <= latest then unmark(a) end
+      if a.at <= latest then a.mark = nil end
     elseif a.at > latest then
-      a.at, a.dirty, a.raw = latest, true, nil
+      a.at, a.redated, a.raw = latest, true, nil
     end
     a.full_at = a.at
     if a.at <= now then
@@ -82,7 +83,7 @@ LOADERS[TOKEN] = function()
       local part, rest = scale(span, debt % a.span, a.span)
       a.at, a.span = now + whole + part + (rest > 0 and 1 or 0), span
     end
-    a.cap, a.dirty, a.raw = line.cap, true, nil
+    a.cap, a.raw = line.cap, nil
   end
 
   local function fits(a, line, units) return a.at - now <= (line.cap - units) * a.span end
@@ -97,12 +98,15 @@ LOADERS[TOKEN] = function()
   local function take(a, line, units)
     set_terms_to_charge(a, line, units)
     a.at = a.at + units * a.span
-    keep_excess(a)
+    keep_excess(a, now)
   end
 
+  -- As of then, or as of the earliest moment at which the bucket can have had its debt, so that the
+  -- result is the same whenever it is computed.
   local function take_ended(a, units, ended)
+    local moment = max(ended, a.at - a.cap * a.span)
     a.at = max(a.at, ended) + units * a.span
-    keep_excess(a)
+    keep_excess(a, moment)
   end
 
   local function refund(a, _, units) a.at = max(a.at - min(units, WORD - 1) * a.span, now) end
@@ -111,6 +115,7 @@ LOADERS[TOKEN] = function()
   local function charge_denied(a, line, units)
     local cap = line.cap - a.leased - line.kept
     if a.at - now >= cap * a.span then return end
+    a.changed = true
     charge_other(a, units)
     set_terms(a, line)
     local at = a.at

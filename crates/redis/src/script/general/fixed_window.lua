@@ -61,7 +61,7 @@ LOADERS[FIXED_CLOCK] = function()
     elseif a.at <= now or a.used == 0 and a.leased == 0 then
       a.at, a.used = fresh, 0
     elseif a.at > fresh or a.kind == FIXED_CLOCK and a.at < fresh then
-      a.at, a.dirty, a.raw = fresh, true, nil
+      a.at, a.redated, a.raw = fresh, true, nil
     end
   end
 

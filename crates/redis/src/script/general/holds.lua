@@ -26,10 +26,6 @@ local function mark(a, cap, before, at)
   a.mark, a.before, a.marked_at = cap, before, at
 end
 
-local function unmark(a)
-  if a.mark then a.mark, a.dirty = nil, true end
-end
-
 local function is_lease(id) return byte(id) > 127 and byte(id) < OTHER end
 
 local function hold(a, id, units, till)
@@ -41,7 +37,7 @@ local function release(a, id)
   local one = a.holds[id]
   if not one then return end
   if is_lease(id) then a.leased = a.leased - one[1] else a.held = a.held - one[1] end
-  a.holds[id], a.holding, a.dirty = nil, a.holding - 1, true
+  a.holds[id], a.holding, a.changed = nil, a.holding - 1, true
 end
 
 -- Takes units off reservations that are charged to other requests.
@@ -56,6 +52,7 @@ end
 
 -- Decodes the holds; expired leases are charged once the account is known.
 local function load_holds(a, state)
+  local is_after_empty = false
   for from = 3, 2 + HOLD * byte(state, 2), HOLD do
     local id, units, till = read('>c8I5I7', state, from)
     local first = byte(id)
@@ -63,19 +60,17 @@ local function load_holds(a, state)
     if first == 255 then
       mark(a, read('>I4', id, 5), units, till)
     elseif first > OTHER then
-      load_other(a, id, units, till)
+      load_other(a, id, units, till, is_after_empty)
     elseif till > latest then
       hold(a, id, units, latest)
-      a.dirty = true
+      a.redated = true
     elseif till > now then
       hold(a, id, units, till)
-    else
-      a.dirty = true
-      if is_lease(id) then
-        a.ended = a.ended or {}
-        a.ended[#a.ended + 1] = { units, till }
-      end
+    elseif is_lease(id) then
+      a.ended = a.ended or {}
+      a.ended[#a.ended + 1] = { units, till, id }
     end
+    is_after_empty = first + till == 0
   end
 end
 
@@ -95,7 +90,7 @@ end
 
 -- The number of entries needed.
 local function count_places(a)
-  return a.holding + (a.mark and 1 or 0) + (a.other and 1 or 0)
+  return a.holding + (a.mark and 1 or 0) + (a.other and (a.other.is_newer and 2 or 1) or 0)
 end
 
 -- The encoded holds, in this many entries, and until when they matter.
@@ -108,13 +103,13 @@ local function encode_holds(a, places)
   end
   if a.other then
     parts[#parts + 1] = encode_other(a.other)
-    last = max(last, kept_until(a.other))
+    if a.other.units > 0 then last = max(last, kept_until(a.other)) end
   end
   for id, one in pairs(a.holds) do
     parts[#parts + 1] = pack('>c8I5I7', id, one[1], one[2])
     last = max(last, one[2])
   end
   if a.leased > 0 then last = max(last, leases_end_at(a)) end
-  parts[#parts + 1] = string.rep('\0', HOLD * (places - count_places(a)))
+  parts[#parts + 1] = string.rep(EMPTY, places - count_places(a))
   return table.concat(parts), last
 end

@@ -25,7 +25,7 @@ local function lease(line, id, till, spent, want, least, fresh_id)
   end
   if granted > 0 then
     hold(a, fresh_id, granted, till)
-    a.dirty = true
+    a.changed = true
   end
   states[2] = pack('>I5I5', granted, till - now)
   reply(status, states)

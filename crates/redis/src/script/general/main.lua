@@ -31,7 +31,19 @@ while position <= #requests do
   else
     decide(lines)
   end
+  if migration then migration.undo_migrations() end
 end
+local is_redated = false
 for _, a in pairs(accounts) do
-  if a.dirty then save(a) end
+  if a.changed then save(a) elseif a.redated then is_redated = true end
+end
+-- A server that is out of memory, or has become a replica, still answers peeks and denials.
+if is_redated then call = try_call end
+for _, a in pairs(is_redated and accounts or {}) do
+  if a.redated and not a.changed then
+    -- Leases that expired and were not charged, because the account was migrated first, are kept.
+    for _, lease in ipairs(a.ended or {}) do hold(a, lease[3], lease[1], lease[2]) end
+    a.ended = nil
+    save(a)
+  end
 end

@@ -60,8 +60,17 @@ local CLOCK_STEP = 1000000
 --   latest(kept)                     the latest time that it may have, unless the clock was set
 --   back
 --
--- In addition `set_terms` of buckets, `save` and `reply` of logs. Functions cost time in a script,
--- which creates them in every call: so each algorithm is loaded when it is first needed.
+-- In addition `set_terms` of buckets; `save`, `reply`, `read_entry` and `read_entries` of logs.
+-- Functions cost time in a script, which creates them in every call: so each algorithm is loaded
+-- when it is first needed.
+--
+-- Accounts are settled and migrated in memory. Two flags say whether that is stored:
+--
+--   changed                          a request has charged, refunded, held or released units: the
+--                                    account is saved. Peeks and denials do not set it
+--   redated                          units got a date which a later decision would derive from its
+--                                    own time again: it is saved if Redis can write, so that retry
+--                                    times stay exact
 local LOADERS = { false, false, false, false, false, false }
 local ALGORITHMS = setmetatable({}, {
   __index = function(algorithms, kind)

@@ -14,7 +14,7 @@ local function next_report()
   for _ = 1, parts do
     local at, units
     at, units, position = read('>I7I5', requests, position)
-    a.dirty, a.raw = true, nil
+    a.changed, a.raw = true, nil
     charge_other(a, units)
     algorithm.report(a, line, units, at, base, back)
   end

@@ -33,12 +33,12 @@ local function load_settlement()
   end
 
   -- Removes the newest entries without units: the newest one determines when the log expires.
-  local function cut_log(a, first, read_entry)
+  local function cut_log(a, read_entry)
     local count = a.n
     while count > a.dead do
-      local _, sum = read_entry(count - 1)
+      local _, sum = read_entry(a, count - 1)
       local before = a.base
-      if count - 1 > a.dead then _, before = read_entry(count - 2) end
+      if count - 1 > a.dead then _, before = read_entry(a, count - 2) end
       if sum ~= before then break end
       count = count - 1
     end
@@ -47,40 +47,35 @@ local function load_settlement()
       a.n, a.used = 0, 0
       return
     end
-    a.last_at = read_entry(count - 1)
-    local live = call('GETRANGE', a.key, first + 11 * a.dead, first + 11 * count - 1)
-    a.n, a.dead = count - a.dead, 0
-    call('SET', a.key, string.rep('\0', first) .. live)
+    a.last_at = read_entry(a, count - 1)
+    a.n, a.rows, a.moves = count, min(a.rows, count), true
+    a.tail = string.sub(a.tail, 1, 11 * (count - a.rows))
   end
 
   -- Refunds up to `units` of those that a log has counted at `at`; returns how many. All newer
   -- entries change as well, because each has the sum of those before it.
   local function refund_entry(a, at, units)
-    local first = a.prefix + LOG_HEADER
-    local function read_entry(index)
-      local from = first + 11 * index
-      local moment, sum = read('>I7I4', call('GETRANGE', a.key, from, from + 10))
-      return moment - a.shift, sum
-    end
+    local read_entry = ALGORITHMS[LOG].read_entry
     local low, high = a.dead, a.n
     while low < high do
       local middle = floor((low + high) / 2)
-      if (read_entry(middle)) >= at then high = middle else low = middle + 1 end
+      if (read_entry(a, middle)) >= at then high = middle else low = middle + 1 end
     end
     if low >= a.n then return 0 end
-    local found, sum = read_entry(low)
+    local found, sum = read_entry(a, low)
     local _, before = 0, a.base
-    if low > a.dead then _, before = read_entry(low - 1) end
+    if low > a.dead then _, before = read_entry(a, low - 1) end
     local back = found == at and min(units, (sum - before) % WORD) or 0
     if back == 0 then return 0 end
-    local newer, entries = call('GETRANGE', a.key, first + 11 * low, -1), {}
+    local newer, entries = ALGORITHMS[LOG].read_entries(a, low), {}
     for from = 1, #newer, 11 do
       local moment, total = read('>I7I4', newer, from)
       entries[#entries + 1] = pack('>I7I4', moment, (total - back) % WORD)
     end
-    call('SETRANGE', a.key, first + 11 * low, table.concat(entries))
+    local kept = string.sub(a.tail, 1, 11 * max(low - a.rows, 0))
+    a.rows, a.tail = min(a.rows, low), kept .. table.concat(entries)
     a.used, a.sum = a.used - back, (a.sum - back) % WORD
-    cut_log(a, first, read_entry)
+    cut_log(a, read_entry)
     return back
   end
 
@@ -108,7 +103,7 @@ local function load_settlement()
       refund(a, line, back)
       return back
     end
-    a.dirty, a.raw = true, nil
+    a.changed, a.raw = true, nil
     charge_other(a, -back)
     return back
   end

@@ -2,6 +2,9 @@
 -- Sliding logs: a header, then one entry of 11 bytes for each time at which units were allowed,
 -- with the sum of all units up to it (modulo 2^32). Entries are found by binary search, added at
 -- the end, and expire by being counted as dead; dead entries are removed once they are half of all.
+--
+-- The first `rows` entries are those in Redis; the `tail` has those after them, to be written by
+-- `save`. If entries in Redis are to be removed, the log `moves`: it is written as a whole.
 
 LOADERS[LOG] = function()
   local HEADER, ENTRY = LOG_HEADER, 11
@@ -11,9 +14,21 @@ LOADERS[LOG] = function()
   end
 
   local function read_entry(a, index)
-    local from = a.prefix + HEADER + ENTRY * index
-    local at, sum = read('>I7I4', call('GETRANGE', a.key, from, from + ENTRY - 1))
+    local at, sum
+    if index < a.rows then
+      local from = a.prefix + HEADER + ENTRY * index
+      at, sum = read('>I7I4', call('GETRANGE', a.key, from, from + ENTRY - 1))
+    else
+      at, sum = read('>I7I4', a.tail, 1 + ENTRY * (index - a.rows))
+    end
     return at - a.shift, sum
+  end
+
+  -- All entries from this one on, encoded.
+  local function read_entries(a, first)
+    if first >= a.rows then return string.sub(a.tail, 1 + ENTRY * (first - a.rows)) end
+    local from = a.prefix + HEADER
+    return call('GETRANGE', a.key, from + ENTRY * first, from + ENTRY * a.rows - 1) .. a.tail
   end
 
   -- The first entry from `low` on for which `holds`, which stays true once it is; `high` if none.
@@ -37,13 +52,8 @@ LOADERS[LOG] = function()
     return (read_entry(a, find_entry(a, a.dead, a.n, is_enough))) + a.span
   end
 
-  -- The part in front of the log is written last, by `save`.
-  local function write_log(a, entries)
-    call('SET', a.key, string.rep('\0', a.prefix) .. encode_header(a) .. entries)
-  end
-
   local function clear(a)
-    a.n, a.shift, a.dead, a.base, a.sum, a.last_at = 0, 0, 0, 0, 0, 0
+    a.n, a.shift, a.dead, a.base, a.sum, a.last_at, a.rows, a.tail = 0, 0, 0, 0, 0, 0, 0, ''
   end
 
   local function decode(a, state)
@@ -51,6 +61,7 @@ LOADERS[LOG] = function()
     _, a.span, a.shift, a.dead, a.base = read('>BI6I7I4I4', state)
     a.raw = nil
     a.n = (call('STRLEN', a.key) - a.prefix - HEADER) / ENTRY
+    a.rows, a.tail = a.n, ''
     a.last_at, a.sum = read_entry(a, a.n - 1)
   end
 
@@ -58,7 +69,7 @@ LOADERS[LOG] = function()
     if a.n == 0 then return end
     if a.last_at > now then
       a.shift = a.shift + a.last_at - now
-      a.last_at, a.dirty = now, true
+      a.last_at, a.redated = now, true
     end
     local function is_inside(at) return now - at < a.span end
     local first = find_entry(a, a.dead, a.n, is_inside)
@@ -84,22 +95,23 @@ LOADERS[LOG] = function()
 
   -- At a time that is not before the newest entry.
   local function append(a, units, at)
-    a.used, a.dirty = a.used + units, true
+    a.used = a.used + units
     if a.n == 0 then
-      a.n, a.shift, a.dead, a.base, a.sum = 1, 0, 0, 0, units
-      write_log(a, pack('>I7I4', at, units))
+      a.n, a.shift, a.dead, a.base, a.sum, a.rows = 1, 0, 0, 0, units, 0
+      a.tail = pack('>I7I4', at, units)
     else
-      local same = a.last_at == at
       a.sum = (a.sum + units) % WORD
       local entry = pack('>I7I4', at + a.shift, a.sum)
-      if same then
-        call('SETRANGE', a.key, a.prefix + HEADER + ENTRY * (a.n - 1), entry)
-      else
-        call('APPEND', a.key, entry)
+      if a.last_at ~= at then
         a.n = a.n + 1
+      elseif a.n > a.rows then
+        a.tail = string.sub(a.tail, 1, -1 - ENTRY)
+      else
+        a.rows = a.n - 1
       end
+      a.tail = a.tail .. entry
     end
-    a.last_at, a.stored = at, true
+    a.last_at = at
   end
 
   local function take(a, _, units) append(a, units, now) end
@@ -112,7 +124,6 @@ LOADERS[LOG] = function()
 
   local function refund(a, _, units)
     if a.used == 0 then return end
-    a.dirty = true
     if units >= a.used then
       a.n, a.used = 0, 0
       return
@@ -122,13 +133,9 @@ LOADERS[LOG] = function()
     local last = find_entry(a, a.dead, a.n, is_enough)
     a.last_at = read_entry(a, last)
     a.sum = (a.base + a.used) % WORD
-    local whole = ''
-    if last > a.dead then
-      local from = a.prefix + HEADER
-      whole = call('GETRANGE', a.key, from + ENTRY * a.dead, from + ENTRY * last - 1)
-    end
-    a.n, a.dead = last - a.dead + 1, 0
-    write_log(a, whole .. pack('>I7I4', a.last_at + a.shift, a.sum))
+    local whole = string.sub(a.tail, 1, ENTRY * max(last - a.rows, 0))
+    a.n, a.rows, a.moves = last + 1, min(a.rows, last), true
+    a.tail = whole .. pack('>I7I4', a.last_at + a.shift, a.sum)
   end
 
   local function leases_end_at(a, _, last) return last + a.span end
@@ -145,18 +152,18 @@ LOADERS[LOG] = function()
   -- The entries of a log are not moved as long as the holds fit in front of them.
   local function save(a)
     local places, needed, live = (a.prefix > 0 and a.prefix - 2 or 0) / HOLD, count_places(a)
-    local moves = a.n == 0 or a.dead >= 32 and a.dead * 2 >= a.n
+    local moves = a.moves or a.rows == 0 or a.n == 0 or a.dead >= 32 and a.dead * 2 >= a.n
     if moves and needed == 0 then
       places = 0
     elseif needed > places then
       places, moves = min(max(4, 2 * needed), 255), true
     end
     if moves then
-      live = a.n > 0 and call('GETRANGE', a.key, a.prefix + HEADER + ENTRY * a.dead, -1) or ''
+      live = a.n > 0 and read_entries(a, a.dead) or ''
       a.n, a.dead = max(a.n - a.dead, 0), 0
     end
     local front, last = encode_holds(a, places)
-    a.prefix = #front
+    local first = #front + HEADER
     if a.n > 0 then
       front, last = front .. encode_header(a), max(last, a.last_at + a.span)
     end
@@ -165,7 +172,9 @@ LOADERS[LOG] = function()
     elseif moves then
       call('SET', a.key, front .. live, 'PXAT', milliseconds(last))
     else
-      call('SETRANGE', a.key, 0, front)
+      -- An error reply: Redis cannot write now (see `main.lua`), but it could set the expiry.
+      if type(call('SETRANGE', a.key, 0, front)) == 'table' then return end
+      if a.tail ~= '' then call('SETRANGE', a.key, first + ENTRY * a.rows, a.tail) end
       call('PEXPIREAT', a.key, milliseconds(last))
     end
   end
@@ -192,5 +201,6 @@ LOADERS[LOG] = function()
     remaining = remaining, take = take, take_ended = take_ended, refund = refund,
     leases_end_at = leases_end_at, summarize = summarize, restore = restore,
     kept_until = kept_until, latest = latest, save = save, reply = reply,
+    read_entry = read_entry, read_entries = read_entries,
   }
 end

@@ -16,7 +16,7 @@ LOADERS[SLIDING] = function()
     if a.at > current then
       -- How much of its segment had passed is unknown: all units that are leaving count in full
       -- again.
-      a[last - 1], a[last], a.dirty = a[last - 1] + a[last], 0, true
+      a[last - 1], a[last], a.redated, a.raw = a[last - 1] + a[last], 0, true, nil
     end
     local passed = min(max(current - a.at, 0), last + 1)
     if passed > 0 then
@@ -73,8 +73,7 @@ LOADERS[SLIDING] = function()
 
   local function settle(a)
     advance(a, now)
-    if a.mark and estimate(a) <= a.mark then unmark(a) end
-    if a.dirty then a.raw = nil end
+    if a.mark and estimate(a) <= a.mark then a.mark = nil end
   end
 
   local function used(a)

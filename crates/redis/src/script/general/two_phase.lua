@@ -27,7 +27,7 @@ local function reserve(lines, id, till)
       local before = a.holds[id] and a.holds[id][1] or 0
       release(a, id)
       hold(a, id, before + count * line.take, till)
-      a.dirty = true
+      a.changed = true
     end
     any, blocked = any or count > 0, blocked or count == 0 and not line.denied
     states[i] = pack('>I4', count) .. states[i]
