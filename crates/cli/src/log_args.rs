@@ -1,6 +1,10 @@
 //! Options that say what the lines of a log are like, for all subcommands that read logs.
 
-use clap::ValueEnum;
+use std::ffi::OsStr;
+
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
+use clap::{Arg, Command, ValueEnum};
 use tollgate_replay::{FieldNames, KeyShape, Layout, LogKind, Preset, Traffic};
 
 use crate::key_shape_args::KeyShapeArgs;
@@ -9,7 +13,7 @@ use crate::key_shape_args::KeyShapeArgs;
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogArgs {
     /// Format of the input.
-    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
+    #[arg(long, value_parser = FormatParser, default_value = "auto")]
     pub(crate) format: LogFormat,
     /// The names that fields have in the log, for formats with named values: JSON, CSV and W3C.
     ///
@@ -67,6 +71,46 @@ pub(crate) enum LogFormat {
     Jsonl,
 }
 
+/// Parses the name of a format; for the name of a program that writes several, names them.
+#[derive(Clone)]
+struct FormatParser;
+
+/// Programs, and what to write for them.
+const PROGRAMS: [(&str, &str); 3] = [
+    (
+        "nginx",
+        "`combined`, its default, or `nginx-json`, or --log-format",
+    ),
+    ("apache", "`combined` or `common`, or --log-format"),
+    ("envoy", "`envoy-json`"),
+];
+
+// === impl FormatParser ===
+
+impl TypedValueParser for FormatParser {
+    type Value = LogFormat;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<LogFormat, clap::Error> {
+        match PROGRAMS.iter().find(|(program, _)| value == *program) {
+            None => EnumValueParser::new().parse_ref(command, argument, value),
+            Some((program, instead)) => {
+                let message = format!("--format {program}: write {instead}");
+                Err(command.clone().error(ErrorKind::InvalidValue, message))
+            }
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let variants = LogFormat::value_variants().iter();
+        Some(Box::new(variants.filter_map(ValueEnum::to_possible_value)))
+    }
+}
+
 // === impl LogArgs ===
 
 impl LogArgs {
@@ -77,6 +121,13 @@ impl LogArgs {
     /// What is wrong with the options, or which of them do not go together.
     pub(crate) fn kind(&self) -> Result<Option<LogKind>, String> {
         if let Some(format) = &self.log_format {
+            if let Ok(named) = <LogFormat as ValueEnum>::from_str(format.trim(), true) {
+                let name = named.to_possible_value();
+                let name = name.as_ref().map_or("", |value| value.get_name());
+                return Err(format!(
+                    "--log-format: `{format}` is the name of a format; write --format {name}"
+                ));
+            }
             let layout = Layout::log_format(format);
             return match layout {
                 Ok(layout) => Ok(Some(LogKind::Layout(layout))),

@@ -46,6 +46,15 @@ fn options_that_do_not_go_together_say_what_to_drop() {
         ),
         (&["--log-format", "%h"], "--log-format: it has no time"),
         (
+            &["--log-format", "combined"],
+            "--log-format: `combined` is the name of a format; write --format combined",
+        ),
+        (
+            &["--format", "nginx"],
+            "--format nginx: write `combined`, its default, or `nginx-json`",
+        ),
+        (&["--format", "envoy"], "--format envoy: write `envoy-json`"),
+        (
             &["--log-format", "%h %t", "--format", "csv"],
             "cannot be used with",
         ),
@@ -179,6 +188,28 @@ fn a_log_in_another_format_than_named_is_recognised_or_says_what_to_write() {
             assert!(message.contains(expected), "{log} {format:?}: {message}");
         }
         assert!(!message.contains('$'), "{message}");
+    }
+}
+
+#[test]
+fn a_format_may_be_pasted_from_the_configuration_of_a_server() {
+    let rules = "{domain: web, descriptors: [{key: k, rate_limit: 1/minute}]}";
+    let scene = directory(&[("rules.yaml", rules), ("a.log", COMBINED)]);
+    for format in [
+        "'$remote_addr - $remote_user [$time_local] '\n  '\"$request\" $status';",
+        "log_format main '$remote_addr - $remote_user [$time_local] ' '\"$request\" $status';",
+        "LogFormat \"%h %l %u %t \\\"%r\\\" %>s %b\" common",
+    ] {
+        let command = [
+            "replay",
+            "--rules",
+            "rules.yaml",
+            "--descriptor",
+            "k={client}",
+        ];
+        let format = ["--where", "path=/a", "--log-format", format, "a.log"];
+        let shown = text(&run(scene.path(), &[&command[..], &format].concat()), 0);
+        assert!(shown.starts_with("           1 event\n"), "{shown}");
     }
 }
 

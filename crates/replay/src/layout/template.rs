@@ -12,6 +12,7 @@ use crate::record::{BadRecord, Record, Slot, is_had};
 
 mod apache;
 mod nginx;
+mod quoting;
 
 /// The bytes of `17/May/2015:10:05:03 +0000`, which has a blank in it.
 const TIME_BYTES: usize = 26;
@@ -106,7 +107,8 @@ pub enum InvalidLogFormat {
 impl Template {
     /// Reads a format: nginx's if it has a `$`, or else Apache's.
     pub(super) fn parse(format: &str) -> Result<Template, InvalidLogFormat> {
-        let format = format.trim();
+        let unquoted = quoting::unquote(format);
+        let format = unquoted.as_deref().unwrap_or(format).trim();
         if format.starts_with('{') {
             return Err(InvalidLogFormat::Json);
         }
