@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tollgate_replay::{Error, Traffic, compare, replay, survey};
+use tollgate_replay::{Error, Noun, Traffic, compare, replay, survey};
 use tollgate_rules::RuleSet;
 
 use crate::message::{print_error, with_causes};
@@ -228,11 +228,14 @@ impl Stopped {
     /// The message: why the replay ended, how far it got, and where the decisions so far are.
     pub(crate) fn failure(self, decisions: Option<Decisions>) -> Failure {
         let events = self.events;
+        let noun = Noun(events, "event");
         let is_interrupt = matches!(self.why, Error::Stopped { .. });
         let message = match &self.why {
-            Error::Stopped { decided } => format!("interrupted after {decided} of {events} events"),
+            Error::Stopped { decided } => {
+                format!("interrupted after {decided} of {events} {noun}")
+            }
             Error::Write { decided, source } => {
-                format!("cannot write the decisions after {decided} of {events} events: {source}")
+                format!("cannot write the decisions after {decided} of {events} {noun}: {source}")
             }
             why => with_causes(why),
         };

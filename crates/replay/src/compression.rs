@@ -12,6 +12,7 @@ use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::compression::xz::XzReader;
+use crate::noun::Noun;
 
 mod xz;
 
@@ -202,8 +203,9 @@ impl fmt::Display for Cut {
         };
         write!(
             f,
-            "its {name} data {what}, after {} bytes of text",
-            self.bytes
+            "its {name} data {what}, after {} {} of text",
+            self.bytes,
+            Noun(self.bytes, "byte")
         )
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use crate::comparison::Comparison;
+use crate::noun::Noun;
 use crate::report::Report;
 use crate::traffic::Traffic;
 
@@ -36,7 +37,7 @@ pub struct Checked {
     pub count: u64,
     /// What the count is a part of.
     pub of: u64,
-    /// The name of what it is a part of.
+    /// The noun of what it is a part of.
     unit: &'static str,
 }
 
@@ -80,11 +81,11 @@ struct Whole {
 }
 
 const EVENTS: Whole = Whole {
-    unit: "events",
+    unit: "event",
     count: |counted| counted.report.events,
 };
 const LINES: Whole = Whole {
-    unit: "lines",
+    unit: "line",
     count: |counted| u64::from(counted.traffic.lines()),
 };
 
@@ -300,6 +301,9 @@ impl<'t> Cursor<'t> {
         let decimals = u32::try_from(decimals.len()).unwrap_or_default();
         self.skip_blanks();
         let is_percent = self.rest().starts_with('%');
+        if is_percent && digits > 100 * 10_u128.pow(decimals) {
+            return Err(start.reject("a percentage of at most 100%".to_owned()));
+        }
         self.at += usize::from(is_percent);
         Ok(Threshold {
             digits,
@@ -345,7 +349,8 @@ impl fmt::Display for Checked {
         let (percent, rest) = (parts / 100, parts % 100);
         write!(
             f,
-            "{condition}: {count} of {of} {unit} ({percent}.{rest:02}%)"
+            "{condition}: {count} of {of} {} ({percent}.{rest:02}%)",
+            Noun(*of, unit)
         )
     }
 }

@@ -87,11 +87,15 @@ impl fmt::Display for Error {
             Error::NoEvents { inputs, skipped } => no_events(inputs, skipped, f),
             Error::NoneSelected { excluded } => write!(
                 f,
-                "none of {excluded} events is selected by --from, --to and --where"
+                "none of {excluded} {} is selected by --from, --to and --where",
+                Noun(*excluded, "event")
             ),
-            Error::Stopped { decided } => write!(f, "stopped after {decided} events"),
+            Error::Stopped { decided } => {
+                write!(f, "stopped after {decided} {}", Noun(*decided, "event"))
+            }
             Error::Write { decided, .. } => {
-                write!(f, "cannot write the decisions after {decided} events")
+                let events = Noun(*decided, "event");
+                write!(f, "cannot write the decisions after {decided} {events}")
             }
         }
     }

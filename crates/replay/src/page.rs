@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crate::noun::Noun;
 use crate::page::chart::{Bar, Bars, Layer};
 use crate::page::escape::{Number, Text};
 use crate::page::totals::write_totals;
@@ -259,8 +260,9 @@ fn chart(
     }
     write!(
         f,
-        "</div>\n<div class=\"axis\"><span>{} requests in {}</span></div>\n{bars}\n",
+        "</div>\n<div class=\"axis\"><span>{} {} in {}</span></div>\n{bars}\n",
         Number(bars.most()),
+        Noun(bars.most(), "request"),
         timeline.length
     )?;
     let slots = timeline.slots.len();

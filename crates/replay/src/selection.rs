@@ -55,13 +55,20 @@ pub enum InvalidFilter {
 }
 
 /// Reads a moment as people and logs write it: RFC 3339, a date, a date and a time without a zone
-/// (both in UTC), the time of an access log, or seconds since 1970.
+/// (both in UTC), the time of an access log, or seconds since 1970. Four digits are neither a year
+/// nor seconds, because nobody could tell which is meant.
 ///
 /// # Errors
 ///
 /// What is wrong, and the forms that there are.
 pub fn parse_moment(text: &str) -> Result<Moment, String> {
-    any_form(text.trim()).map_err(|bad| {
+    let text = text.trim();
+    if text.len() == 4 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!(
+            "is it a year, or seconds since 1970? Write {text}-01-01, or {text}.0 for seconds"
+        ));
+    }
+    any_form(text).map_err(|bad| {
         format!("{bad}; write 2026-01-31, 2026-01-31T10:00:00Z, or seconds since 1970")
     })
 }
@@ -243,6 +250,15 @@ mod tests {
             let why = parse_moment(text).unwrap_err();
             assert!(why.contains("; write 2026-01-31, "), "{why}");
         }
+        let why = parse_moment(" 2016 ").unwrap_err();
+        assert!(
+            why.contains("Write 2016-01-01, or 2016.0 for seconds"),
+            "{why}"
+        );
+        assert_eq!(
+            parse_moment("2016.0"),
+            Ok(Moment::from_nanos(2_016_000_000_000))
+        );
         assert!(
             parse_moment("2015-13-01")
                 .unwrap_err()

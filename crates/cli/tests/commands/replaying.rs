@@ -133,6 +133,14 @@ fn what_cannot_be_selected_is_an_error_that_names_it() {
         ),
         (&["--from", "2026-02-30"], "there is no such day or time"),
         (
+            &["--from", "2016"],
+            "Write 2016-01-01, or 2016.0 for seconds",
+        ),
+        (
+            &["--fail-if", "denied > 101%"],
+            "column 10: expected a percentage of at most 100%",
+        ),
+        (
             &["--from", "2026-01-02", "--to", "2026-01-02"],
             "--to is not after --from",
         ),
@@ -317,6 +325,8 @@ fn a_report_is_a_page_with_the_same_totals() {
         "{page}"
     );
     assert!(page.contains("<h3>client=192.0.2.0</h3>"), "{page}");
+    let keys = "The 1 key with the most denials, of 1.";
+    assert!(page.contains(keys), "{page}");
     assert!(page.contains("<code><b>4×</b> curl/8</code>"), "{page}");
     for (path, expected) in [
         ("no/page.html", "cannot write no/page.html: No such file"),

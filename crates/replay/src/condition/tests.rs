@@ -36,7 +36,9 @@ fn thresholds_are_compared_exactly() {
         ("denied < 1.5", 1, 1, true),
         ("denied <= 1", 2, 2, false),
         ("denied > 0%", 0, 0, false),
-        ("denied > 999999999999999%", u64::MAX, u64::MAX, false),
+        ("denied > 99.999999%", u64::MAX, u64::MAX, true),
+        ("denied > 100.000%", u64::MAX, u64::MAX, false),
+        ("denied > 999999999999999", u64::MAX, u64::MAX, true),
         ("  events   < 10  ", 0, 9, true),
     ] {
         assert_eq!(holds(text, denied, events), expected, "{text}");
@@ -57,6 +59,8 @@ fn nonsense_says_where_it_begins() {
         ("denied > -1", 10, "a number such as"),
         ("denied > 1.0000001", 10, "a number such as"),
         ("denied > 1000000000000000", 10, "a number such as"),
+        ("denied > 101%", 10, "a percentage of at most 100%"),
+        ("denied > 100.000001 %", 10, "a percentage of at most 100%"),
         ("denied > 1 %%", 13, "the end"),
         ("denied > 1 and more", 12, "the end"),
         ("é > 1", 1, "one of events,"),
@@ -77,6 +81,13 @@ fn a_condition_shows_its_counts() {
     let checked = check(" denied > 0.1% ", &report);
     let shown = "denied > 0.1%: 3 of 12 events (25.00%)";
     assert_eq!(checked.to_string(), shown);
+    let one = Report {
+        events: 1,
+        denied: 1,
+        ..Report::default()
+    };
+    let shown = "denied > 0: 1 of 1 event (100.00%)";
+    assert_eq!(check("denied > 0", &one).to_string(), shown);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Page;
 use super::escape::{Number, Text};
+use crate::noun::Noun;
 use crate::survey::{DETAILS_MAX, DISTRIBUTION_KEYS_MAX, PATTERNS_MAX, RULES_SHOWN_MAX, SLOTS_MAX};
 use crate::traffic::Traffic;
 
@@ -63,8 +64,9 @@ pub(super) fn input(traffic: &Traffic, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     let excluded = traffic.excluded_events();
     writeln!(
         f,
-        "<h2>Input</h2>\n<p>{} lines, of which {} were skipped and {} were not selected.</p>",
+        "<h2>Input</h2>\n<p>{} {}; skipped: {}, not selected: {}.</p>",
         Number(u64::from(traffic.lines())),
+        Noun(traffic.lines(), "line"),
         Number(skipped.count),
         Number(excluded)
     )?;

@@ -9,6 +9,7 @@ use super::escape::{Number, Text};
 use super::totals::write_totals;
 use super::{END, begin, chart, colour, span, write_warning};
 use crate::comparison::{Comparison, DirectionOverTime, RuleChange};
+use crate::noun::Noun;
 use crate::report::{RuleTotals, TopKeys};
 use crate::survey::{PATTERNS_MAX, RULES_SHOWN_MAX, SLOTS_MAX};
 use crate::traffic::Traffic;
@@ -222,11 +223,12 @@ impl<'a> ComparisonPage<'a> {
         let shown = comparison.clients.iter().take(PATTERNS_MAX);
         writeln!(
             f,
-            "<h2>By client</h2>\n<p class=\"faint\">The {} clients with the most requests that \
+            "<h2>By client</h2>\n<p class=\"faint\">The {} {} with the most requests that \
              change, of {}.</p>\n<div class=\"scroll\"><table id=\"clients\">\n\
              <tr><th>client</th><th class=\"number\">newly denied</th>\
              <th class=\"number\">no longer denied</th></tr>",
             shown.len(),
+            Noun(shown.len(), "client"),
             Number(comparison.changed_clients)
         )?;
         let mut rest = [comparison.newly_denied, comparison.no_longer_denied];
@@ -322,11 +324,12 @@ impl Direction<'_> {
         let (name, class) = (self.name, self.class);
         writeln!(
             f,
-            "<h2>Keys: {name}</h2>\n<p class=\"faint\">The {} keys with the most requests that are \
+            "<h2>Keys: {name}</h2>\n<p class=\"faint\">The {} {} with the most requests that are \
              {name}, of {}.</p>\n<div class=\"scroll\"><table id=\"keys-{class}\">\n\
              <tr><th>key</th><th>rule</th><th class=\"number\">{name}</th><th class=\"bar\"></th>\
              </tr>",
             shown.len(),
+            Noun(shown.len(), "key"),
             Number(self.keys.count)
         )?;
         let most = shown.clone().map(|key| key.denied).max().unwrap_or(0);

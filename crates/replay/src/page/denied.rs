@@ -5,6 +5,7 @@ use std::fmt;
 use super::Page;
 use super::chart::{Bars, Layer};
 use super::escape::{Number, Percent, Text};
+use crate::noun::Noun;
 use crate::survey::{DeniedPattern, Most};
 use crate::timestamp::Utc;
 
@@ -18,7 +19,8 @@ impl Page<'_> {
         }
         writeln!(
             f,
-            "<p class=\"faint\">The {shown} keys with the most denials, of {}.</p>",
+            "<p class=\"faint\">The {shown} {} with the most denials, of {}.</p>",
+            Noun(shown, "key"),
             Number(of)
         )?;
         f.write_str("<div class=\"cards\">\n")?;
