@@ -50,7 +50,7 @@ pub(crate) enum Begin {
 }
 
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 44] = [
+pub(crate) const ATTACKS: [Attack; 45] = [
     attack("rapid reset", floods::rapid_reset),
     attack("continuation flood", floods::continuations),
     attack("ping flood", floods::pings),
@@ -58,6 +58,7 @@ pub(crate) const ATTACKS: [Attack; 44] = [
     attack("settings flood", floods::settings),
     attack("unfinished messages", bodies::unfinished_messages),
     attack("hollow messages", hollow::messages),
+    attack("wide messages", hollow::wide_messages),
     attack("unfinished reflection", bodies::unfinished_reflection),
     attack("unfinished http bodies", bodies::unfinished_bodies),
     attack("bodies of single bytes", bodies::single_bytes),

@@ -1,4 +1,5 @@
-//! Messages that are small on the wire for what they would be in memory.
+//! Messages that are small on the wire for what they would be in memory, and the largest that
+//! Envoy sends.
 
 use std::io::Result;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ const EMPTY_ENTRY: &[u8] = b"\x0a\x00";
 const EMPTY_DESCRIPTOR: &[u8] = b"\x12\x00";
 /// The most descriptors of a request.
 const DESCRIPTORS: usize = 128;
+/// The largest header that Envoy accepts, nearly.
+const HEADER_BYTES: usize = 60_000;
 
 /// The sending windows of a connection and of its one open stream.
 struct Windows {
@@ -33,7 +36,18 @@ struct Windows {
 
 /// Requests of millions of empty descriptors, or of empty entries, again and again.
 pub(super) fn messages(target: Target) -> Attacking {
-    let messages = [Arc::new(of_descriptors()), Arc::new(of_entries())];
+    send_again_and_again(target, [of_descriptors(), of_entries()])
+}
+
+/// Requests of many descriptors with one long header, and of as many with long headers that differ,
+/// again and again.
+pub(super) fn wide_messages(target: Target) -> Attacking {
+    send_again_and_again(target, [of_headers(|_| 0), of_headers(|number| number)])
+}
+
+/// Sends these messages, one half of the connections each.
+fn send_again_and_again(target: Target, messages: [Vec<u8>; 2]) -> Attacking {
+    let messages = messages.map(Arc::new);
     crowd(CONNECTIONS, move |number| {
         let message = Arc::clone(&messages[usize::from(number % 2 == 1)]);
         async move {
@@ -62,6 +76,20 @@ fn of_entries() -> Vec<u8> {
     let mut request = b"\x0a\x01d".to_vec();
     let empty = EMPTY_ENTRY.repeat(MESSAGE_BYTES / 2);
     write_field(&mut request, 2, &[ENTRY, &empty].concat());
+    with_length(&request)
+}
+
+/// A request of descriptors that can be decided on, each with a long value that has a number.
+fn of_headers(number: fn(usize) -> usize) -> Vec<u8> {
+    let mut request = b"\x0a\x01d".to_vec();
+    for descriptor in 0..DESCRIPTORS {
+        let value = format!("{:0HEADER_BYTES$}", number(descriptor));
+        let mut entry = b"\x0a\x01k".to_vec();
+        write_field(&mut entry, 2, value.as_bytes());
+        let mut entries = Vec::new();
+        write_field(&mut entries, 1, &entry);
+        write_field(&mut request, 2, &entries);
+    }
     with_length(&request)
 }
 
