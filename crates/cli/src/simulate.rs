@@ -80,7 +80,8 @@ pub(crate) struct Args {
         long,
         value_name = "N/UNIT",
         default_value = "10/second",
-        requires = "table"
+        requires = "table",
+        conflicts_with = "traffic"
     )]
     limit: TriedLimits,
     // The last one, because its heading is that of all options after it.

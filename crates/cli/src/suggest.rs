@@ -46,12 +46,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     write_rules: Option<PathBuf>,
     /// The domain in the file of --write-rules.
-    #[arg(long, value_name = "NAME", default_value = "web")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "web",
+        requires = "write_rules"
+    )]
     domain: String,
     /// How many keys may exceed the limits in the file of --write-rules.
-    #[arg(long, value_enum, default_value_t = Touch::Tenth)]
+    #[arg(long, value_enum, default_value_t = Touch::Tenth, requires = "write_rules")]
     touch: Touch,
-    /// Decide all requests under each of these limits, with each of --algorithms, in virtual time.
+    /// Decide all requests under each of these limits, with each of --algorithms, in virtual time:
+    /// `10,30,60/minute`, `5/s`, `5/15m`.
     #[arg(long = "try", value_name = "N,.../UNIT")]
     tried: Option<TriedLimits>,
     /// The algorithms to use with --try.
@@ -64,7 +70,13 @@ pub(crate) struct Args {
     )]
     algorithms: Vec<AlgorithmChoice>,
     /// For --try: how many of the denied keys to list, those with the most denials first.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = top)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        value_parser = top,
+        requires = "tried"
+    )]
     top: usize,
     /// Report format.
     #[arg(long, value_enum, default_value_t = Output::Human)]
@@ -112,6 +124,8 @@ fn top(text: &str) -> Result<usize, String> {
 /// Reads the logs, studies them, tries the limits that are named, and prints the report.
 fn execute(args: &Args) -> Result<(), String> {
     let route: Pattern = ROUTE.parse().expect("the pattern is valid");
+    // A log without paths has no routes, but keys.
+    let route = route.without_requirements();
     let kind = args.log.kind()?;
     let traffic = Traffic::new(Format::AccessLog {
         kind: kind.ok_or("traces and counts are no access logs; see `tollgate replay`")?,

@@ -52,13 +52,13 @@ pub enum LogKind {
 // === impl Format ===
 
 impl Format {
-    /// The fields that the descriptors of an access log are made of.
-    pub(crate) fn fields(&self) -> impl Iterator<Item = Field> {
+    /// The fields that the lines of an access log must have for its descriptors.
+    pub(crate) fn required_fields(&self) -> impl Iterator<Item = Field> {
         let descriptors = match self {
             Format::AccessLog { descriptors, .. } => descriptors.as_slice(),
             Format::Trace | Format::Counts { .. } => &[],
         };
-        descriptors.iter().flat_map(Pattern::fields)
+        descriptors.iter().flat_map(Pattern::required_fields)
     }
 
     /// Why the lines of an access log do not have a field.

@@ -15,6 +15,8 @@ use crate::values::Values;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     entries: Vec<(String, Vec<Piece>)>,
+    /// Whether logs must have its fields.
+    is_required: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +89,16 @@ impl Pattern {
         }
     }
 
+    /// The same pattern, whose fields are empty if the lines of a log cannot have them. Of another
+    /// pattern, this is an error.
+    #[must_use]
+    pub fn without_requirements(self) -> Pattern {
+        Pattern {
+            is_required: false,
+            ..self
+        }
+    }
+
     /// The keys of the entries, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|(key, _)| key.as_str())
@@ -126,6 +138,11 @@ impl Pattern {
             Piece::Text(_) => None,
         })
     }
+
+    /// The fields that the lines of a log must have.
+    pub(crate) fn required_fields(&self) -> impl Iterator<Item = Field> {
+        self.fields().filter(|_| self.is_required)
+    }
 }
 
 impl FromStr for Pattern {
@@ -137,7 +154,10 @@ impl FromStr for Pattern {
             let count = entries.len();
             return Err(InvalidPattern::ManyEntries { count });
         }
-        Ok(Pattern { entries })
+        Ok(Pattern {
+            entries,
+            is_required: true,
+        })
     }
 }
 

@@ -86,7 +86,9 @@ impl<'f> Reader<'f> {
             Format::AccessLog {
                 kind, descriptors, ..
             } => {
-                let has_agent = has_details || needed.iter().any(|field| field.is_of_agent());
+                let fields = descriptors.iter().flat_map(Pattern::fields);
+                let mut fields = fields.chain(needed.iter().copied());
+                let has_agent = has_details || fields.any(Field::is_of_agent);
                 let values_of = match kind {
                     LogKind::Combined if has_agent => ValuesOf::LogLine(Agent::Read),
                     LogKind::Combined | LogKind::Common => ValuesOf::LogLine(Agent::Ignore),

@@ -171,7 +171,7 @@ impl Traffic {
     pub fn check_fields(&self) -> Result<(), InvalidPattern> {
         match self
             .format
-            .fields()
+            .required_fields()
             .find_map(|field| self.format.lacks(field))
         {
             Some(why) => Err(InvalidPattern::Lacks { why }),

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use serde_json::{Value, json};
+use tollgate_core::{Limit, Span};
 use tollgate_replay::{Options, Report, Traffic, replay};
 use tollgate_rules::{RuleSet, Source, escape};
 
@@ -13,8 +14,15 @@ use crate::message::with_causes;
 
 /// The most limits of one command.
 const LIMITS_MAX: usize = 20;
+/// The windows that have a name.
+const UNITS: [(&str, Span); 4] = [
+    ("second", Span::SECOND),
+    ("minute", Span::MINUTE),
+    ("hour", Span::HOUR),
+    ("day", Span::DAY),
+];
 
-/// `10,30,60/minute`.
+/// `10,30,60/minute`, `5/s`, `5 per 15m`: as limits are written, with several counts.
 #[derive(Clone, Debug)]
 pub(crate) struct TriedLimits {
     counts: Vec<u32>,
@@ -79,7 +87,11 @@ pub(crate) fn rules(
 ) -> Result<RuleSet, String> {
     let (count, unit) = limit.split_once('/').unwrap_or((limit, "minute"));
     let count: u32 = count.parse().unwrap_or(0);
-    let rate_limit = json!({"requests_per_unit": count, "unit": unit, "algorithm": algorithm});
+    let window = match UNITS.iter().any(|(name, _)| *name == unit) {
+        true => "unit",
+        false => "window",
+    };
+    let rate_limit = json!({"requests_per_unit": count, window: unit, "algorithm": algorithm});
     let mut tree = json!({"rate_limit": rate_limit});
     for key in keys.iter().rev() {
         tree["key"] = json!(key);
@@ -99,7 +111,7 @@ pub(crate) fn rules(
 // === impl TriedLimits ===
 
 impl TriedLimits {
-    /// The count and the unit of each.
+    /// The count of each, and the unit or the window: `minute`, `15m`.
     pub(crate) fn each(&self) -> impl Iterator<Item = (u32, &str)> {
         self.counts.iter().map(|count| (*count, self.unit.as_str()))
     }
@@ -110,22 +122,40 @@ impl FromStr for TriedLimits {
 
     fn from_str(text: &str) -> Result<TriedLimits, String> {
         let wrong = || format!("`{text}` is no list of limits such as 10,30,60/minute");
-        let (counts, unit) = text.split_once('/').ok_or_else(wrong)?;
-        let counts: Result<Vec<u32>, _> = counts.split(',').map(str::parse).collect();
-        let counts = counts.map_err(|_| wrong())?;
-        if !["second", "minute", "hour", "day"].contains(&unit) {
-            return Err(format!(
-                "`{unit}` is no unit; write second, minute, hour or day"
-            ));
-        }
+        let parts = text.split_once('/').or_else(|| text.split_once(" per "));
+        let (counts, unit) = parts.ok_or_else(wrong)?;
+        let count = |count: &str| {
+            let count = count.trim();
+            let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+            match count.parse() {
+                _ if !is_number => Err(wrong()),
+                Ok(count) => Ok(count),
+                Err(_) => Err(format!("{count} is too large; the most is {}", u32::MAX)),
+            }
+        };
+        let counts: Vec<u32> = counts.split(',').map(count).collect::<Result<_, _>>()?;
         if counts.len() > LIMITS_MAX {
             return Err(format!("more than {LIMITS_MAX} limits"));
         }
-        Ok(TriedLimits {
-            counts,
-            unit: unit.to_owned(),
-        })
+        let unit = read_unit(unit.trim())?;
+        Ok(TriedLimits { counts, unit })
     }
+}
+
+/// A unit or a window as limits have them, `s`, `second`, `15m`: a unit's name, or the window.
+fn read_unit(text: &str) -> Result<String, String> {
+    if text.contains(char::is_whitespace) {
+        return Err(format!(
+            "`{text}` is no unit; name algorithms with --algorithms"
+        ));
+    }
+    let limit: Result<Limit, _> = format!("1/{text}").parse();
+    let window = limit.map_err(|_| {
+        format!("`{text}` is no unit; write second, minute, hour or day, or a window such as 15m")
+    })?;
+    let window = window.window();
+    let named = UNITS.iter().find(|(_, span)| *span == window);
+    Ok(named.map_or_else(|| window.to_string(), |(name, _)| (*name).to_owned()))
 }
 
 // === impl AlgorithmChoice ===

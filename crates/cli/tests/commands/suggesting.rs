@@ -180,7 +180,7 @@ fn limits_are_tried_with_every_algorithm() {
 fn what_cannot_be_read_or_tried_is_an_error() {
     let directory = log();
     std::fs::write(directory.path().join("none.log"), "nothing\n").unwrap();
-    let table: [(&[&str], &str); 5] = [
+    let table: [(&[&str], &str); 11] = [
         (&["missing.log"], "missing.log"),
         (&["none.log"], "none.log"),
         (&["--try", "10", "access.log"], "no list of limits"),
@@ -189,10 +189,56 @@ fn what_cannot_be_read_or_tried_is_an_error() {
             "`fortnight` is no unit",
         ),
         (&["--algorithms", "all", "access.log"], "--try"),
+        (&["--top", "9", "access.log"], "--try"),
+        (&["--domain", "x", "access.log"], "--write-rules"),
+        (&["--touch", "1%", "access.log"], "--write-rules"),
+        (
+            &["--try", "5,99999999999999999999/minute", "access.log"],
+            "99999999999999999999 is too large; the most is 4294967295",
+        ),
+        (&["--try", "5,/minute", "access.log"], "no list of limits"),
+        (
+            &["--try", "5/minute sliding_log", "access.log"],
+            "name algorithms with --algorithms",
+        ),
     ];
     for (arguments, expected) in table {
         let arguments = [&["suggest"], arguments].concat();
         let found = text(&run(directory.path(), &arguments), 2);
         assert!(found.contains(expected), "{arguments:?}: {found}");
+    }
+}
+
+#[test]
+fn limits_are_tried_as_limits_are_written() {
+    let directory = log();
+    let tried = |limits: &str| {
+        let arguments = ["suggest", "--try", limits, "--output", "json", "access.log"];
+        let json: Value =
+            serde_json::from_str(&text(&run(directory.path(), &arguments), 0)).unwrap();
+        let trials = json["trials"].as_array().unwrap().iter();
+        let trials = trials.map(|trial| (trial["limit"].clone(), trial["denied"].clone()));
+        trials.collect::<Vec<_>>()
+    };
+    assert_eq!(tried("10, 20/m"), tried("10,20/minute"));
+    assert_eq!(tried("10 per minute"), tried("10/minute"));
+    assert_eq!(tried("1/s")[0].0, "1/second");
+    assert_eq!(tried("10/15m"), [("10/15m".into(), 30.into())]);
+}
+
+#[test]
+fn a_log_without_paths_has_keys_and_no_routes() {
+    let csv = "ip,date,time\n192.0.2.1,2026-01-31,10:00:00\n192.0.2.1,2026-01-31,10:00:01\n";
+    let scene = directory(&[("a.csv", csv), ("a.log", "1 192.0.2.1\n2 192.0.2.1\n")]);
+    let csv = ["--format", "csv", "a.csv"];
+    let template = ["--log-format", "$msec $remote_addr", "a.log"];
+    for log in [csv, template] {
+        let arguments = [&["suggest", "--output", "json"][..], &log].concat();
+        let json: Value = serde_json::from_str(&text(&run(scene.path(), &arguments), 0)).unwrap();
+        assert_eq!(json["all"]["events"], 2, "{log:?}");
+        assert_eq!(json["routes"], serde_json::json!([]), "{log:?}");
+        let by_path = [&["suggest", "--key", "path={path}"][..], &log].concat();
+        let why = text(&run(scene.path(), &by_path), 2);
+        assert!(why.contains("`path`"), "{why}");
     }
 }

@@ -63,7 +63,10 @@ impl Traffic {
         let filters = self.filters.clone();
         let filtered = filters.iter().map(|(field, _)| *field);
         let shape = self.shape.clone();
-        let needed = format.fields().chain(filtered).chain(shape.fields());
+        let needed = format
+            .required_fields()
+            .chain(filtered)
+            .chain(shape.fields());
         let needed: Vec<Field> = needed.collect();
         let has_details = self.notes.has_details();
         let mut reader = Reader::of(&format, &selection, &filters, &needed, has_details);
