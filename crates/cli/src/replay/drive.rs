@@ -55,6 +55,8 @@ pub(crate) struct DriveArgs {
     pub(super) target: Option<ServiceUrl>,
     /// The speed, as a multiple of the log's own pace: `1x`, `10x`, `0.5x`. With `max`, requests
     /// are sent as fast as the service answers them, --in-flight of them at a time. Default: 1x.
+    ///
+    /// Limits run in real time: at 10x, they are ten times as tight for these requests.
     #[arg(long, value_name = "SPEED")]
     speed: Option<Speed>,
     /// The largest number of requests that wait for an answer at the same time. Default: 256.
