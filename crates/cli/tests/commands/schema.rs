@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 /// The schemas of what the commands write.
-const SCHEMAS: [&str; 3] = [
+const SCHEMAS: [&str; 4] = [
     include_str!("../../../../docs/replay.schema.json"),
     include_str!("../../../../docs/explain.schema.json"),
     include_str!("../../../../docs/plan.schema.json"),
+    include_str!("../../../../docs/suggest.schema.json"),
 ];
 
 /// What is wrong with a value, by the definition of this name; nothing if it is valid.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::house::{directory, run, text};
+use crate::schema::violations;
 
 /// One client with 40 requests in a minute, and 30 with 4 each.
 fn log() -> TempDir {
@@ -241,4 +242,41 @@ fn a_log_without_paths_has_keys_and_no_routes() {
         let why = text(&run(scene.path(), &by_path), 2);
         assert!(why.contains("`path`"), "{why}");
     }
+}
+
+#[test]
+fn every_output_fits_the_schema_in_the_documents() {
+    let line = |index: usize| {
+        let (client, second) = (index % 7, index % 60);
+        format!(
+            "192.0.2.{client} - - [01/Jan/2026:10:00:{second:02} +0000] \
+             \"GET /users/{index}/orders HTTP/1.1\" 200 1\n"
+        )
+    };
+    let lines: String = (0..140).map(line).collect();
+    let directory = directory(&[("access.log", &lines)]);
+    let study = |options: &[&str]| -> Value {
+        let arguments = ["suggest", "--output", "json", "access.log"];
+        let shown = text(&run(directory.path(), &[&arguments, options].concat()), 0);
+        serde_json::from_str(&shown).unwrap()
+    };
+    let plain = study(&[]);
+    assert_eq!(violations("study", &plain), [""; 0]);
+    for members in ["routes", "pathTemplates", "warnings"] {
+        assert!(!plain[members].as_array().unwrap().is_empty(), "{members}");
+    }
+    let tried = study(&["--try", "10/minute", "--algorithms", "all"]);
+    assert_eq!(violations("study", &tried), [""; 0]);
+    assert!(
+        !tried["trials"][0]["topDeniedKeys"]
+            .as_array()
+            .unwrap()
+            .is_empty()
+    );
+    let mut other = plain;
+    other.as_object_mut().unwrap().remove("skipped");
+    other["added"] = 1.into();
+    other["version"] = 2.into();
+    other["all"]["windows"][0]["max"] = "1".into();
+    assert_eq!(violations("study", &other).len(), 4);
 }
