@@ -296,7 +296,7 @@ fn rate_limit_message(rule: &str, key: &str, descriptors: usize) -> Vec<u8> {
     let descriptor = |number: usize| RateLimitDescriptor {
         entries: vec![Entry {
             key: match number {
-                0 => rule.into(),
+                0 => rule.to_owned().into(),
                 _ => format!("{rule}_{number}").into(),
             },
             value: key.to_owned().into(),
