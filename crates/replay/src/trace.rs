@@ -19,6 +19,9 @@ pub(crate) fn split(line: &[u8], request: &mut Vec<u8>) -> Result<Moment, BadEve
     if line.trim_ascii().is_empty() {
         return Err(BadEvent::Blank);
     }
+    if !line.trim_ascii_start().starts_with(b"{") {
+        return Err(BadEvent::NoObject);
+    }
     let Members(members) = serde_json::from_slice(line).map_err(BadEvent::json)?;
     request.clear();
     let mut at = None;
@@ -57,6 +60,7 @@ fn moment(json: &str) -> Result<Moment, BadEvent> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BadEvent {
     Blank,
+    NoObject,
     Json(String),
     NoMoment,
     TwoMoments,
@@ -80,7 +84,7 @@ impl<'de> Deserialize<'de> for Members<'de> {
             type Value = Members<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}")
+                f.write_str("an object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
@@ -114,6 +118,9 @@ impl fmt::Display for BadEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadEvent::Blank => f.write_str("the line is blank"),
+            BadEvent::NoObject => f.write_str(
+                "it is no JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}",
+            ),
             BadEvent::Json(message) => f.write_str(message),
             BadEvent::NoMoment => {
                 f.write_str("there is no `at`: a number of seconds, or an RFC 3339 string")
@@ -158,7 +165,12 @@ mod tests {
             ("", "the line is blank"),
             (
                 "[]",
-                "invalid type: sequence, expected an object such as \
+                "it is no JSON object such as \
+                {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}",
+            ),
+            (
+                "180.18.0.1 - -",
+                "it is no JSON object such as \
                 {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}",
             ),
             ("{\"at\":1", "EOF while parsing an object at column 7"),

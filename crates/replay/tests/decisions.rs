@@ -7,6 +7,9 @@ use serde_json::json;
 use tollgate_replay::{Error, Format, LogKind, Options, Report, Summary, Traffic, replay};
 use tollgate_rules::{RuleSet, Source};
 
+/// Why a line of a trace is no event.
+const NO_OBJECT: &str =
+    "it is no JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}";
 const RULES: &str = "
 domain: web
 descriptors:
@@ -213,8 +216,8 @@ fn a_report_counts_by_rule_and_names_who_was_denied() {
                 "descriptor": [{"key": "shadow", "value": "v"}]}],
             "excluded": 0,
             "skipped": 1,
-            "skippedReasons": [{"reason": "expected value", "count": 1}],
-            "firstSkipped": [{"line": 7, "reason": "expected value at column 1",
+            "skippedReasons": [{"reason": NO_OBJECT, "count": 1}],
+            "firstSkipped": [{"line": 7, "reason": NO_OBJECT,
                 "text": "\\u{1b}[31m{"}],
             "warnings": [],
         })
@@ -247,10 +250,10 @@ from 1970-01-01T00:00:01Z to 1970-01-01T00:00:06Z
            1  shadow=v
 
      skipped  reason
-           1  expected value
+           1  it is no JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}
 
 line skipped (1 of 1 shown)
-  line 7: expected value at column 1
+  line 7: it is no JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}
     \\u{1b}[31m{
 ";
     assert_eq!(summary, expected);
