@@ -109,7 +109,8 @@ followed by, in any order:
 A rate is 20/s, 300/m or 5/10s. Times are 100ms, 30s, 5m, 1h30m.
 
 Exit status: 0 if the rules were read and the traffic decided; 1 if the rules have errors; 2 if \
-the command line is wrong or a file cannot be written; 3 if a condition of --fail-if holds; 130 if \
+the command line is wrong, a file cannot be written, or a condition of --fail-if cannot be judged, \
+because no event met a limit; 3 if one holds; 130 if \
 interrupted.";
 
 pub(crate) fn run(args: &Args) -> ExitCode {

@@ -38,7 +38,7 @@ impl IncomingRequest {
     ///
     /// # Errors
     ///
-    /// As [`BoundedRequest::decode`] for the message: what follows cannot mend it.
+    /// As [`BoundedRequest::decode`] for the message: what follows cannot change that.
     pub fn push(&mut self, part: &[u8]) -> Result<(), DecodeError> {
         self.pending.extend_from_slice(part);
         let complete = complete_fields(&self.pending);

@@ -1,8 +1,8 @@
 //! Envoy's rate limit service protocol, version 3: its messages and their JSON.
 //!
-//! A [`BoundedRequest`] is what is read of a message, and an [`IncomingRequest`] reads it as it arrives. A [`RateLimitRequest`] becomes a
-//! [`tollgate_core::Request`] ([`request`]), or an [`tollgate_core::InvalidRequest`] that says
-//! what is wrong with it; a [`tollgate_core::Answer`]
+//! A [`BoundedRequest`] is what is read of a message, and an [`IncomingRequest`] reads it as it
+//! arrives. A [`RateLimitRequest`] becomes a [`tollgate_core::Request`] ([`request`]), or an
+//! [`tollgate_core::InvalidRequest`] that says what is wrong with it; a [`tollgate_core::Answer`]
 //! becomes a [`RateLimitResponse`] ([`response`]). The messages have the JSON of proto3: [`read`]
 //! reads it, and [`json`] writes it from the answer; `serde` reads it as a part of a larger
 //! document.

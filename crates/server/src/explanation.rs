@@ -59,6 +59,7 @@ struct Part<'a, 'r> {
 // === impl ExplanationReport ===
 
 impl<'a, 'r> ExplanationReport<'a, 'r> {
+    /// Each descriptor with its search, what was found, and what came of it.
     fn parts(&self) -> impl Iterator<Item = Part<'a, 'r>> {
         let Explanation {
             findings,

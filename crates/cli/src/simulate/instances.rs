@@ -71,7 +71,8 @@ pub(super) struct InstancesReport {
 // === impl InstancesArgs ===
 
 impl InstancesArgs {
-    /// The instances, if they are to be simulated, for traffic that ends at `end`, if that is known.
+    /// The instances, if they are to be simulated, for traffic that ends at `end`. `None`: that is
+    /// not known.
     pub(super) fn fleet(&self, end: Option<Span>) -> Result<Option<Fleet>, Failure> {
         let usage = |message: String| Err(Failure::Message(message));
         let Some(instances) = self.instances else {

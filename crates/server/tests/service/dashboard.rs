@@ -8,7 +8,8 @@ use tollgate_server::TokenSources;
 use crate::house::{House, replace};
 use crate::http_client::Client;
 
-const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: {name: twice, unit: day, requests_per_unit: 2}}]\n";
+const RULES: &str = "domain: d\ndescriptors:\n  \
+    - {key: k, rate_limit: {name: twice, unit: day, requests_per_unit: 2}}\n";
 const EVENTS: &str = "GET /v1/dashboard/events HTTP/1.1\r\nhost: h\r\n\r\n";
 /// As in `dashboard.rs`.
 const PAGES_MAX: usize = 16;

@@ -55,7 +55,7 @@ async fn status(house: &House, body: Vec<u8>) -> (String, String) {
     .unwrap();
     let response = client.send_request(request).await.unwrap();
     let mut headers = response.headers().clone();
-    // A body that is not read to its end is refused after its response.
+    // The service resets a stream whose body it has not read to its end.
     if let Ok(body) = response.into_body().collect().await
         && let Some(trailers) = body.trailers()
     {
