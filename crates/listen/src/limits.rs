@@ -29,7 +29,8 @@ pub struct Limits {
     /// `body_bytes`: the largest HTTP body that is read. 256 KiB.
     pub body_bytes: usize,
     /// `buffer_per_connection`: bytes of incomplete requests and of gRPC messages without a
-    /// response, on one connection. 16 MiB.
+    /// response, on one connection. 32 MiB: 250 calls at once that have the largest headers that
+    /// Envoy accepts.
     pub buffer_per_connection: usize,
     /// `buffer`: the same on all connections, beyond those that each has guaranteed. 64 MiB.
     pub buffer: usize,
@@ -71,7 +72,7 @@ impl Default for Limits {
             header_bytes: 16 * 1024,
             message_bytes: 8 * 1024 * 1024,
             body_bytes: 256 * 1024,
-            buffer_per_connection: 16 * 1024 * 1024,
+            buffer_per_connection: 32 * 1024 * 1024,
             buffer: 64 * 1024 * 1024,
             turn_bytes: 32 * 1024,
             control_frames: 1000,

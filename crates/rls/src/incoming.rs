@@ -17,8 +17,10 @@ use crate::{BoundedRequest, RateLimitDescriptor};
 
 /// From so many bytes on, a value is kept once.
 const LONG_BYTES: usize = 256;
-/// What a text takes beside its bytes, at the most: an allocation, and a place in a table.
-const TEXT_BYTES: usize = 64;
+/// What a text takes beside its bytes: an allocation.
+const TEXT_BYTES: usize = 32;
+/// What a long one takes in addition: a count of what refers to it, and a place in a table.
+const LONG_TEXT_BYTES: usize = 96;
 
 /// A [`BoundedRequest`] whose message has not arrived completely.
 #[derive(Debug, Default)]
@@ -97,10 +99,11 @@ fn own(long_texts: &mut HashSet<Bytes>, text: &mut Bytes) -> usize {
         return 0;
     }
     *text = Bytes::copy_from_slice(text);
-    if is_long {
-        long_texts.insert(text.clone());
+    if !is_long {
+        return text.len() + TEXT_BYTES;
     }
-    text.len() + TEXT_BYTES
+    long_texts.insert(text.clone());
+    text.len() + TEXT_BYTES + LONG_TEXT_BYTES
 }
 
 /// The length of the fields that have arrived completely.

@@ -18,8 +18,8 @@ const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 3/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
 /// The largest header that Envoy accepts, nearly.
 const HEADER_BYTES: usize = 60_000;
-/// How many calls are sent at once.
-const CALLS: usize = 60;
+/// How many calls are sent at once: nearly as many as a connection may have.
+const CALLS: usize = 250;
 
 /// A request with one header in many descriptors, of which the first has a limit: about a MiB.
 fn wide() -> RateLimitRequest {
