@@ -1,6 +1,8 @@
 //! Messages that are longer than what a connection may buffer of many of them: however large the
 //! headers are that a client sends through Envoy, its limit holds.
 
+use std::time::Duration;
+
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -20,6 +22,9 @@ const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value
 const HEADER_BYTES: usize = 60_000;
 /// How many calls are sent at once: nearly as many as a connection may have.
 const CALLS: usize = 250;
+
+/// Longer than any of this takes.
+const SOON: Duration = Duration::from_secs(120);
 
 /// A request with one header in many descriptors, of which the first has a limit: about a MiB.
 fn wide() -> RateLimitRequest {
@@ -79,7 +84,8 @@ async fn is_nothing_held(house: &House) -> bool {
 
 #[tokio::test]
 async fn many_calls_with_a_header_in_many_descriptors_are_limited_like_any_others() {
-    let house = House::on(RULES).await;
+    // Longer than a busy machine takes to send them all.
+    let house = House::with(RULES, |config| config.limits.body_timeout = SOON).await;
     let client = grpc_client::Client::to(house.grpc()).await;
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {

@@ -236,7 +236,7 @@ async fn the_process_and_every_limit_that_counts_have_a_gauge() {
         ("header_bytes_max", 16_384.0),
         ("message_bytes_max", 8_388_608.0),
         ("body_bytes_max", 262_144.0),
-        ("connection_bytes_held_max", 16_777_216.0),
+        ("connection_bytes_held_max", 33_554_432.0),
         ("request_bytes_held_max", 67_108_864.0),
         ("turn_bytes_max", 32_768.0),
         ("control_frames_max", 1000.0),
