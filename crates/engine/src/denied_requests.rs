@@ -79,12 +79,14 @@ impl DeniedRequests {
     }
 
     /// Keeps a denied request under the client's id if it is usable, or under a new one; returns
-    /// the id. `None` if nothing was kept.
+    /// the id. `None` if nothing was kept, and then `has_answered` is not asked whether the store
+    /// answered.
     pub(crate) fn keep(
         &self,
         id: Option<&[u8]>,
         request: &Request<'_>,
-        (answer, has_answered): (&Answer, bool),
+        answer: &Answer,
+        has_answered: impl FnOnce() -> bool,
         now: Moment,
     ) -> Option<Box<str>> {
         let denial = answer.denial.filter(|_| self.max_per_shard > 0)?;
@@ -100,7 +102,7 @@ impl DeniedRequests {
                 .denied_by()
                 .map(|limited| limited.rule.shown().into()),
             wait: denial.wait,
-            has_answered,
+            has_answered: has_answered(),
             domain: request.domain.into(),
             descriptors: request
                 .descriptors

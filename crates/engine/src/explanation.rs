@@ -62,10 +62,12 @@ impl Engine {
             return None;
         }
         let now = self.stores().now();
-        let store = &self.stores().of(request.domain_name()).store;
-        let has_answered = !answer.is_store_unavailable() && store.is_up();
-        let denied = (answer, has_answered);
-        self.denied_requests.keep(id, request, denied, now)
+        let has_answered = || {
+            let store = &self.stores().of(request.domain_name()).store;
+            !answer.is_store_unavailable() && store.is_up()
+        };
+        self.denied_requests
+            .keep(id, request, answer, has_answered, now)
     }
 
     /// The requests with this id that were denied in the last [`DENIED_REQUEST_KEPT`] and are not

@@ -245,8 +245,6 @@ impl fmt::Debug for NamedStore {
 
 // === impl DomainStore ===
 
-// === impl DomainStore ===
-
 impl DomainStore {
     /// As [`Store::decide`]. If a shared store had no answer, also this instance's share of each
     /// limit that is decided on it.

@@ -40,14 +40,14 @@ fn at(seconds: u64) -> Moment {
 fn a_denied_request_is_found_by_the_id_of_its_answer() {
     let kept = DeniedRequests::new(8);
     let own = kept
-        .keep(None, &request(b"\xff"), (&answer(), true), at(1))
+        .keep(None, &request(b"\xff"), &answer(), || true, at(1))
         .unwrap();
     let other = kept
-        .keep(None, &request(b"b"), (&answer(), true), at(1))
+        .keep(None, &request(b"b"), &answer(), || true, at(1))
         .unwrap();
     assert_ne!(own, other);
     let theirs = kept
-        .keep(Some(b"a-1/b"), &request(b"c"), (&answer(), true), at(2))
+        .keep(Some(b"a-1/b"), &request(b"c"), &answer(), || true, at(2))
         .unwrap();
     assert_eq!(&*theirs, "a-1/b");
     let found = kept.find(&own, at(3));
@@ -72,14 +72,14 @@ fn an_id_that_is_not_plain_is_replaced() {
         &long,
     ] {
         let given = kept
-            .keep(Some(id), &request(b"v"), (&answer(), true), at(1))
+            .keep(Some(id), &request(b"v"), &answer(), || true, at(1))
             .unwrap();
         assert_eq!(given.len(), 32, "{id:?}");
         assert!(given.bytes().all(|byte| byte.is_ascii_hexdigit()));
     }
     let longest = &long[1..];
     let given = kept
-        .keep(Some(longest), &request(b"v"), (&answer(), true), at(1))
+        .keep(Some(longest), &request(b"v"), &answer(), || true, at(1))
         .unwrap();
     assert_eq!(given.as_bytes(), longest);
 }
@@ -92,7 +92,8 @@ fn there_are_bounds_in_number_size_and_time() {
         let given = kept.keep(
             Some(id.as_bytes()),
             &request(b"v"),
-            (&answer(), true),
+            &answer(),
+            || true,
             at(1),
         );
         assert_eq!(given.as_deref(), Some(&*id));
@@ -109,15 +110,15 @@ fn there_are_bounds_in_number_size_and_time() {
     assert!(kept.find("id999", end + Span::from_nanos(1)).is_empty());
     let large = vec![b'x'; DENIED_REQUEST_BYTES_MAX - 1];
     assert!(
-        kept.keep(None, &request(&large), (&answer(), true), at(1))
+        kept.keep(None, &request(&large), &answer(), || true, at(1))
             .is_none()
     );
     assert!(
-        kept.keep(None, &request(&large[1..]), (&answer(), true), at(1))
+        kept.keep(None, &request(&large[1..]), &answer(), || true, at(1))
             .is_some()
     );
     for _ in 0..100 {
-        kept.keep(Some(b"same"), &request(b"v"), (&answer(), true), at(9));
+        kept.keep(Some(b"same"), &request(b"v"), &answer(), || true, at(9));
     }
     assert_eq!(kept.find("same", at(9)).len(), DENIALS_BY_ID_MAX);
     let allowed = Answer {
@@ -125,12 +126,12 @@ fn there_are_bounds_in_number_size_and_time() {
         ..answer()
     };
     assert!(
-        kept.keep(None, &request(b"v"), (&allowed, true), at(9))
+        kept.keep(None, &request(b"v"), &allowed, || true, at(9))
             .is_none()
     );
     let off = DeniedRequests::new(0);
     assert!(
-        off.keep(None, &request(b"v"), (&answer(), true), at(1))
+        off.keep(None, &request(b"v"), &answer(), || true, at(1))
             .is_none()
     );
 }
@@ -144,12 +145,12 @@ fn a_thread_does_not_wait_for_a_look_up() {
         .map(|shard| shard.lock().unwrap())
         .collect();
     assert!(
-        kept.keep(None, &request(b"v"), (&answer(), true), at(1))
+        kept.keep(None, &request(b"v"), &answer(), || true, at(1))
             .is_none()
     );
     drop(held);
     assert!(
-        kept.keep(None, &request(b"v"), (&answer(), true), at(1))
+        kept.keep(None, &request(b"v"), &answer(), || true, at(1))
             .is_some()
     );
 }
@@ -157,7 +158,7 @@ fn a_thread_does_not_wait_for_a_look_up() {
 #[test]
 fn what_is_kept_is_not_shown_in_a_log() {
     let kept = DeniedRequests::new(16);
-    kept.keep(None, &request(b"secret"), (&answer(), true), at(1))
+    kept.keep(None, &request(b"secret"), &answer(), || true, at(1))
         .unwrap();
     assert!(!format!("{kept:?}").contains("secret"));
 }
