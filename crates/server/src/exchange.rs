@@ -35,7 +35,7 @@ use crate::reply::{Failure, problem};
 mod message;
 mod read_fields;
 
-use message::{Message, Terms, is_one_message, is_too_large, not_one_message};
+use message::{Message, Terms};
 use read_fields::copy_read_fields;
 
 /// Calls whose messages are answered one by one.
@@ -108,9 +108,9 @@ impl ExchangeHandler {
     }
 
     /// What answers a call without the router.
-    fn calls_of(&self, head: &Parts) -> Option<&Arc<Calls>> {
+    fn calls_of(&self, head: &Parts) -> Option<&Calls> {
         let is_decision = head.uri.path() == DECIDE_PATH;
-        self.calls.as_ref().filter(|_| is_decision)
+        self.calls.as_deref().filter(|_| is_decision)
     }
 
     /// What answers a request of HTTP/1 without the router.
@@ -246,7 +246,7 @@ impl Exchange {
         let calls = self.all.calls_of(&parts);
         let terms = Terms {
             bytes_max: self.all.message_bytes,
-            is_request: calls.is_some() && !parts.headers.contains_key(GRPC_ENCODING),
+            calls: calls.filter(|_| !parts.headers.contains_key(GRPC_ENCODING)),
         };
         let mut message = pin!(Message::read(&mut body, terms));
         let at_once = poll_fn(|cx| Poll::Ready(message.as_mut().poll(cx))).await;
@@ -258,7 +258,7 @@ impl Exchange {
             }
         };
         let status = match message {
-            Ok(Ok(message)) => match self.answer(parts, message).await {
+            Ok(Ok(message)) => match self.answer(parts, message, calls).await {
                 Ok(response) => return response,
                 Err(status) => {
                     self.all
@@ -280,22 +280,22 @@ impl Exchange {
         status.into_http::<Body>().map(Content::from)
     }
 
-    /// The response to a call with this message; an error if it is none.
-    async fn answer(&self, parts: Parts, message: Message) -> Result<Response<Content>, Status> {
-        let calls = self.all.calls_of(&parts);
-        let message = match (message, calls) {
-            (Message::Invalid(status), _) => return Err(status),
-            (Message::Request(request), Some(calls)) => {
+    /// The response to a call with this message, by `calls` if they answer it, or by the routes; an
+    /// error if it is none.
+    async fn answer(
+        &self,
+        parts: Parts,
+        message: Message<'_>,
+        calls: Option<&Calls>,
+    ) -> Result<Response<Content>, Status> {
+        let message = match message {
+            Message::Invalid(status) => return Err(status),
+            Message::Request(calls, request) => {
                 return Ok(calls.answer_request(&parts, &request).await);
             }
-            (Message::Request(_), None) => return Err(not_one_message()),
-            (Message::Whole(message), calls) => {
-                let is_too_large = is_too_large(&message, self.all.message_bytes);
-                if !is_too_large && !is_one_message(&message) {
-                    return Err(not_one_message());
-                }
+            Message::TooLarge(beginning) => beginning,
+            Message::Whole(message) => {
                 if let Some(calls) = calls
-                    && !is_too_large
                     && let Some(response) = calls.answer(&parts, &message).await
                 {
                     return Ok(response);

@@ -250,12 +250,19 @@ impl Calls {
 
 /// The message in a body of exactly one, if it is not compressed.
 fn plain_message(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
-    let [0, a, b, c, d, message @ ..] = &body[..] else {
+    let is_whole =
+        message_length(body).is_some_and(|length| length == body.len() - FRAME_HEAD_BYTES);
+    let is_plain = body.first() == Some(&0) && !headers.contains_key(GRPC_ENCODING);
+    (is_whole && is_plain).then(|| body.slice(FRAME_HEAD_BYTES..))
+}
+
+/// The length of a message by the bytes in front of it, once they have arrived.
+pub(crate) fn message_length(body: &[u8]) -> Option<usize> {
+    let [_, a, b, c, d, ..] = *body else {
         return None;
     };
-    let length = u32::from_be_bytes([*a, *b, *c, *d]);
-    let is_whole = usize::try_from(length) == Ok(message.len());
-    (is_whole && !headers.contains_key(GRPC_ENCODING)).then(|| body.slice_ref(message))
+    let length = u32::from_be_bytes([a, b, c, d]);
+    Some(usize::try_from(length).unwrap_or(usize::MAX))
 }
 
 /// The response with a message, as the route sends it.

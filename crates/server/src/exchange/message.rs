@@ -7,66 +7,78 @@ use tonic::Status;
 
 use crate::body::{BoxError, RequestBody, no_room, whole};
 use crate::codec::unreadable;
-use crate::grpc::FRAME_HEAD_BYTES;
+use crate::grpc::{Calls, FRAME_HEAD_BYTES, message_length};
 
 /// A longer message is read as it arrives. Reading it at once is faster.
 const READ_AT_ONCE_MAX: usize = 64 * 1024;
 
 /// The message of a call.
-pub(super) enum Message {
-    /// As it arrived, or the beginning of one that is too large.
+pub(super) enum Message<'c> {
+    /// One, as it arrived, or the beginning of one, which the routes reject.
     Whole(Bytes),
-    /// A request for a decision, read already.
-    Request(Box<BoundedRequest>),
+    /// The beginning of one that is too large, which the routes reject.
+    TooLarge(Bytes),
+    /// A request for a decision, read already, and what answers it.
+    Request(&'c Calls, Box<BoundedRequest>),
     /// One that cannot be answered.
     Invalid(Status),
 }
 
 /// Which messages are read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Terms {
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'c> {
     /// The largest one.
     pub(super) bytes_max: usize,
-    /// Whether a long one is read as it arrives: it is a request for a decision, not compressed.
-    pub(super) is_request: bool,
+    /// What answers requests for decisions, if the message is one and not compressed: a long one is
+    /// read as it arrives.
+    pub(super) calls: Option<&'c Calls>,
 }
 
 // === impl Message ===
 
-impl Message {
-    /// Waits for the message, of which only what is needed stays in memory and reserved.
-    pub(super) async fn read(body: &mut RequestBody, terms: Terms) -> Result<Message, BoxError> {
-        let is_enough = |bytes: &[u8]| is_too_large(bytes, terms.bytes_max) || is_long(bytes);
-        let is_too_large = |bytes: &[u8]| is_too_large(bytes, terms.bytes_max);
-        if !terms.is_request {
-            return whole(body, is_too_large).await.map(Message::Whole);
+impl<'c> Message<'c> {
+    /// Waits for the message, of which only what is needed stays in memory and reserved. One that
+    /// is too large is rejected without waiting for the rest.
+    pub(super) async fn read(
+        body: &mut RequestBody,
+        terms: Terms<'c>,
+    ) -> Result<Message<'c>, BoxError> {
+        let is_too_large =
+            |bytes: &[u8]| message_length(bytes).is_some_and(|length| length > terms.bytes_max);
+        let long = |bytes: &[u8]| terms.calls.zip(long_length(bytes));
+        let is_enough = |bytes: &[u8]| is_too_large(bytes) || long(bytes).is_some();
+        let message = whole(&mut *body, is_enough).await?;
+        if is_too_large(&message) {
+            return Ok(Message::TooLarge(message));
         }
-        let beginning = whole(&mut *body, is_enough).await?;
-        match length(&beginning) {
-            Some(length) if is_long(&beginning) && !is_too_large(&beginning) => {
-                read_as_it_arrives(body, &beginning[FRAME_HEAD_BYTES..], length).await
+        match long(&message) {
+            Some((calls, length)) => {
+                let beginning = message.slice(FRAME_HEAD_BYTES..);
+                let read = read_as_it_arrives(body, beginning, length).await?;
+                Ok(read.map_or_else(Message::Invalid, |request| Message::Request(calls, request)))
             }
-            _ => Ok(Message::Whole(beginning)),
+            None if is_one_message(&message) => Ok(Message::Whole(message)),
+            None => Ok(Message::Invalid(not_one_message())),
         }
     }
 }
 
-/// Reads a request of `length` bytes, of which the first have arrived.
+/// Reads a request of `length` bytes, of which the first have arrived. The inner error is the
+/// status of a message that cannot be answered.
 async fn read_as_it_arrives(
     body: &mut RequestBody,
-    beginning: &[u8],
+    mut part: Bytes,
     length: usize,
-) -> Result<Message, BoxError> {
+) -> Result<Result<Box<BoundedRequest>, Status>, BoxError> {
     let mut request = IncomingRequest::default();
     let mut arrived = 0;
-    let mut part = Bytes::copy_from_slice(beginning);
     loop {
         arrived += part.len();
         if arrived > length {
-            return Ok(Message::Invalid(not_one_message()));
+            return Ok(Err(not_one_message()));
         }
         if let Err(error) = request.push(&part) {
-            return Ok(Message::Invalid(unreadable(&error)));
+            return Ok(Err(unreadable(&error)));
         }
         if !body.keep(request.kept_bytes()) {
             return Err(no_room().into());
@@ -78,45 +90,28 @@ async fn read_as_it_arrives(
     }
     if arrived < length {
         let text = format!("the message ends after {arrived} of its {length} bytes");
-        return Ok(Message::Invalid(Status::invalid_argument(text)));
+        return Ok(Err(Status::invalid_argument(text)));
     }
-    Ok(match request.finish() {
-        Ok(request) => Message::Request(Box::new(request)),
-        Err(error) => Message::Invalid(unreadable(&error)),
-    })
+    let read = request.finish().map(Box::new);
+    Ok(read.map_err(|error| unreadable(&error)))
 }
 
 /// The status of a call that has no message, or several.
-pub(super) fn not_one_message() -> Status {
+fn not_one_message() -> Status {
     Status::unimplemented("this method takes exactly one message")
 }
 
-/// Whether the length of a message exceeds the largest size: then it is rejected without waiting
-/// for the rest.
-pub(super) fn is_too_large(beginning: &[u8], bytes_max: usize) -> bool {
-    length(beginning).is_some_and(|length| length > bytes_max)
-}
-
-/// Whether a message is read as it arrives.
-fn is_long(beginning: &[u8]) -> bool {
-    beginning.first() == Some(&0)
-        && length(beginning).is_some_and(|length| length > READ_AT_ONCE_MAX)
+/// The length of a message that is read as it arrives, once it is known.
+fn long_length(beginning: &[u8]) -> Option<usize> {
+    let length = message_length(beginning)?;
+    (beginning[0] == 0 && length > READ_AT_ONCE_MAX).then_some(length)
 }
 
 /// Whether there is one message, or the beginning of one, which the routes reject.
 ///
 /// The routes alone would ignore every message but the first, and report an internal error if there
 /// is none.
-pub(super) fn is_one_message(body: &[u8]) -> bool {
+fn is_one_message(body: &[u8]) -> bool {
     let bytes = body.len().saturating_sub(FRAME_HEAD_BYTES);
-    !body.is_empty() && length(body).is_none_or(|length| bytes <= length)
-}
-
-/// The length of a message by the bytes before it, once they have arrived.
-fn length(beginning: &[u8]) -> Option<usize> {
-    let [_, a, b, c, d, ..] = *beginning else {
-        return None;
-    };
-    let length = u32::from_be_bytes([a, b, c, d]);
-    Some(usize::try_from(length).unwrap_or(usize::MAX))
+    !body.is_empty() && message_length(body).is_none_or(|length| bytes <= length)
 }

@@ -106,12 +106,12 @@ impl Part<'_, '_> {
             _ => {}
         }
         if let Status::Limited(limited) = self.status {
-            let capacity = match self.has_headroom() {
-                true => limited.limit.capacity(),
-                false => limited.limit.for_priority().available(),
+            self.write_fallback(f)?;
+            let capacity = match self.fallback.flatten() {
+                Some(share) => share.available(),
+                None if self.has_headroom() => limited.limit.capacity(),
+                None => limited.limit.for_priority().available(),
             };
-            let share = self.write_fallback(f)?;
-            let capacity = share.map_or(capacity, |share| share.available());
             write_state(limited, capacity, f)?;
         }
         match self.deeper() {
@@ -119,29 +119,20 @@ impl Part<'_, '_> {
             None => Ok(()),
         }
     }
-}
 
-impl<'a> Part<'a, '_> {
-    /// What decides if the store does not answer; returns the share that this instance decides on.
-    fn write_fallback(&self, f: &mut Formatter<'_>) -> Result<Option<&'a Limit>, fmt::Error> {
-        match self.fallback {
-            None => Ok(None),
-            Some(None) => {
-                let choice = match self.finding {
-                    Finding::Rule(view) => view.sharing.on_store_error,
-                    Finding::OwnLimit { sharing, .. } => sharing.on_store_error,
-                    _ => return Ok(None),
-                };
-                let text = "the store does not answer: `on_store_error`";
-                row(f, "fallback", format!("{text} is `{choice}`"))?;
-                Ok(None)
+    /// What decides, if the store does not answer.
+    fn write_fallback(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let how = match (self.fallback, self.finding) {
+            (Some(Some(share)), _) => format!("this instance decides on its share, {share}"),
+            (Some(None), Finding::Rule(view)) => {
+                format!("`on_store_error` is `{}`", view.sharing.on_store_error)
             }
-            Some(Some(share)) => {
-                let text = "the store does not answer: this instance decides on its share";
-                row(f, "fallback", format!("{text}, {share}"))?;
-                Ok(Some(share))
+            (Some(None), Finding::OwnLimit { sharing, .. }) => {
+                format!("`on_store_error` is `{}`", sharing.on_store_error)
             }
-        }
+            _ => return Ok(()),
+        };
+        row(f, "fallback", format!("the store does not answer: {how}"))
     }
 }
 
