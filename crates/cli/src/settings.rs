@@ -108,17 +108,15 @@ impl Service {
     /// A hint for each limit that is too small to be leased.
     pub(crate) fn hints(&self) -> Vec<Hint> {
         let hints = self.loaded.rules.rules().filter_map(|view| {
-            let capacity = view.limit?.capacity();
             let (domain, rule) = (&view.rule.domain, view.rule.shown());
             let backend = self.backend_of(domain)?;
-            let (name, needed) = (backend.name, backend.lease_capacity_min);
-            let is_leased = view.sharing.mode == Mode::Leased && suits(Mode::Leased, &view);
+            let too_small = too_small_to_lease(&view, backend)?;
+            let name = backend.name;
             let message = format!(
                 "`{rule}` in `{domain}` is too small to be leased, so {name} is asked for each \
-                 decision: it holds {capacity} units, and a lease needs {needed}"
+                 decision: {too_small}"
             );
-            // A limit of 0 units has nothing to lease, so it gets no hint.
-            (is_leased && (1..needed).contains(&capacity)).then_some(Hint {
+            Some(Hint {
                 file: view.file,
                 line: view.line,
                 message,
@@ -165,6 +163,15 @@ impl Service {
             "`mode: {mode}` of the settings does not suit {which} decided strictly"
         ))
     }
+}
+
+/// Why a rule with the mode `leased` is not leased, if its limit is too small. A limit of 0 units
+/// has nothing to lease.
+pub(crate) fn too_small_to_lease(view: &RuleView, backend: AnyBackend) -> Option<String> {
+    let (capacity, needed) = (view.limit?.capacity(), backend.lease_capacity_min);
+    let is_leased = view.sharing.mode == Mode::Leased && suits(Mode::Leased, view);
+    let is_too_small = is_leased && (1..needed).contains(&capacity);
+    is_too_small.then(|| format!("it holds {capacity} units, and a lease needs {needed}"))
 }
 
 /// Whether the rule can be decided in this mode.

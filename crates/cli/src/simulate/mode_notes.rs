@@ -1,8 +1,9 @@
 //! Notes on limits whose mode has no effect: Redis decides each of their requests.
 
 use tollgate_backends::BACKENDS;
-use tollgate_core::Mode;
 use tollgate_rules::{RuleSet, RuleView};
+
+use crate::settings::too_small_to_lease;
 
 /// A sentence for each limit of the domain that is decided strictly although it has another mode.
 pub(super) fn mode_notes(rules: &RuleSet, domain: &str) -> Vec<String> {
@@ -13,14 +14,9 @@ pub(super) fn mode_notes(rules: &RuleSet, domain: &str) -> Vec<String> {
 fn note(view: &RuleView) -> Option<String> {
     let limit = view.limit.filter(|limit| limit.capacity() > 0)?;
     let (mode, rule) = (view.sharing.mode, view.rule.shown());
-    if !mode.suits(&limit) {
-        let why = format!("{mode} does not suit {limit}");
-        return Some(format!("{rule} is decided strictly: {why}"));
-    }
-    let needed = BACKENDS.first()?.lease_capacity_min;
-    let is_too_small = mode == Mode::Leased && limit.capacity() < needed;
-    is_too_small.then(|| {
-        let capacity = limit.capacity();
-        format!("{rule} is decided strictly: it holds {capacity} units, and a lease needs {needed}")
-    })
+    let why = match mode.suits(&limit) {
+        false => format!("{mode} does not suit {limit}"),
+        true => too_small_to_lease(view, *BACKENDS.first()?)?,
+    };
+    Some(format!("{rule} is decided strictly: {why}"))
 }

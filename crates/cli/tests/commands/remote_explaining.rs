@@ -166,25 +166,26 @@ fn a_token_is_read_from_a_file_or_the_environment_and_is_in_no_output() {
     }
 }
 
-#[test]
-fn a_service_with_tls_is_asked_by_its_authority() {
-    let certificates = Certificates::new();
+/// A service whose admin listener speaks TLS, with these settings beside its certificate: the port
+/// of that listener, and the directory.
+fn serving_tls(certificates: &Certificates, more: &str) -> (Service, String, TempDir) {
     let (cert, key) = certificates.identity();
+    let tls = format!("{{cert: {cert:?}, key: {key:?}{more}}}");
     let settings = format!(
         "rules: rules.yaml\nlog: {{format: json}}\nlisten:\n  grpc: null\n  \
-         http: '127.0.0.1:0'\n  \
-         admin: {{address: '127.0.0.1:0', tls: {{cert: {cert:?}, key: {key:?}}}}}\n"
+         http: '127.0.0.1:0'\n  admin: {{address: '127.0.0.1:0', tls: {tls}}}\n"
     );
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
     let mut service = Service::start(directory.path());
-    let address = service.logged(|line| line["listener"] == "admin")["address"].clone();
-    let port = address
-        .as_str()
-        .unwrap()
-        .rsplit(':')
-        .next()
-        .unwrap()
-        .to_owned();
+    let address = service.address("admin");
+    let (_, port) = address.rsplit_once(':').unwrap();
+    (service, port.to_owned(), directory)
+}
+
+#[test]
+fn a_service_with_tls_is_asked_by_its_authority() {
+    let certificates = Certificates::new();
+    let (_service, port, directory) = serving_tls(&certificates, "");
     let url = format!("https://localhost:{port}");
     let authority = certificates.authority();
     let shown = explain(directory.path(), &url, &["--ca", &authority, "k=v"]);
@@ -214,23 +215,9 @@ fn a_service_with_tls_is_asked_by_its_authority() {
 #[test]
 fn a_service_that_demands_a_certificate_is_named() {
     let certificates = Certificates::new();
-    let (cert, key) = certificates.identity();
     let authority = certificates.authority();
-    let tls = format!("{{cert: {cert:?}, key: {key:?}, client_ca: {authority:?}}}");
-    let settings = format!(
-        "rules: rules.yaml\nlog: {{format: json}}\nlisten:\n  grpc: null\n  \
-         http: '127.0.0.1:0'\n  admin: {{address: '127.0.0.1:0', tls: {tls}}}\n"
-    );
-    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
-    let mut service = Service::start(directory.path());
-    let address = service.logged(|line| line["listener"] == "admin")["address"].clone();
-    let port = address
-        .as_str()
-        .unwrap()
-        .rsplit(':')
-        .next()
-        .unwrap()
-        .to_owned();
+    let client_ca = format!(", client_ca: {authority:?}");
+    let (_service, port, directory) = serving_tls(&certificates, &client_ca);
     let url = format!("https://localhost:{port}");
     let without = explain(directory.path(), &url, &["--ca", &authority, "k=v"]);
     let without = text(&without, 1);
