@@ -27,6 +27,9 @@ const WAITING_MAX: usize = 16 * 1024;
 /// counts them in a byte.
 const LINES_MAX: usize = 127;
 
+/// The most sets of nodes of which the load is known while no request for them waits.
+const IDLE_LOADS_MAX: usize = 64;
+
 const _: () = assert!(LINES_MAX + tollgate_core::CHARGES_MAX <= 255);
 
 /// The queues of an instance.
@@ -41,7 +44,8 @@ struct Inner {
     /// The queue of a key of requests to some nodes, as long as a request for it waits or is in a
     /// round.
     owners: BTreeMap<(Nodes, Key), u64>,
-    /// The loads of nodes that have queues.
+    /// The loads of nodes that have queues, and of others that had: what their rounds have measured
+    /// is needed again when the next burst of requests arrives.
     loads: BTreeMap<Nodes, Load>,
     next: u64,
     waiting: usize,
@@ -219,6 +223,13 @@ impl Inner {
         Some(queue)
     }
 
+    /// Drops the loads of idle nodes if there are many.
+    fn bound_loads(&mut self) {
+        if self.loads.len() > IDLE_LOADS_MAX {
+            self.loads.retain(|_, load| load.tasks > 0);
+        }
+    }
+
     /// The load of these nodes, which exists while a task runs rounds for them.
     fn load(&mut self, nodes: Nodes) -> &mut Load {
         let load = self.loads.get_mut(&nodes);
@@ -318,9 +329,7 @@ impl Drop for QueueGuard {
         inner.remove(self.id);
         let load = inner.load(self.nodes);
         load.tasks -= 1;
-        if load.tasks == 0 {
-            inner.loads.remove(&self.nodes);
-        }
+        inner.bound_loads();
     }
 }
 

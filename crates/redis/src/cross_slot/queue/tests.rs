@@ -95,6 +95,46 @@ fn requests_that_would_wait_too_long_are_turned_away() {
     );
 }
 
+/// Otherwise each pause of the callers would make a busy server look like a new one.
+#[tokio::test(start_paused = true)]
+async fn what_rounds_have_measured_outlives_the_queue() {
+    let queues = Arc::new(Queues::default());
+    let (one, _one) = member(&[1, 2]);
+    let guard = first(&queues, one);
+    let began_at = Instant::now();
+    let count = guard.next(Vec::new(), false).len();
+    tokio::time::advance(TIMEOUT).await;
+    guard.end(began_at, count, RoundTime::Failed);
+    assert!(guard.next(Vec::new(), false).is_empty());
+    drop(guard);
+
+    let mut callers = Vec::new();
+    let mut enter = |key| {
+        let (member, caller) = member(&[key, 2]);
+        callers.push(caller);
+        queues.enter(NODES, member, TIMEOUT)
+    };
+    let Entry::New(guard) = enter(1) else {
+        panic!("no other request waits")
+    };
+    (3..20).for_each(|key| drop(enter(key)));
+    let round = guard.next(Vec::new(), false).len();
+    assert_eq!(round, 4, "as few as after a round that was late");
+}
+
+#[test]
+fn the_loads_of_idle_nodes_are_bounded() {
+    let queues = Arc::new(Queues::default());
+    for nodes in 0..1_000 {
+        let (member, _caller) = member(&[1, 2]);
+        match queues.enter(nodes, member, TIMEOUT) {
+            Entry::New(guard) => drop(guard),
+            Entry::Joined | Entry::Full => panic!("the nodes have no queue"),
+        }
+        assert!(queues.inner().loads.len() <= IDLE_LOADS_MAX);
+    }
+}
+
 /// If the oldest went first, each round would begin shortly before their deadlines, and fail too:
 /// none would take its usual time, which tells how many may wait.
 #[tokio::test(start_paused = true)]
