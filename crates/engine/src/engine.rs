@@ -139,7 +139,9 @@ impl Engine {
             DomainStore::Memory(memory) => self.decide_in(memory.memory(), request, store_time),
             DomainStore::Shared(_) => {
                 let first = Attempt::first(self.rules.load());
-                self.decide_from(first, request, store_time).await
+                // In a box, because the futures of all requests have room for it, and those that
+                // are decided in memory do not need it.
+                Box::pin(self.decide_from(first, request, store_time)).await
             }
         }
     }

@@ -87,12 +87,13 @@ enum Stop {
     Failed(Failure),
 }
 
-/// Answers a request that a route is for.
+/// Answers a request that a route is for. Of a request that is passed on, nothing is left in `head`:
+/// it is moved only once, because each of the futures would have room for it.
 pub(crate) async fn exchange(
     terms: &Terms,
     route: &Route,
     arrival: Arrival<'_>,
-    (head, body): (Parts, Incoming),
+    (head, body): (&mut Parts, Incoming),
     record: &mut LogRecord,
 ) -> Response<ResponseBody> {
     let counted = Counted::new(&route.metrics);
@@ -140,6 +141,12 @@ fn copy_answered_by(headers: &HeaderMap) -> HeaderMap {
         }
     }
     seen
+}
+
+/// Moves a head out of its place.
+fn take_head(head: &mut Parts) -> Parts {
+    let (empty, ()) = Request::new(()).into_parts();
+    std::mem::replace(head, empty)
 }
 
 /// A request's way through its route.
@@ -198,7 +205,7 @@ impl Passage<'_> {
     /// Decides on a request, and passes it on if it is allowed.
     async fn run(
         &self,
-        mut head: Parts,
+        head: &mut Parts,
         body: Incoming,
         record: &mut LogRecord,
     ) -> Result<Response<ResponseBody>, Stop> {
@@ -209,8 +216,8 @@ impl Passage<'_> {
         }
         // Also while the request is held or waits for a connection.
         let in_flight = InFlight::new(self.arrival.connection);
-        let requested = route.protocols.find_requested(&head, &body);
-        let allowed = self.allow(&head, record).await?;
+        let requested = route.protocols.find_requested(head, &body);
+        let allowed = self.allow(head, record).await?;
         let Allowed {
             answer,
             permits,
@@ -219,21 +226,17 @@ impl Passage<'_> {
             lease,
         } = allowed;
         let upstream = &route.upstream;
-        rewrite_request(
-            &mut head,
-            sender,
-            lease.pool().address(),
-            upstream.protocol(),
-        );
+        rewrite_request(head, sender, lease.pool().address(), upstream.protocol());
         record.send_to(lease.pool().address(), &mut head.headers);
         if let Some(requested) = &requested {
             requested.announce(&mut head.headers);
         }
-        let body = self.bound_body(&mut head, body, reservation.as_mut());
+        let body = self.bound_body(head, body, reservation.as_mut());
         // In a box, because it passes through several futures.
-        let request = Box::new(Request::from_parts(head, body));
-        let sent = upstream.send(lease, request, bounds.head_timeout, &terms.clock);
-        let (mut response, lease) = sent.await?;
+        let request = Box::new(Request::from_parts(take_head(head), body));
+        let (mut response, lease) = upstream
+            .send(lease, request, bounds.head_timeout, &terms.clock)
+            .await?;
         // It may have been sent again, to another one.
         record.set_upstream(lease.pool().address());
         let meter = match reservation {

@@ -206,7 +206,8 @@ impl Gateway {
         let mut response = match find_route(&active, &head) {
             Ok(route) => {
                 let arrival = Arrival { connection, scheme };
-                exchange(&self.terms, route, arrival, (head, body), &mut record).await
+                let request = (&mut head, body);
+                exchange(&self.terms, route, arrival, request, &mut record).await
             }
             Err(failure) => {
                 is_last |= matches!(failure, Failure::Framing(_) | Failure::Connect);

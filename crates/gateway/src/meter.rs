@@ -18,7 +18,7 @@ use crate::reservation::Open;
 /// Dropped before, it leaves everything charged.
 pub(crate) struct Meter {
     /// `None` once it is settled.
-    open: Option<Open>,
+    open: Option<Box<Open>>,
     dues: Vec<Due>,
     response_bytes: u64,
     inspection: Option<Inspection>,
@@ -39,7 +39,7 @@ enum Due {
 impl Meter {
     /// For a response with these headers, and what they say of each descriptor.
     pub(crate) fn new(
-        open: Open,
+        open: Box<Open>,
         prices: &[PriceAtHead<'_>],
         headers: &HeaderMap,
         inspected: &InspectedBytes,

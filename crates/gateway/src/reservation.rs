@@ -33,8 +33,9 @@ pub(crate) struct Settler {
     inspected: InspectedBytes,
 }
 
-/// The units that an allowed request was charged, of which its response may release some.
-pub(crate) struct Reservation(Option<Open>);
+/// The units that an allowed request was charged, of which its response may release some. In a box,
+/// because all requests have room for one, and most reserve nothing.
+pub(crate) struct Reservation(Option<Box<Open>>);
 
 /// A reservation that is not settled.
 pub(crate) struct Open {
@@ -87,7 +88,7 @@ impl Settler {
             units: Cost::units(descriptor.cost.unwrap_or(request.cost)),
         });
         let reservation = owned.map(|owned| {
-            Reservation(Some(Open {
+            Reservation(Some(Box::new(Open {
                 settler: self.clone(),
                 owned,
                 pricing: Arc::clone(pricing),
@@ -95,7 +96,7 @@ impl Settler {
                 descriptors: descriptors.collect(),
                 request_bytes: None,
                 is_sent: false,
-            }))
+            })))
         });
         Ok((decided.answer, reservation))
     }

@@ -167,7 +167,11 @@ impl Upstream {
     ///
     /// [`Failure`] if there is no connection, so that nothing has reached the upstream.
     pub(crate) async fn lease(&self) -> Result<Lease, Failure> {
-        self.lease_after(None).await
+        match self.try_lease() {
+            Some(lease) => Ok(lease),
+            // In a box, because all requests have room for it, and few wait.
+            None => Box::pin(self.lease_after(None)).await,
+        }
     }
 
     /// The same; to an address that was tried before only if no other accepts any.
@@ -247,7 +251,7 @@ impl Upstream {
                 return Err(failure);
             }
             self.metrics.count_retry("sent");
-            lease = self.lease_after(Some(&pool)).await?;
+            lease = Box::pin(self.lease_after(Some(&pool))).await?;
             request = Box::new(again);
         }
     }
@@ -284,7 +288,7 @@ impl Upstream {
             request = Box::new(unsent);
             // In its place.
             drop(lease);
-            let renewed = pool.lease_new().await;
+            let renewed = Box::pin(pool.lease_new()).await;
             lease = renewed.map_err(|error| self.report_unconnected(&pool, &error))?;
         }
         Err(self.report_failure(Failure::Closed, lease.pool()))

@@ -56,8 +56,9 @@ impl Passage<'_> {
         };
         let unsettled = route.metrics.unsettled_counter();
         let began = timed.is_some().then(Instant::now);
+        // In a box, because all requests have room for what they wait for, and few reserve.
         let reserved = terms.settler.reserve(request, identity, pricing, unsettled);
-        let reserved = reserved.await;
+        let reserved = Box::pin(reserved).await;
         if let (Some(time), Some(began)) = (timed, began) {
             *time = began.elapsed();
         }
