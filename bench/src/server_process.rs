@@ -2,9 +2,14 @@
 
 use std::error::Error;
 use std::fs;
+use std::thread::sleep;
 use std::time::Duration;
 
 use tollgate_testbed::Process;
+
+/// How often a process that is to end is looked at, and how long between.
+const LOOKED_MOST: usize = 1200;
+const LOOKED_EVERY: Duration = Duration::from_millis(50);
 
 /// Starts a command on one core. What it logs is discarded.
 ///
@@ -18,6 +23,45 @@ pub fn start_on_core(core: &str, words: Vec<String>) -> Result<Process, Box<dyn 
     arguments.extend(words);
     let process = Process::start("sh", &arguments, "started");
     process.ok_or_else(|| format!("{program} does not start on core {core}").into())
+}
+
+/// Starts a command whose instructions are counted by `valgrind`, with one thread for requests. At
+/// its end, the report is in this file, which [`crate::callgrind::total`] reads. What it logs is
+/// discarded.
+///
+/// # Errors
+///
+/// If it ends at once.
+pub fn start_counted(report: &str, words: Vec<String>) -> Result<Process, Box<dyn Error>> {
+    let counted = "echo started; TOKIO_WORKER_THREADS=1 exec valgrind --tool=callgrind \
+         --callgrind-out-file=/dev/null --log-file=\"$0\" \"$@\" 2>/dev/null";
+    let mut arguments = vec!["-c".to_owned(), counted.to_owned(), report.to_owned()];
+    let program = words.first().cloned().unwrap_or_default();
+    arguments.extend(words);
+    let process = Process::start("sh", &arguments, "started");
+    process.ok_or_else(|| format!("valgrind does not start {program}").into())
+}
+
+/// Ends a process, and waits until it has ended.
+///
+/// # Errors
+///
+/// If it does not end.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "waits for a real process, on a thread of no runtime"
+)]
+pub fn end(process: &Process) -> Result<(), Box<dyn Error>> {
+    process.signal("TERM");
+    let status = format!("/proc/{}/stat", process.number());
+    for _looked in 0..LOOKED_MOST {
+        let state = fs::read_to_string(&status).unwrap_or_default();
+        if state.is_empty() || state.contains(") Z ") {
+            return Ok(());
+        }
+        sleep(LOOKED_EVERY);
+    }
+    Err(format!("process {} does not end", process.number()).into())
 }
 
 /// The processor time of a process until now, in user and kernel mode: that of all its threads.

@@ -65,6 +65,9 @@ fn run_gateway(args: &[String]) -> Result<(), String> {
 /// cannot be had is left out, and said.
 fn run_server(args: &[String]) -> Result<(), String> {
     tools::ensure_debian("redis-server", "redis-server")?;
+    if args.iter().any(|arg| arg == "--instructions") {
+        tools::ensure_debian("valgrind", "valgrind")?;
+    }
     let mut step = build("bench server", "tollgate-bench-server")?;
     let peers = [
         ("--redis-cell", tools::ensure_redis_cell()),

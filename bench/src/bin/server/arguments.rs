@@ -21,6 +21,8 @@ Usage: cargo xtask bench server [options]
                        highest rate: nine minutes instead of hours
   --only WORD          only contenders and loads with this word in their names; may be repeated,
                        and then a name with any of the words is enough
+  --instructions       count the instructions of a decision in place of its time, with `valgrind`:
+                       those of user mode, which other load on the machine does not change
   --list               print the names of the contenders and of the loads
   --seconds N          measure each contender for N seconds in each round (2; quick: 1)
   --rounds N           how many rounds (3)
@@ -41,6 +43,7 @@ Given by the chore, which builds or installs them:
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub(crate) quick: bool,
+    pub(crate) instructions: bool,
     pub(crate) list: bool,
     pub(crate) help: bool,
     seconds: Option<u32>,
@@ -71,6 +74,7 @@ impl Arguments {
         read_options(args, |option, value| {
             match option {
                 "--quick" => arguments.quick = true,
+                "--instructions" => arguments.instructions = true,
                 "--list" => arguments.list = true,
                 "--help" => arguments.help = true,
                 "--seconds" => arguments.seconds = Some(number(option, &value()?)?),

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use tollgate_bench::server_process::start_on_core;
+use tollgate_bench::callgrind::total;
+use tollgate_bench::server_process::{end, start_counted, start_on_core};
 use tollgate_testbed::{Folder, Process, free_port};
 
 use crate::arguments::SERVE_FLOOR;
@@ -19,6 +20,8 @@ use crate::question::Question;
 
 /// The core of the contenders.
 const CONTENDER_CORE: &str = "1";
+/// The file with the counted instructions.
+const COUNTED: &str = "counted";
 /// How often a server that has been started is asked, and how long between.
 const ASKED_MOST: usize = 200;
 const ASKED_EVERY: Duration = Duration::from_millis(50);
@@ -57,7 +60,7 @@ pub(crate) struct Running {
     pub(crate) process: Process,
     /// The hash of the script that it has loaded; empty without one.
     pub(crate) script: String,
-    _folder: Folder,
+    folder: Folder,
 }
 
 // === impl Contender ===
@@ -68,17 +71,29 @@ impl Contender {
         self.question.limits() && !matches!(self.launch, Launch::Floor(_))
     }
 
-    /// Starts it, and waits until it accepts connections.
+    /// Starts it on its core, and waits until it accepts connections.
     pub(crate) fn start(&self) -> Result<Running, Box<dyn Error>> {
+        self.start_by(|words, _| start_on_core(CONTENDER_CORE, words))
+    }
+
+    /// Starts it so that its instructions are counted, and waits until it accepts connections.
+    pub(crate) fn start_counted(&self) -> Result<Running, Box<dyn Error>> {
+        self.start_by(|words, folder| start_counted(&folder.file(COUNTED), words))
+    }
+
+    fn start_by(
+        &self,
+        start: impl Fn(Vec<String>, &Folder) -> Result<Process, Box<dyn Error>>,
+    ) -> Result<Running, Box<dyn Error>> {
         let folder = Folder::new();
         let port = free_port();
         let words = self.launch.command(&folder, self.question, port)?;
         let mut running = Running {
             contender: self.clone(),
             address: SocketAddr::from(([127, 0, 0, 1], port)),
-            process: start_on_core(CONTENDER_CORE, words)?,
+            process: start(words, &folder)?,
             script: String::new(),
-            _folder: folder,
+            folder,
         };
         running
             .wait()
@@ -200,5 +215,13 @@ impl Running {
             sleep(ASKED_EVERY);
         }
         Err(last.unwrap_or_else(|| io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Ends it; the instructions that it has executed, if they were counted.
+    pub(crate) fn instructions(self) -> Result<u64, Box<dyn Error>> {
+        end(&self.process)?;
+        let report = fs::read_to_string(self.folder.file(COUNTED))?;
+        let found = total(&report);
+        found.ok_or_else(|| format!("valgrind does not say what it counted: {report}").into())
     }
 }

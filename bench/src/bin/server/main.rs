@@ -35,6 +35,8 @@ mod floor;
 
 mod generator;
 
+mod instructions;
+
 mod measure;
 
 mod protocol;
@@ -87,6 +89,9 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             writeln!(stdout(), "{name}")?;
         }
         return Ok(());
+    }
+    if arguments.instructions {
+        return instructions::print(&contenders, &mut stdout());
     }
     let report = compare(arguments, &contenders, &scenarios)?;
     write!(stdout(), "{report}")?;

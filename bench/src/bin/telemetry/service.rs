@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use tollgate_bench::callgrind::total;
+use tollgate_bench::server_process::end;
 use tollgate_testbed::collector::Collector;
 use tollgate_testbed::{Folder, Process, free_port};
 
@@ -16,7 +17,7 @@ use crate::client::{Client, Load};
 /// No run exhausts it.
 const RULES: &str = "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, \
     requests_per_unit: 4000000000, algorithm: token_bucket}}]\n";
-/// How often a service is tried that starts or ends, and how long between.
+/// How often a service is tried that starts, and how long between.
 const TRIED_MOST: usize = 1200;
 const TRIED_EVERY: Duration = Duration::from_millis(50);
 
@@ -108,16 +109,8 @@ impl Service {
 
     /// Ends it; how many spans its collector has got.
     pub(crate) fn end(&self) -> Result<usize, Box<dyn Error>> {
-        self.process.signal("TERM");
-        let process = format!("/proc/{}", self.process.number());
-        for _tried in 0..TRIED_MOST {
-            let state = fs::read_to_string(format!("{process}/stat")).unwrap_or_default();
-            if state.is_empty() || state.contains(") Z ") {
-                return Ok(self.collector.count_spans());
-            }
-            sleep(TRIED_EVERY);
-        }
-        Err("`tollgate serve` does not end".into())
+        end(&self.process)?;
+        Ok(self.collector.count_spans())
     }
 
     /// The instructions that it has executed, after its end.
