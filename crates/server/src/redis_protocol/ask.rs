@@ -1,5 +1,8 @@
 //! `TG.CHECK`, `TG.PEEK`, `TG.REFUND` and `TG.RESET`: requests that the rules decide.
 
+use std::iter::once;
+
+use smallvec::SmallVec;
 use tollgate_core::{
     COST_MAX, ChargeDenied, Cost, Decision, Descriptor, Entry, Request, Status, StoreError,
 };
@@ -10,6 +13,10 @@ use super::throttles::{seconds, seconds_to_wait, unavailable};
 
 /// How many integers come before the rule's name.
 const NUMBERS: usize = 6;
+/// The words of most commands, without their names and costs: a domain, and up to three entries.
+const WORDS_INLINE: usize = 7;
+/// The bytes that these seldom exceed.
+const WORDS_BYTES: usize = 64;
 /// What stands for a number that there is not, or that nobody knows.
 const NONE: i64 = -1;
 
@@ -29,8 +36,15 @@ pub(super) enum AskKind {
 /// A command that waits for its decision, with a copy of its words.
 pub(super) struct Ask {
     kind: AskKind,
-    words: Vec<Box<[u8]>>,
+    words: Words,
     cost: Cost,
+}
+
+/// A domain, keys and values, one after the other.
+struct Words {
+    bytes: Vec<u8>,
+    /// Where each ends.
+    ends: SmallVec<[usize; WORDS_INLINE]>,
 }
 
 // === impl Ask ===
@@ -57,12 +71,8 @@ impl Ask {
             AskKind::Reset => Cost::Refund(COST_MAX),
         };
         let domain = command.word(1).into_iter();
-        let words = domain.chain(command.words(first)).map(Box::from);
-        let ask = Ask {
-            kind,
-            words: words.collect(),
-            cost,
-        };
+        let words = Words::copy(domain.chain(command.words(first)));
+        let ask = Ask { kind, words, cost };
         let checked = ask.request().check_bounds();
         checked.map_err(|invalid| format!("ERR {invalid}"))?;
         ask.check_keys_differ()?;
@@ -71,10 +81,12 @@ impl Ask {
 
     /// Entries match in any order, so they are found by their keys: no two may have the same.
     fn check_keys_differ(&self) -> Result<(), String> {
-        let keys: Vec<&[u8]> = self.words[1..].chunks(2).map(|pair| &*pair[0]).collect();
-        match (0..keys.len()).find(|at| keys[..*at].contains(&keys[*at])) {
+        let keys = || self.words.entries().map(|entry| entry.key).enumerate();
+        let is_known =
+            |(at, key): &(usize, &[u8])| keys().take(*at).any(|(_, other)| other == *key);
+        match keys().find(is_known) {
             None => Ok(()),
-            Some(at) => Err(format!(
+            Some((at, _)) => Err(format!(
                 "ERR entry {} has the key of an earlier one; write a command for each value",
                 at + 1
             )),
@@ -82,23 +94,47 @@ impl Ask {
     }
 
     pub(super) fn request(&self) -> Request<'_> {
-        let (domain, entries) = self.words.split_first().expect("it was read with a domain");
-        let entries = entries.chunks_exact(2);
-        let entries = entries.map(|pair| Entry {
-            key: &pair[0],
-            value: &pair[1],
-        });
         let descriptor = Descriptor {
-            entries: entries.collect(),
+            entries: self.words.entries().collect(),
             is_unordered: true,
             ..Descriptor::default()
         };
         Request {
-            domain,
-            descriptors: vec![descriptor].into(),
+            domain: self.words.word(0),
+            descriptors: once(descriptor).collect(),
             cost: self.cost,
             charge_denied: ChargeDenied::Never,
         }
+    }
+}
+
+// === impl Words ===
+
+impl Words {
+    fn copy<'b>(words: impl Iterator<Item = &'b [u8]>) -> Words {
+        let mut copied = Words {
+            bytes: Vec::with_capacity(WORDS_BYTES),
+            ends: SmallVec::new(),
+        };
+        for word in words {
+            copied.bytes.extend_from_slice(word);
+            copied.ends.push(copied.bytes.len());
+        }
+        copied
+    }
+
+    fn word(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.bytes[start..self.ends[index]]
+    }
+
+    /// What comes after the domain.
+    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let keys = (1..self.ends.len()).step_by(2);
+        keys.map(|at| Entry {
+            key: self.word(at),
+            value: self.word(at + 1),
+        })
     }
 }
 

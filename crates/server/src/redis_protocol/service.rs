@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate_engine::Engine;
+use tollgate_core::StoreError;
+use tollgate_engine::{Decided, Engine};
 use tollgate_listen::Throttle;
 use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 
@@ -49,5 +50,18 @@ impl Service {
 
     pub(super) fn count_error(&self, kind: &'static str) {
         self.metrics.count_error(NAME, kind);
+    }
+
+    /// Counts what the rules decided on a request, or that the store did not answer.
+    pub(super) fn count_decision(
+        &self,
+        decided: &Result<Decided, StoreError>,
+        took: Duration,
+        span: &RequestSpan,
+    ) {
+        match decided {
+            Ok(_) => self.metrics.record_decision(NAME, took, span),
+            Err(_) => self.count_error("store"),
+        }
     }
 }

@@ -279,18 +279,24 @@ impl<'s> Session<'s> {
         self.connection.begin_request();
         let asks = std::mem::take(&mut self.asks);
         let requests: Vec<Request<'_>> = asks.iter().map(Ask::request).collect();
-        let mut span = self.service.begin_span(ask::name(&asks));
-        let began = Instant::now();
-        let decided = self.service.engine.decide_batch(&requests).await;
-        let took = began.elapsed();
-        describe_batch(&mut span, &requests, &decided, began);
+        let service = self.service;
+        let mut span = service.begin_span(ask::name(&asks));
         let mut replies = Replies::new(out, self.version);
-        for decided in &decided {
-            match decided {
-                Ok(_) => self.service.metrics.record_decision(NAME, took, &span),
-                Err(_) => self.service.count_error("store"),
+        let began = Instant::now();
+        // A span describes all requests, with their answers.
+        let is_decided = !span.is_sampled()
+            && service.engine.decide_at_once(&requests, |_, decided| {
+                service.count_decision(&decided, began.elapsed(), &span);
+                ask::reply(&decided, &mut replies);
+            });
+        if !is_decided {
+            let decided = service.engine.decide_batch(&requests).await;
+            let took = began.elapsed();
+            describe_batch(&mut span, &requests, &decided, began);
+            for decided in &decided {
+                service.count_decision(decided, took, &span);
+                ask::reply(decided, &mut replies);
             }
-            ask::reply(decided, &mut replies);
         }
         self.connection.end_request(Instant::now());
     }
