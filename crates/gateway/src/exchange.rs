@@ -87,8 +87,8 @@ enum Stop {
     Failed(Failure),
 }
 
-/// Answers a request that a route is for. Of a request that is passed on, nothing is left in `head`:
-/// it is moved only once, because each of the futures would have room for it.
+/// Answers a request that a route is for. If it is passed on, nothing is left in `head`: it is
+/// moved only once, because each of the futures would have room for it.
 pub(crate) async fn exchange(
     terms: &Terms,
     route: &Route,

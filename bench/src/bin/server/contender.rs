@@ -81,6 +81,8 @@ impl Contender {
         self.start_by(|words, folder| start_counted(&folder.file(COUNTED), words))
     }
 
+    /// Writes its configuration, starts it with the words of its command, and waits until it
+    /// accepts connections.
     fn start_by(
         &self,
         start: impl Fn(Vec<String>, &Folder) -> Result<Process, Box<dyn Error>>,
