@@ -4,7 +4,6 @@
 //! each limit does what its [`OnStoreError`] says. The engine and the library decide through it.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{
     Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
@@ -12,9 +11,12 @@ use tollgate_core::{
     SharedStore, Span, Store, StoreError, Verdict, Wait,
 };
 
+mod counts;
 mod quotas;
 mod share;
 
+use counts::Counters;
+pub use counts::FallbackCounts;
 use quotas::Quotas;
 use share::Share;
 
@@ -37,22 +39,6 @@ pub struct Fallback<S, L> {
     decided: Counters,
 }
 
-/// How many requests were decided without the shared store, by what decided them.
-///
-/// A request with several limits counts once: as denied if a limit denies it, otherwise as decided
-/// locally if a limit asks for that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FallbackCounts {
-    /// Allowed without a decision: `on_store_error: allow`.
-    pub allowed: u64,
-    /// Denied: `deny`.
-    pub denied: u64,
-    /// Answered with the store's error: `error`.
-    pub failed: u64,
-    /// Decided on this instance's share: `local`.
-    pub local: u64,
-}
-
 /// What has decided on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
@@ -60,15 +46,6 @@ pub enum DecidedBy {
     SharedStore,
     /// Each limit's [`OnStoreError`], because the shared store had no answer.
     Fallback,
-}
-
-/// The counters that [`FallbackCounts`] is read from.
-#[derive(Debug, Default)]
-struct Counters {
-    allowed: AtomicU64,
-    denied: AtomicU64,
-    failed: AtomicU64,
-    local: AtomicU64,
 }
 
 // === impl Fallback ===
@@ -324,40 +301,6 @@ fn first(choice: OnStoreError, charges: &[Charge<'_>], quotas: Quotas) -> Option
             && charge.enforcement != Enforcement::Shadow
             && !quotas.is_dispensable(charge)
     })
-}
-
-// === impl FallbackCounts ===
-
-impl FallbackCounts {
-    /// The sum of all counts.
-    pub const fn total(&self) -> u64 {
-        self.allowed + self.denied + self.failed + self.local
-    }
-}
-
-// === impl Counters ===
-
-impl Counters {
-    fn add(&self, choice: OnStoreError) {
-        let counter = match choice {
-            OnStoreError::Allow => &self.allowed,
-            OnStoreError::Deny => &self.denied,
-            OnStoreError::Error => &self.failed,
-            OnStoreError::Local => &self.local,
-        };
-        // Relaxed: a count publishes nothing else.
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn counts(&self) -> FallbackCounts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        FallbackCounts {
-            allowed: read(&self.allowed),
-            denied: read(&self.denied),
-            failed: read(&self.failed),
-            local: read(&self.local),
-        }
-    }
 }
 
 fn allow(charge: &Charge<'_>) -> Decision {
