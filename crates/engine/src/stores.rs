@@ -256,7 +256,7 @@ impl DomainStore {
             DomainStore::Memory(memory) => return Ok((memory.decide(charges).await?, None)),
             DomainStore::Shared(shared) => shared,
         };
-        let (verdict, by) = shared.decide_and_say(charges).await?;
+        let (verdict, by) = shared.explain(charges).await?;
         let shares = || charges.iter().map(|charge| shared.share(charge)).collect();
         Ok((verdict, (by == DecidedBy::Fallback).then(shares)))
     }

@@ -363,6 +363,26 @@ async fn contention_is_no_outage() {
     assert_eq!(store.local().asked(), []);
 }
 
+/// An operator asks what would be decided: no client has got that decision.
+#[tokio::test]
+async fn an_explanation_is_no_decision_without_the_store() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let store = Fallback::new(Failing::with(Failing::unreachable), Recording::new());
+    let key = store.key([&b"a"[..]].into_iter());
+    for on_store_error in [
+        OnStoreError::Allow,
+        OnStoreError::Deny,
+        OnStoreError::Error,
+        OnStoreError::Local,
+    ] {
+        let charges = [charge(key, &limit, on_store_error)];
+        let explained = store.explain(&charges).await;
+        let is_error = on_store_error == OnStoreError::Error;
+        assert_eq!(explained.is_err(), is_error, "{explained:?}");
+    }
+    assert_eq!(store.counts(), FallbackCounts::default());
+}
+
 /// A request is resolved again only after the shared store had no answer: to wait for it once more
 /// would take twice the time, and might charge the request twice.
 #[tokio::test]

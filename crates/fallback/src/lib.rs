@@ -80,24 +80,31 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         self.decided.counts()
     }
 
-    /// As [`Store::decide`], and what has decided.
+    /// As [`Store::decide`], and what has decided. The request is not one of
+    /// [`Fallback::counts`]: it is asked by an operator, not by a client.
     ///
     /// # Errors
     ///
     /// As [`Store::decide`].
-    pub async fn decide_and_say(
+    pub async fn explain(
         &self,
         charges: &[Charge<'_>],
     ) -> Result<(Verdict, DecidedBy), StoreError> {
-        let decided = match is_resolved_again(charges) {
-            true => Err(StoreError::Unanswered),
-            false => self.shared.decide(charges).await,
-        };
+        let uncounted = Counters::default();
+        let decided = self.ask(charges).await;
         let by = match decided {
             Ok(_) => DecidedBy::SharedStore,
             Err(_) => DecidedBy::Fallback,
         };
-        Ok((self.fall_back(charges, decided).await?, by))
+        Ok((self.fall_back(charges, decided, &uncounted).await?, by))
+    }
+
+    /// What the shared store decides.
+    async fn ask(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        match is_resolved_again(charges) {
+            true => Err(StoreError::Unanswered),
+            false => self.shared.decide(charges).await,
+        }
     }
 
     /// This instance's share of a charge's limit, on which it decides while the shared store has no
@@ -124,28 +131,30 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         };
         match reserved {
             Err(error) => Ok(ReserveVerdict {
-                verdict: self.fall_back(charges, Err(error)).await?,
+                verdict: self.fall_back(charges, Err(error), &self.decided).await?,
                 reservation: None,
             }),
             Ok(verdict) => Ok(verdict),
         }
     }
 
-    /// What the shared store decided; without it, what [`Fallback::decide_without`] decides.
+    /// What the shared store decided; without it, what [`Fallback::decide_without`] decides, which
+    /// is counted in `counters`.
     async fn fall_back(
         &self,
         charges: &[Charge<'_>],
         decided: Result<Verdict, StoreError>,
+        counters: &Counters,
     ) -> Result<Verdict, StoreError> {
         match decided {
             // Not an outage: the store answers, but other requests have reserved the units that
             // this one needs. Charging a local share as well would allow more than the limit. But
             // what must not be allowed uncounted is denied: a caller may allow what is an error.
             Err(StoreError::Contended) => {
-                let denied = self.deny_uncounted(charges, Quotas::of(charges));
+                let denied = deny_uncounted(charges, Quotas::of(charges), counters);
                 denied.ok_or(StoreError::Contended)
             }
-            Err(error) if !is_final(&error) => self.decide_without(charges, error).await,
+            Err(error) if !is_final(&error) => self.decide_without(charges, error, counters).await,
             decided => decided,
         }
     }
@@ -157,23 +166,17 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         &self,
         charges: &[Charge<'_>],
         error: StoreError,
+        counters: &Counters,
     ) -> Result<Verdict, StoreError> {
         let quotas = Quotas::of(charges);
-        if let Some(denied) = self.deny_uncounted(charges, quotas) {
+        if let Some(denied) = deny_uncounted(charges, quotas, counters) {
             return Ok(denied);
         }
         if first(OnStoreError::Error, charges, quotas).is_some() {
-            self.decided.add(OnStoreError::Error);
+            counters.add(OnStoreError::Error);
             return Err(error);
         }
-        self.decide_shares(charges, quotas).await
-    }
-
-    /// A denial, if one of the charges has `Deny`.
-    fn deny_uncounted(&self, charges: &[Charge<'_>], quotas: Quotas) -> Option<Verdict> {
-        let by = first(OnStoreError::Deny, charges, quotas)?;
-        self.decided.add(OnStoreError::Deny);
-        Some(deny(charges, by))
+        self.decide_shares(charges, quotas, counters).await
     }
 
     /// Decides the charges with `Local` on this instance's share, and allows the others.
@@ -181,6 +184,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         &self,
         charges: &[Charge<'_>],
         quotas: Quotas,
+        counters: &Counters,
     ) -> Result<Verdict, StoreError> {
         let shares: Vec<Option<Share>> = charges
             .iter()
@@ -203,7 +207,7 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
                 });
             }
         }
-        let verdict = self.decide_locally(&local).await?;
+        let verdict = self.decide_locally(&local, counters).await?;
         let decide = |charge: &Charge<'_>| match quotas.is_dispensable(charge) {
             true => unavailable(),
             false => allow(charge),
@@ -220,15 +224,19 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
     }
 
     /// Decides in the store of this process, if there is something to decide, and counts that.
-    async fn decide_locally(&self, local: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+    async fn decide_locally(
+        &self,
+        local: &[Charge<'_>],
+        counters: &Counters,
+    ) -> Result<Verdict, StoreError> {
         if local.is_empty() {
-            self.decided.add(OnStoreError::Allow);
+            counters.add(OnStoreError::Allow);
             return Ok(Verdict::default());
         }
         let decided = self.local.decide(local).await;
         // What is resolved again is counted then.
         if !matches!(decided, Err(StoreError::Superseded)) {
-            self.decided.add(OnStoreError::Local);
+            counters.add(OnStoreError::Local);
         }
         decided
     }
@@ -257,8 +265,8 @@ impl<S: SharedStore, L: Store> KeyHasher for Fallback<S, L> {
 
 impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        let (verdict, _either) = self.decide_and_say(charges).await?;
-        Ok(verdict)
+        let decided = self.ask(charges).await;
+        self.fall_back(charges, decided, &self.decided).await
     }
 
     async fn decide_batch(&self, batch: &[&[Charge<'_>]]) -> Vec<Result<Verdict, StoreError>> {
@@ -272,7 +280,7 @@ impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
                 false => decided.next(),
             };
             let decided = decided.unwrap_or(Err(StoreError::Unanswered));
-            verdicts.push(self.fall_back(charges, decided).await);
+            verdicts.push(self.fall_back(charges, decided, &self.decided).await);
         }
         verdicts
     }
@@ -309,6 +317,13 @@ fn allow(charge: &Charge<'_>) -> Decision {
 
 fn unavailable() -> Decision {
     Decision::Deny(Denial::new(Wait::For(DENIED_FOR), 0, DENIED_FOR))
+}
+
+/// A denial, if one of the charges has `Deny`.
+fn deny_uncounted(charges: &[Charge<'_>], quotas: Quotas, counters: &Counters) -> Option<Verdict> {
+    let by = first(OnStoreError::Deny, charges, quotas)?;
+    counters.add(OnStoreError::Deny);
+    Some(deny(charges, by))
 }
 
 /// Denies every charge whose `on_store_error` is `deny`; `by` is the first of them. Quotas deny
