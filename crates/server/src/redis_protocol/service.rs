@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate_core::StoreError;
-use tollgate_engine::{Decided, Engine};
+use tollgate_engine::Engine;
 use tollgate_listen::Throttle;
 use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 
@@ -52,16 +51,19 @@ impl Service {
         self.metrics.count_error(NAME, kind);
     }
 
-    /// Counts what the rules decided on a request, or that the store did not answer.
-    pub(super) fn count_decision(
+    /// Counts requests that were decided together and took this long, and those that the store did
+    /// not answer.
+    pub(super) fn count_decisions(
         &self,
-        decided: &Result<Decided, StoreError>,
+        (answered, failed): (usize, usize),
         took: Duration,
         span: &RequestSpan,
     ) {
-        match decided {
-            Ok(_) => self.metrics.record_decision(NAME, took, span),
-            Err(_) => self.count_error("store"),
+        for _decision in 0..answered {
+            self.metrics.record_decision(NAME, took, span);
+        }
+        for _error in 0..failed {
+            self.count_error("store");
         }
     }
 }

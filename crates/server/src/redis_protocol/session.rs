@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use tollgate_core::Request;
+use tollgate_core::{Request, StoreError};
+use tollgate_engine::Decided;
 use tollgate_listen::{Connection, PeerAddress};
 use tollgate_resp::{Command, ProtocolError, Replies, Version};
 
@@ -283,21 +284,29 @@ impl<'s> Session<'s> {
         let mut span = service.begin_span(ask::name(&asks));
         let mut replies = Replies::new(out, self.version);
         let began = Instant::now();
+        let (mut answered, mut failed) = (0, 0);
+        let mut answer = |decided: &Result<Decided, StoreError>| {
+            match decided {
+                Ok(_) => answered += 1,
+                Err(_) => failed += 1,
+            }
+            ask::reply(decided, &mut replies);
+        };
         // A span describes all requests, with their answers.
         let is_decided = !span.is_sampled()
-            && service.engine.decide_at_once(&requests, |_, decided| {
-                service.count_decision(&decided, began.elapsed(), &span);
-                ask::reply(&decided, &mut replies);
-            });
-        if !is_decided {
+            && service
+                .engine
+                .decide_at_once(&requests, |_, decided| answer(&decided));
+        let took = if is_decided {
+            began.elapsed()
+        } else {
             let decided = service.engine.decide_batch(&requests).await;
             let took = began.elapsed();
             describe_batch(&mut span, &requests, &decided, began);
-            for decided in &decided {
-                service.count_decision(decided, took, &span);
-                ask::reply(decided, &mut replies);
-            }
-        }
+            decided.iter().for_each(answer);
+            took
+        };
+        service.count_decisions((answered, failed), took, &span);
         self.connection.end_request(Instant::now());
     }
 
