@@ -26,7 +26,7 @@ pub fn start_on_core(core: &str, words: Vec<String>) -> Result<Process, Box<dyn 
 }
 
 /// Starts a command whose instructions are counted by `valgrind`, with one thread for requests. At
-/// its end, the report is in this file, which [`crate::callgrind::total`] reads. What it logs is
+/// its end, the report is in this file, for [`crate::callgrind::read_total`]. What it logs is
 /// discarded.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use tollgate_bench::callgrind::total;
+use tollgate_bench::callgrind::read_total;
 use tollgate_bench::server_process::{end, start_counted, start_on_core};
 use tollgate_testbed::{Folder, Process, free_port};
 
@@ -222,8 +222,6 @@ impl Running {
     /// Ends it; the instructions that it has executed, if they were counted.
     pub(crate) fn instructions(self) -> Result<u64, Box<dyn Error>> {
         end(&self.process)?;
-        let report = fs::read_to_string(self.folder.file(COUNTED))?;
-        let found = total(&report);
-        found.ok_or_else(|| format!("valgrind does not say what it counted: {report}").into())
+        read_total(&self.folder.file(COUNTED))
     }
 }

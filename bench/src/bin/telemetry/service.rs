@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use tollgate_bench::callgrind::total;
+use tollgate_bench::callgrind::read_total;
 use tollgate_bench::server_process::end;
 use tollgate_testbed::collector::Collector;
 use tollgate_testbed::{Folder, Process, free_port};
@@ -115,8 +115,6 @@ impl Service {
 
     /// The instructions that it has executed, after its end.
     pub(crate) fn instructions(&self) -> Result<u64, Box<dyn Error>> {
-        let report = fs::read_to_string(self.folder.file("counted"))?;
-        let found = total(&report);
-        found.ok_or_else(|| format!("valgrind does not say what it counted: {report}").into())
+        read_total(&self.folder.file("counted"))
     }
 }
