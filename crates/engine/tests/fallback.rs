@@ -14,6 +14,12 @@ use tollgate_memory::{Memory, RandomKeys};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
+const CHOICES: [OnStoreError; 4] = [
+    OnStoreError::Allow,
+    OnStoreError::Deny,
+    OnStoreError::Error,
+    OnStoreError::Local,
+];
 const RESERVATION: NewReservation<'_> = NewReservation {
     secret: 1,
     lifetime: Span::HOUR,
@@ -331,12 +337,7 @@ async fn contention_is_no_outage() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let store = Fallback::new(Failing::with(|| StoreError::Contended), Recording::new());
     let key = store.key([&b"a"[..]].into_iter());
-    for on_store_error in [
-        OnStoreError::Allow,
-        OnStoreError::Deny,
-        OnStoreError::Error,
-        OnStoreError::Local,
-    ] {
+    for on_store_error in CHOICES {
         let charges = [charge(key, &limit, on_store_error)];
         let mut decided = vec![store.decide(&charges).await];
         decided.extend(store.decide_batch(&[&charges, &charges]).await);
@@ -369,12 +370,7 @@ async fn an_explanation_is_no_decision_without_the_store() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let store = Fallback::new(Failing::with(Failing::unreachable), Recording::new());
     let key = store.key([&b"a"[..]].into_iter());
-    for on_store_error in [
-        OnStoreError::Allow,
-        OnStoreError::Deny,
-        OnStoreError::Error,
-        OnStoreError::Local,
-    ] {
+    for on_store_error in CHOICES {
         let charges = [charge(key, &limit, on_store_error)];
         let explained = store.explain(&charges).await;
         let is_error = on_store_error == OnStoreError::Error;
