@@ -25,7 +25,7 @@ fn instance(redis: &testbed::Redis) -> Redis {
 
 fn limits() -> [Limit; 2] {
     [
-        Limit::fixed_window(CAPACITY, Span::DAY).unwrap(),
+        Limit::fixed_window(CAPACITY, Span::HOUR.times(testbed::window_hours())).unwrap(),
         Limit::token_bucket(CAPACITY, Span::DAY).unwrap(),
     ]
 }

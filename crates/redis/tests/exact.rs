@@ -143,7 +143,7 @@ async fn spend(kind: &str, mode: Mode, addresses: &str, asks: &[String]) -> Vec<
 
 /// How often one task is allowed.
 async fn ask(store: &Redis, mode: Mode, keys: Vec<Key>) -> u32 {
-    let limit = Limit::fixed_window(LIMIT, Span::DAY).unwrap();
+    let limit = Limit::fixed_window(LIMIT, Span::HOUR.times(testbed::window_hours())).unwrap();
     let sharing = Sharing::in_mode(mode);
     let charge = |key: &Key| Charge::new(*key, &limit, Cost::ONE).shared(sharing);
     let charges: Vec<Charge<'_>> = keys.iter().map(charge).collect();

@@ -61,7 +61,7 @@ async fn counted(store: &Redis, limit: &Limit) -> u64 {
 async fn several_instances_spend_exactly_the_limit() {
     let redis = testbed::Redis::start();
     let instances: Vec<_> = (0..INSTANCES).map(|_| instance(redis.address())).collect();
-    let limit = Limit::fixed_window(20_000, Span::DAY).unwrap();
+    let limit = Limit::fixed_window(20_000, Span::HOUR.times(testbed::window_hours())).unwrap();
     assert_eq!(
         spent(&instances, limit, Duration::from_secs(4)).await,
         20_000
@@ -99,7 +99,7 @@ async fn a_bucket_never_allows_too_much() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_goes_back() {
     let redis = testbed::Redis::start();
-    let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    let limit = Limit::fixed_window(1_000, Span::HOUR.times(testbed::window_hours())).unwrap();
     let (idle, closed) = (instance(redis.address()), instance(redis.address()));
     let watcher = Redis::connect(&Config {
         timeout: Span::from_secs(10),
@@ -127,7 +127,7 @@ async fn what_is_left_goes_back() {
 async fn what_a_dead_instance_held_is_charged() {
     let redis = testbed::Redis::start();
     let bucket = Limit::token_bucket(1_000, Span::DAY).unwrap();
-    let window = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    let window = Limit::fixed_window(1_000, Span::HOUR.times(testbed::window_hours())).unwrap();
     for limit in [bucket, window] {
         redis.ask(&["FLUSHALL"]);
         let store = instance(redis.address());
@@ -149,7 +149,7 @@ async fn what_a_dead_instance_held_is_charged() {
 async fn a_check_is_a_decision_without_a_list() {
     let redis = testbed::Redis::start();
     let store = instance(redis.address());
-    let limit = Limit::fixed_window(500, Span::DAY).unwrap();
+    let limit = Limit::fixed_window(500, Span::HOUR.times(testbed::window_hours())).unwrap();
     let mut allowed = 0;
     for _ in 0..600 {
         let charge = leased(&store, &limit, Cost::ONE);

@@ -119,7 +119,7 @@ async fn a_window_is_exceeded_by_less_than_the_bound() {
     let instances: Vec<_> = (0..INSTANCES)
         .map(|_| instance(Config::single(redis.address())))
         .collect();
-    let limit = Limit::fixed_window(5_000, Span::DAY).unwrap();
+    let limit = Limit::fixed_window(5_000, Span::HOUR.times(testbed::window_hours())).unwrap();
     for store in &instances {
         warm(store, charge(key(store, 0), &limit)).await;
     }
@@ -166,7 +166,7 @@ async fn messages_do_not_follow_requests() {
     const KEYS: usize = 300;
     let redis = testbed::Redis::start();
     let store = patient(Config::single(redis.address()));
-    let limit = Limit::fixed_window(u32::MAX, Span::DAY).unwrap();
+    let limit = Limit::fixed_window(u32::MAX, Span::HOUR.times(testbed::window_hours())).unwrap();
     for number in 0..KEYS {
         warm(&store, charge(key(&store, number), &limit)).await;
     }
@@ -209,7 +209,7 @@ async fn in_a_cluster_one_message_for_each_master() {
     let config = Config::cluster(cluster.addresses());
     let instances = [patient(config.clone()), patient(config.clone())];
     let watcher = patient(config);
-    let limit = Limit::fixed_window(1_000, Span::DAY).unwrap();
+    let limit = Limit::fixed_window(1_000, Span::HOUR.times(testbed::window_hours())).unwrap();
     for store in &instances {
         for number in 0..KEYS {
             warm(store, charge(key(store, number), &limit)).await;
@@ -249,9 +249,9 @@ async fn in_a_cluster_one_message_for_each_master() {
 async fn what_is_left_is_reported_at_the_end() {
     let redis = testbed::Redis::start();
     let limits = [
-        Limit::fixed_window(1_000, Span::DAY).unwrap(),
+        Limit::fixed_window(1_000, Span::HOUR.times(testbed::window_hours())).unwrap(),
         Limit::token_bucket(1_000, Span::DAY).unwrap(),
-        Limit::sliding_window(1_000, Span::DAY, 4).unwrap(),
+        Limit::sliding_window(1_000, Span::HOUR.times(testbed::window_hours()), 4).unwrap(),
     ];
     let watcher = patient(Config::single(redis.address()));
     for (number, limit) in limits.iter().enumerate() {
@@ -319,7 +319,7 @@ async fn without_redis_nobody_goes_on_for_long() {
     let redis = testbed::Redis::start();
     let proxy = testbed::Proxy::to(&redis.address());
     let store = instance(Config::single(proxy.address()));
-    let limit = Limit::fixed_window(1_000_000, Span::DAY).unwrap();
+    let limit = Limit::fixed_window(1_000_000, Span::HOUR.times(testbed::window_hours())).unwrap();
     let charge = charge(key(&store, 0), &limit);
     for faults in [
         testbed::Faults {

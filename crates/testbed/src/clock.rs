@@ -1,10 +1,29 @@
-//! A server whose clock is wrong.
+//! Clocks of servers: one that is wrong, and windows that do not end while a test runs.
 
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How to get the library that fakes a program's clock.
 const MISSING: &str = "no libfaketime, which gives a server a wrong clock: apt-get install \
                        faketime, or name the library in TOLLGATE_FAKETIME";
+
+/// How many hours a window has, nearly a year, so that about a third of it is over: neither it nor
+/// a quarter, fifth or sixth of it ends while a test runs. Windows begin at multiples of their
+/// length since 1970.
+///
+/// The number is the same for 16 days, so that all processes of a test use the same.
+///
+/// # Panics
+///
+/// If this machine's clock is before 1970.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "as exact as 16 days")]
+pub fn window_hours() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let days = now.expect("it is after 1970").as_secs() / 86_400 / 16 * 16;
+    let windows = days / 366 + 1;
+    days * 24 * 100 / (100 * windows + 35)
+}
 
 /// The command prefix that starts a program with a clock so many seconds ahead, or behind if
 /// negative. Timers of the program run as usual.

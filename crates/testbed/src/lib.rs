@@ -30,6 +30,7 @@ pub mod collector;
 #[cfg(feature = "journal")]
 mod journal;
 
+pub use clock::window_hours;
 pub use cluster::{Cluster, MASTERS, NODES};
 pub use folder::Folder;
 #[cfg(feature = "journal")]

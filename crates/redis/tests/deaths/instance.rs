@@ -105,15 +105,14 @@ impl Drop for Instance {
     }
 }
 
-/// A window of a day, so that no unit is refilled within the test. The limit is exhausted some time
-/// after the last kill.
+/// A window that does not end within the test. The limit is exhausted some time after the last kill.
 pub(crate) fn limit(mode: Mode) -> Limit {
     let units = match mode {
         Mode::Leased => 2_500,
         Mode::Strict => 4_000,
         Mode::WriteBack => 2_000,
     };
-    Limit::fixed_window(units, Span::DAY).unwrap()
+    Limit::fixed_window(units, Span::HOUR.times(tollgate_testbed::window_hours())).unwrap()
 }
 
 pub(crate) fn charge<'l>(

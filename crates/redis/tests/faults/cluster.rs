@@ -252,7 +252,8 @@ async fn a_planned_failover_leaves_the_old_primary_at_once_over_tls() {
 async fn plan(sentinels: &testbed::Sentinels) {
     let config = patient(watched(sentinels));
     let store = Redis::connect(&config).unwrap();
-    let limit = Limit::fixed_window(PLANNED_UNITS, Span::DAY.times(300)).unwrap();
+    let limit =
+        Limit::fixed_window(PLANNED_UNITS, Span::HOUR.times(testbed::window_hours())).unwrap();
     let key = store.key([&b"planned"[..]].into_iter());
     let former = sentinels.master_address();
     let mut allowed = 0;

@@ -25,7 +25,7 @@ fn wide() -> Limit {
 
 /// A limit whose units are not refilled within a test.
 fn narrow() -> Limit {
-    Limit::fixed_window(300, Span::DAY).unwrap()
+    Limit::fixed_window(300, Span::HOUR.times(testbed::window_hours())).unwrap()
 }
 
 /// A long timeout, for tests of counts, not of times.
