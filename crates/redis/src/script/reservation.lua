@@ -1,8 +1,7 @@
 -- Reserves units of a bucket or of a window aligned to the clock, and confirms or releases them:
 -- the two-phase commit of requests over several slots, for parts with one line. It does what the
--- general script does, in a fraction of the time: it has no functions and no tables, which a script
--- would create in every call. If every other slot has reserved already, it charges immediately what
--- it would reserve.
+-- general script does, in a fraction of the time: it has no functions, which a script would create in
+-- every call. If every other slot has reserved already, it charges immediately what it would reserve.
 --
 -- KEYS     the key of each request
 -- ARGV[1]  the requests, packed (see `script_request.rs`)
@@ -18,13 +17,19 @@ local FIXED_CLOCK, RESERVE, CONFIRM, HELD, HOLD, HOLDS_MAX = 1, 1, 2, 128, 20, 2
 local DENIED, ALLOWED, BLOCKED, NEEDS_GENERAL = 0, 1, 2, 3
 
 local requests, position, replies = ARGV[1], 1, pack('>I7', now)
+-- By key, what is stored, the new state, and when that expires.
+local stored, states, expiries = {}, {}, {}
+for i = 1, #KEYS do
+  local key = KEYS[i]
+  stored[key] = call('GET', key)
+  states[key] = stored[key] or ''
+end
 for i = 1, #KEYS do
   local key, step, kind, span, cap, judged, take, times, id, is_enforced, lasts = KEYS[i]
   step, kind, span, cap, judged, take, times, id, position =
     read('>BBI6I4I4I4I4c8', requests, position)
   if step ~= CONFIRM then is_enforced, lasts, position = read('>BI5', requests, position) end
-  local stored = call('GET', key)
-  local state = stored or ''
+  local state = states[key]
   -- The reservations of other requests: their number, their sum, the end of the last one, and their
   -- encoding; and the units that are reserved for this request.
   local count, held, last, others, mine, is_short = 0, 0, 0, '', false, true
@@ -107,11 +112,14 @@ for i = 1, #KEYS do
   if units > 0 or mine and status ~= NEEDS_GENERAL then
     if count > 0 then front = pack('>BB', HELD, count) .. others end
     if state ~= '' then last = max(last, kind == FIXED_CLOCK and ends or at) end
-    if last > 0 then
-      call('SET', key, front .. state, 'PXAT', string.format('%d', ceil(last / 1000) + origin))
-    elseif stored then
-      call('DEL', key)
-    end
+    states[key], expiries[key] = front .. state, last
+  end
+end
+for key, at in pairs(expiries) do
+  if at > 0 then
+    call('SET', key, states[key], 'PXAT', string.format('%d', ceil(at / 1000) + origin))
+  elseif stored[key] then
+    call('DEL', key)
   end
 end
 return replies

@@ -33,6 +33,15 @@ while position <= #requests do
   end
   if migration then migration.undo_migrations() end
 end
+-- All writes follow all reads. Reservations come first: their removal needs no memory, and after it
+-- Redis accepts the other writes of the call.
+for name, record in pairs(records) do
+  if record then
+    call('SET', name, record, 'PXAT', record_ends[name])
+  else
+    call('DEL', name)
+  end
+end
 local is_redated = false
 for _, a in pairs(accounts) do
   if a.changed then save(a) elseif a.redated then is_redated = true end

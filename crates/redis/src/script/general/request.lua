@@ -3,6 +3,8 @@
 
 local requests, position, place = ARGV[1], 1, 0
 local replies = { pack('>I7', now) }
+-- Reservations to store, and those to remove, which are false.
+local records, record_ends = {}, {}
 
 -- If a request has several limits on one key, the smallest judges it and the `widest` is charged.
 local function next_line()

@@ -29,7 +29,7 @@ local function load_settlement()
       end
     end
     local record = pack('>BI7B', RECORD, now, count) .. table.concat(parts) .. memo
-    call('SET', KEYS[place], record, 'PXAT', milliseconds(now + lasts))
+    records[KEYS[place]], record_ends[KEYS[place]] = record, milliseconds(now + lasts)
   end
 
   -- Removes the newest entries without units: the newest one determines when the log expires.
@@ -122,12 +122,14 @@ local function load_settlement()
     place = place + 1
     -- Reads as GET does, but a former primary rejects it, which has no later reservations, instead
     -- of answering that there is none.
-    local record = call('GETEX', KEYS[place])
+    local name = KEYS[place]
+    local record = records[name]
+    if record == nil then record = call('GETEX', name) end
     if not record or byte(record) ~= RECORD then
       for i = 1, #lines do states[i] = '' end
       return reply(DENIED, states)
     end
-    call('DEL', KEYS[place])
+    records[name] = false
     local _, at, count = read('>BI7B', record)
     local parts = {}
     for i = 0, count - 1 do
