@@ -6,6 +6,7 @@ mod redirect;
 mod shard;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::{Duration, Instant};
@@ -43,7 +44,7 @@ pub(crate) struct Deployment {
     pub(crate) servers: Vec<Server>,
     pub(crate) shards: Vec<Shard>,
     /// The shard of each slot.
-    slots: Vec<usize>,
+    slots: Arc<Vec<usize>>,
     /// Slots that are being moved, and to which shard.
     moving: BTreeMap<u16, usize>,
     /// The Cluster is down (`CLUSTERDOWN`), because a primary has failed.
@@ -91,7 +92,7 @@ impl Deployment {
             topology,
             servers: (0..2 * count).map(|_| Server::new()).collect(),
             shards: shards.collect(),
-            slots: slots.collect(),
+            slots: Arc::new(slots.collect()),
             moving: BTreeMap::new(),
             is_down: false,
             random,
@@ -193,8 +194,9 @@ impl Deployment {
             "CLUSTER" => self.tell_slots(),
             "EVAL" | "EVALSHA" => {
                 let keys = rest[2..2 + key_count(&rest)].to_vec();
+                let locality = self.locality(server, is_asking);
                 self.on_keys(server, &keys, is_asking, |this, micros, is_read_only| {
-                    this.servers[server].eval(&name, &rest, micros, is_read_only)
+                    this.servers[server].eval(&name, &rest, (micros, is_read_only, locality))
                 })
             }
             _ => {

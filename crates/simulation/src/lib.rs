@@ -18,11 +18,13 @@ mod resp;
 
 mod keyspace;
 
+mod slots;
+
+mod locality;
+
 mod redis_memory;
 
 mod script;
-
-mod slots;
 
 mod server;
 

@@ -13,7 +13,9 @@ use std::hash::{DefaultHasher, Hasher};
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use crate::keyspace::{self, Keyspace, READ_ONLY};
+use crate::locality::{Locality, NON_LOCAL, keys_of};
 use crate::resp::Reply;
+use crate::slots::slot_of;
 
 /// The context of a script call.
 pub(crate) struct Context {
@@ -25,6 +27,8 @@ pub(crate) struct Context {
     /// Whether it is a replica, which is read-only.
     pub(crate) is_read_only: bool,
     pub(crate) has_written: bool,
+    /// Which keys it may access on a server of a Cluster.
+    pub(crate) locality: Option<Locality>,
 }
 
 /// Why a script ended early.
@@ -88,14 +92,26 @@ impl Context {
             is_full: false,
             is_read_only: false,
             has_written: false,
+            locality: None,
         }
     }
 
+    /// Executes a command of the script, if it may run here.
     fn call(&mut self, words: &[Vec<u8>]) -> Reply {
         let Some((name, rest)) = words.split_first() else {
             return Reply::error("ERR Please specify at least one argument for this redis.call()");
         };
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+        if let Some(locality) = &self.locality
+            && let Some(error) = reject_keys(
+                locality,
+                &self.keyspace,
+                keys_of(&name, rest),
+                self.micros / 1_000,
+            )
+        {
+            return error;
+        }
         if keyspace::writes(&name) {
             if self.is_read_only {
                 return Reply::error(READ_ONLY);
@@ -108,6 +124,22 @@ impl Context {
         }
         self.keyspace.execute(&name, rest, self.micros)
     }
+}
+
+/// The error of a command on keys that a script may not access here, or that are in several slots.
+fn reject_keys(
+    locality: &Locality,
+    keyspace: &Keyspace,
+    keys: &[Vec<u8>],
+    millis: u64,
+) -> Option<Reply> {
+    let slot = slot_of(keys.first()?);
+    if keys.iter().any(|key| slot_of(key) != slot) {
+        let text = "ERR Script attempted to access keys that do not hash to the same slot";
+        return Some(Reply::error(text));
+    }
+    let is_here = keys.iter().all(|key| locality.has(key, keyspace, millis));
+    (!is_here).then(|| Reply::error(NON_LOCAL))
 }
 
 // === impl Interpreter ===

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::keyspace::Keyspace;
+use crate::locality::Locality;
 use crate::resp::Reply;
 use crate::script::{self, Context, Failed};
 
@@ -92,8 +93,7 @@ impl Server {
         &mut self,
         command: &str,
         words: &[Vec<u8>],
-        micros: u64,
-        is_read_only: bool,
+        (micros, is_read_only, locality): (u64, bool, Option<Locality>),
     ) -> Reply {
         let Some((text, name)) = self.find_script(command, &words[0]) else {
             return Reply::error("NOSCRIPT No matching script. Please use EVAL.");
@@ -102,6 +102,7 @@ impl Server {
         let context = Context {
             is_full: self.is_full,
             is_read_only,
+            locality,
             ..Context::new(std::mem::take(&mut self.keyspace), micros)
         };
         let (result, context) = script::run(&text, &name, keys, args, context);

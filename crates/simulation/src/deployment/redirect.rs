@@ -1,6 +1,9 @@
 //! Slots of a Cluster: which server has them, and how they move.
 
+use std::sync::Arc;
+
 use super::{Deployment, Topology, address, lies_in};
+use crate::locality::Locality;
 use crate::resp::Reply;
 use crate::slots::{SLOTS, slot_of};
 
@@ -47,6 +50,16 @@ impl Deployment {
             return (has_several && missing > 0).then(|| Reply::error(try_again));
         }
         Some(Reply::error(format!("MOVED {slot} {}", address(owner))))
+    }
+
+    /// Which keys a script may access on this server; all, if there is no Cluster.
+    pub(super) fn locality(&self, server: usize, is_asking: bool) -> Option<Locality> {
+        (self.topology == Topology::Cluster).then(|| Locality {
+            slots: Arc::clone(&self.slots),
+            moving: self.moving.clone(),
+            shard: self.shards.iter().position(|shard| shard.primary == server),
+            is_asking,
+        })
     }
 
     /// `CLUSTER SLOTS`.
@@ -118,7 +131,7 @@ impl Deployment {
     pub(crate) fn finish_move(&mut self, slot: u16) {
         while self.move_key(slot) {}
         if let Some(to) = self.moving.remove(&slot) {
-            self.slots[usize::from(slot)] = to;
+            Arc::make_mut(&mut self.slots)[usize::from(slot)] = to;
         }
     }
 }
