@@ -30,6 +30,8 @@ mod servers;
 
 mod settled;
 
+mod shared_calls;
+
 mod several_limits;
 
 mod stepping;

@@ -77,6 +77,17 @@ impl Cluster {
         topology.node_of_slot(slot).or_else(reachable).cloned()
     }
 
+    /// The node that serves all these slots, if they are known to be served by one.
+    pub(crate) fn common_node(&self, mut slots: impl Iterator<Item = u16>) -> Option<Arc<Node>> {
+        let topology = self.topology.load();
+        let node = topology.node_of_slot(slots.next()?)?;
+        let is_same = |slot| {
+            let other = topology.node_of_slot(slot);
+            other.is_some_and(|other| Arc::ptr_eq(node, other))
+        };
+        slots.all(is_same).then(|| Arc::clone(node))
+    }
+
     /// A number that identifies the set of nodes that serve these slots, as far as they are known.
     pub(crate) fn nodes_of(&self, slots: impl Iterator<Item = u16>) -> u64 {
         let topology = self.topology.load();

@@ -2,6 +2,8 @@
 
 mod hello;
 
+mod key_check;
+
 mod tls;
 
 use std::io;
@@ -46,6 +48,8 @@ pub(crate) struct Connection {
     pub(crate) general: Vec<u8>,
     pub(crate) reservation: Vec<u8>,
     pub(crate) hello: Hello,
+    /// Whether it rejects keys that it does not serve, also undeclared ones.
+    pub(crate) checks_keys: bool,
 }
 
 /// An authenticated connection.
@@ -82,21 +86,34 @@ impl Opener {
         }
     }
 
-    /// Connects, authenticates and loads the scripts.
-    pub(crate) async fn open(&self, address: &str, deadline: Instant) -> io::Result<Connection> {
+    /// Connects, authenticates and loads the scripts. A node of a Cluster is also asked whether it
+    /// checks keys: of this `prefix`, if there is one.
+    pub(crate) async fn open(
+        &self,
+        address: &str,
+        prefix: Option<&str>,
+        deadline: Instant,
+    ) -> io::Result<Connection> {
         let mut link = self.link(address, deadline).await?;
         let mut out = BytesMut::new();
         self.load(&mut out);
+        if let Some(prefix) = prefix {
+            key_check::write(&mut out, prefix);
+        }
         let load = async {
             link.send(&out).await?;
             let mut names: [Vec<u8>; SCRIPTS] = Default::default();
             for name in &mut names {
                 *name = link.script_name().await?;
             }
-            Ok(names)
+            let checks_keys = match prefix {
+                Some(_) => key_check::read(&link.next().await?),
+                None => false,
+            };
+            Ok((names, checks_keys))
         };
         let loaded = timeout_at(deadline, load).await;
-        let [plain, general, reservation] =
+        let ([plain, general, reservation], checks_keys) =
             loaded.unwrap_or_else(|_| timeout_error("SCRIPT LOAD was not answered"))?;
         Ok(Connection {
             stream: link.stream,
@@ -105,6 +122,7 @@ impl Opener {
             general,
             reservation,
             hello: link.hello,
+            checks_keys,
         })
     }
 

@@ -117,7 +117,11 @@ impl ConnectionTask {
                 })?
             }
         };
-        let opened = self.opener.open(&address, deadline).await;
+        let prefix = match &self.target {
+            Target::Member(_) => Some(&*self.caller.prefix),
+            Target::Fixed(_) | Target::Watched { .. } => None,
+        };
+        let opened = self.opener.open(&address, prefix, deadline).await;
         let opened = opened.and_then(|connection| {
             self.target.check(&connection.hello)?;
             Ok(connection)

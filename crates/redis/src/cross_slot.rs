@@ -1,10 +1,13 @@
 //! Two-phase commit: requests whose keys are in several slots are all or nothing too.
 //!
-//! A script can access only one slot. So every slot first reserves the units of a request. Reserved
-//! units are not yet charged, but whatever else is judged meanwhile must fit in addition to them.
-//! If all slots have reserved, every slot confirms, which charges the units, and the request is
-//! allowed. Otherwise every slot releases them. That is two round trips, each to all slots
-//! concurrently.
+//! A node accesses the keys of all its slots in one call (`session/slot_sharing.rs`). So a request
+//! whose slots are all on one node is decided in one call, unless a round is better or its node
+//! cannot (`one_call.rs`).
+//!
+//! Otherwise, every slot first reserves the units of a request. Reserved units are not yet charged,
+//! but whatever else is judged meanwhile must fit in addition to them. If all slots have reserved,
+//! every slot confirms, which charges the units, and the request is allowed. Otherwise every slot
+//! releases them. That is two round trips, each to all slots concurrently.
 //!
 //! Requests are decided in rounds: all that wait for the same keys are reserved together, each key
 //! in one call, for as many requests as there are units (`queue.rs`, `plan.rs`). Each request gets
@@ -42,6 +45,8 @@ mod form;
 
 mod load;
 
+mod one_call;
+
 mod parts;
 
 mod plan;
@@ -52,11 +57,13 @@ mod request;
 
 mod round;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::time::Duration;
 use tollgate_core::{Key, StoreError, Verdict};
 
+use one_call::OneCalls;
 use queue::{Entry, Member, Queues};
 pub(crate) use request::Refunds;
 use request::{Request, WaitOutcome};
@@ -79,6 +86,8 @@ pub(crate) struct CrossSlot {
     router: Arc<Router>,
     /// Requests that wait for their round.
     queues: Arc<Queues>,
+    /// Requests that are decided without a round.
+    one_calls: OneCalls,
     /// Whether rounds charge immediately wherever they can.
     charges_at_once: bool,
 }
@@ -90,6 +99,7 @@ impl CrossSlot {
         CrossSlot {
             router,
             queues: Arc::default(),
+            one_calls: OneCalls::default(),
             charges_at_once: environment.charges_at_once,
         }
     }
@@ -103,11 +113,17 @@ impl CrossSlot {
     pub(crate) async fn decide(
         &self,
         passed: &stage::Request<'_>,
-        refunds: Refunds,
+        mut refunds: Refunds,
     ) -> Result<Verdict, StoreError> {
         let router = &self.router;
-        let slots = passed.charges.iter().map(|charge| keys::slot(charge.key));
-        let nodes = router.nodes_of(slots);
+        let keys = || passed.charges.iter().map(|charge| charge.key);
+        let nodes = router.nodes_of(keys().map(keys::slot));
+        if refunds == Refunds::ToDo {
+            match self.decide_in_one_call(passed, nodes).await? {
+                ControlFlow::Break(verdict) => return Ok(verdict),
+                ControlFlow::Continue(left) => refunds = left,
+            }
+        }
         // Before anything is allocated: rejecting requests must be cheap.
         if self.queues.is_full(nodes) {
             return Err(router.busy());

@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     TryAgain,
     /// The limit of a bucket has changed: the general script is needed.
     Changed,
+    /// The keys are in several slots, and the node cannot decide on them in one call.
+    Apart,
     /// The reply is malformed.
     Malformed(Malformed),
 }
@@ -136,6 +138,11 @@ impl ErrorReply {
         }
     }
 
+    /// Whether its code is none of the well-known ones.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.code == "ERR"
+    }
+
     /// The failure of a request that was not executed: nothing was charged.
     pub(crate) fn failure(&self) -> Failure {
         Failure::Unreachable(Arc::clone(&self.text))
@@ -166,14 +173,16 @@ impl Failure {
                 address: address.into(),
                 source: with_text(why),
             },
-            Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain | Failure::Changed => {
-                StoreError::Unreachable {
-                    address: address.into(),
-                    source: with_text(Arc::from(
-                        "the slot is migrating, and the migration took too long",
-                    )),
-                }
-            }
+            Failure::Moved { .. }
+            | Failure::Ask { .. }
+            | Failure::TryAgain
+            | Failure::Changed
+            | Failure::Apart => StoreError::Unreachable {
+                address: address.into(),
+                source: with_text(Arc::from(
+                    "the slot is migrating, and the migration took too long",
+                )),
+            },
         }
     }
 }

@@ -11,8 +11,9 @@
 //!   advance, and spends them without a round trip.
 //! * [`Mode::WriteBack`](tollgate_core::Mode::WriteBack): an instance decides on local counts, and
 //!   reports what it allowed every [`Config::sync_interval`].
-//! * A request over several slots of a Cluster is all or nothing too, by two-phase commit: every
-//!   slot reserves, then every slot confirms.
+//! * A request over several slots of a Cluster is all or nothing too: in one call if one node
+//!   serves all of them, otherwise by two-phase commit. Every slot reserves, then every slot
+//!   confirms.
 //! * While Redis is unavailable, the engine applies the configured fallback, within the timeout of
 //!   the decision ([`tollgate_core::SharedStore`]).
 //!
@@ -44,11 +45,11 @@
 //!
 //! # Redis commands
 //!
-//! `AUTH`, `HELLO`, `SCRIPT LOAD`, `EVALSHA` and `PING`; for a Cluster `CLUSTER SLOTS` and
-//! `ASKING`; for a sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER` and `SUBSCRIBE`.
-//! In the scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `GETRANGE`, `SETRANGE`, `STRLEN`
-//! and `PEXPIREAT`. Membership ([`Redis::instances`]) uses `EVAL`, and `TIME`, `ZADD`, `ZREM`,
-//! `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, on the key `PREFIX{nodes}`. Inspection
+//! `AUTH`, `HELLO`, `SCRIPT LOAD`, `EVALSHA` and `PING`; for a Cluster `CLUSTER SLOTS`, `ASKING`
+//! and `EVAL`; for a sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER` and
+//! `SUBSCRIBE`. In the scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `GETRANGE`, `SETRANGE`,
+//! `STRLEN` and `PEXPIREAT`. Membership ([`Redis::instances`]) uses `EVAL`, and `TIME`, `ZADD`,
+//! `ZREM`, `ZREMRANGEBYSCORE`, `ZCARD` and `PEXPIRE`, on the key `PREFIX{nodes}`. Inspection
 //! ([`tollgate_core::InspectStore`]) needs `EVAL`, `PTTL` and `DEL` as well, and settling a
 //! reservation `GETEX`.
 

@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     failing: Mutex<Option<Arc<str>>>,
     /// Whether `failing` is set, to be read without the lock.
     is_failing: AtomicBool,
+    /// Whether the server was found to accept keys of several slots in one call.
+    shares_slots: AtomicBool,
     /// How long a caller waits for a reply.
     pub(crate) reply_timeout: Duration,
     pub(crate) stats: Arc<Stats>,
@@ -74,8 +76,8 @@ pub(crate) enum QueueEntry {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) request: ScriptRequest,
-    /// Requests in the same slot can share a call; without a Cluster all slots are 0.
-    pub(crate) slot: u16,
+    /// The slot of its keys, `None` if they are in several; without a Cluster all slots are 0.
+    pub(crate) slot: Option<u16>,
     /// Whether `ASKING` must precede it: the node is still importing the slot.
     pub(crate) is_asking: bool,
     pub(crate) since: Instant,
@@ -100,6 +102,7 @@ impl RequestQueue {
             is_broken: AtomicBool::new(false),
             failing: Mutex::default(),
             is_failing: AtomicBool::new(false),
+            shares_slots: AtomicBool::new(false),
             reply_timeout,
             stats,
         });
@@ -117,11 +120,16 @@ impl RequestQueue {
             && !self.shared.is_failing.load(Ordering::Relaxed)
     }
 
+    /// Whether requests with keys in several slots may be tried.
+    pub(crate) fn shares_slots(&self) -> bool {
+        self.shared.shares_slots.load(Ordering::Relaxed)
+    }
+
     /// Queues a request and waits for the reply, at most until `since` plus the timeout.
     pub(crate) async fn ask(
         &self,
         request: ScriptRequest,
-        slot: u16,
+        slot: Option<u16>,
         is_asking: bool,
         since: Instant,
     ) -> Result<ScriptReply, Failure> {
@@ -153,7 +161,7 @@ impl RequestQueue {
             answers.push(answer);
             QueueEntry::ScriptRequest(Pending {
                 request,
-                slot,
+                slot: Some(slot),
                 is_asking: false,
                 since,
                 reply: Some(reply),
@@ -191,6 +199,12 @@ impl Shared {
         if is_broken {
             self.queue().fail_all(&Failure::unreachable(SILENT));
         }
+    }
+
+    /// Notes whether the server accepts keys of several slots in one call.
+    pub(crate) fn set_shares_slots(&self, shares: bool) {
+        // Relaxed: a request that is queued nevertheless is rejected when its turn comes.
+        self.shares_slots.store(shares, Ordering::Relaxed);
     }
 
     /// Rejects requests from now on, and fails the queued ones.

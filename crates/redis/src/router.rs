@@ -3,6 +3,7 @@
 mod alone;
 mod message;
 mod node_failure;
+mod one_node;
 mod redirections;
 mod single;
 
@@ -194,7 +195,7 @@ impl Router {
         let mut next = Some(first);
         let send = move |node: Arc<Node>, is_asking| {
             let request = next.take().unwrap_or_else(&request);
-            async move { node.ask(request, key, slot, is_asking, since).await }
+            async move { node.ask(request, key, Some(slot), is_asking, since).await }
         };
         redirections.follow(send).await
     }
@@ -260,7 +261,7 @@ impl Node {
         &self,
         request: ScriptRequest,
         key: Key,
-        slot: u16,
+        slot: Option<u16>,
         is_asking: bool,
         since: Instant,
     ) -> Result<ScriptReply, NodeFailure> {

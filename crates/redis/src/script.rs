@@ -40,8 +40,8 @@ impl Caller {
 
     /// Writes one call that decides all these requests.
     ///
-    /// Those that lease must come last.
-    pub(crate) fn call_plain(&self, out: &mut BytesMut, plain: &[Plain]) {
+    /// Those that lease must come last. Over several slots, only the first key is declared.
+    pub(crate) fn call_plain(&self, out: &mut BytesMut, plain: &[Plain], spans_slots: bool) {
         let mut rates: Vec<Rate> = Vec::new();
         let mut requests = BytesMut::with_capacity(9 * plain.len());
         for one in plain {
@@ -56,12 +56,23 @@ impl Caller {
         let leasing = plain.iter().filter(|one| one.is_leasing()).count();
         limits.extend_from_slice(&[count(rates.len()), count(plain.len() - leasing)]);
         rates.iter().for_each(|rate| rate.put(&mut limits));
-        let keys = plain.iter().map(|one| one.key);
-        self.call(out, ScriptKind::Plain, keys, &[&limits, &requests]);
+        let keys: Vec<Key> = plain.iter().map(|one| one.key).collect();
+        let declared = if spans_slots { 1 } else { keys.len() };
+        self.call(
+            out,
+            ScriptKind::Plain,
+            keys.split_at(declared),
+            &[&limits, &requests],
+        );
     }
 
     /// Writes one call that decides all these requests, which are for the same script.
-    pub(crate) fn call_general(&self, out: &mut BytesMut, requests: &[&General]) {
+    pub(crate) fn call_general(
+        &self,
+        out: &mut BytesMut,
+        requests: &[&General],
+        spans_slots: bool,
+    ) {
         let script = requests
             .first()
             .map_or(ScriptKind::General, |one| one.script);
@@ -70,15 +81,17 @@ impl Caller {
             .flat_map(|one| one.keys.iter().copied())
             .collect();
         let packed: Vec<&[u8]> = requests.iter().map(|one| &one.packed[..]).collect();
-        self.call(out, script, keys.into_iter(), &packed);
+        let declared = if spans_slots { 1 } else { keys.len() };
+        self.call(out, script, keys.split_at(declared), &packed);
     }
 
-    /// Writes an `EVALSHA` of one script with its keys and packed requests.
+    /// Writes an `EVALSHA` of one script with its keys, those that it declares and others, and
+    /// packed requests.
     fn call(
         &self,
         out: &mut BytesMut,
         which: ScriptKind,
-        keys: impl ExactSizeIterator<Item = Key>,
+        (declared, undeclared): (&[Key], &[Key]),
         requests: &[&[u8]],
     ) {
         let name = match which {
@@ -86,15 +99,18 @@ impl Caller {
             ScriptKind::General => &self.general,
             ScriptKind::Reservation => &self.reservation,
         };
-        resp::command(out, 4 + keys.len() + self.time_arguments());
+        let words = 4 + declared.len() + self.time_arguments() + undeclared.len();
+        resp::command(out, words);
         resp::word(out, b"EVALSHA");
         resp::word(out, name);
-        resp::number(out, u64::try_from(keys.len()).unwrap_or(u64::MAX));
-        for key in keys {
-            resp::word_of(out, &[self.prefix.as_bytes(), &keys::name(key)]);
-        }
+        resp::number(out, u64::try_from(declared.len()).unwrap_or(u64::MAX));
+        let put_key = |out: &mut BytesMut, key: &Key| {
+            resp::word_of(out, &[self.prefix.as_bytes(), &keys::name(*key)]);
+        };
+        declared.iter().for_each(|key| put_key(out, key));
         resp::word_of(out, requests);
         self.put_time(out);
+        undeclared.iter().for_each(|key| put_key(out, key));
     }
 
     /// The number of arguments for the time.

@@ -20,14 +20,14 @@
 //! For `reservation.lua`: see `script_request/reservation.rs`. For reservations that clients
 //! settle: see `script_request/settlement.rs`.
 
+mod plain;
 mod reservation;
 mod settlement;
 
 use bytes::{BufMut, BytesMut};
-use tollgate_core::{Bill, Charge, Cost, Enforcement, Key, Limit, Line, OnDenial, Span};
+use tollgate_core::{Bill, Charge, Enforcement, Key, Line};
 
 use crate::fit::{FittedLimit, InvalidForRedis, Kind};
-use crate::keys;
 pub(crate) use settlement::{MEMO_BYTES_MAX, SettledLine};
 
 /// Units are capped at this in a request: more than any limit has, and exact in the scripts.
@@ -255,6 +255,22 @@ impl ScriptRequest {
         }
     }
 
+    /// The request, if it is for the general script or packed as if it were.
+    pub(crate) const fn as_general(&self) -> Option<&General> {
+        match self {
+            ScriptRequest::Plain(_) => None,
+            ScriptRequest::General(general) => Some(general),
+        }
+    }
+
+    /// The request, if it is for the plain script.
+    pub(crate) const fn as_plain(&self) -> Option<Plain> {
+        match self {
+            ScriptRequest::Plain(plain) => Some(*plain),
+            ScriptRequest::General(_) => None,
+        }
+    }
+
     pub(crate) fn keys(&self) -> &[Key] {
         match self {
             ScriptRequest::Plain(plain) => std::slice::from_ref(&plain.key),
@@ -297,72 +313,6 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &FittedLimit) {
         packed.put_u32(wider.limit.capacity());
         packed.put_u32(wider.limit.unavailable());
         packed.put_uint(wider.span, 6);
-    }
-}
-
-// === impl Plain ===
-
-impl Plain {
-    /// A request for the plain script; `None` if it needs the general one.
-    fn new(charge: &Charge<'_>, fitted: &FittedLimit) -> Option<Plain> {
-        let (judged, taken) = match charge.cost {
-            Cost::Take(units) => (units_judged(charge)?, units),
-            Cost::Peek(_) => (units_judged(charge)?, 0),
-            // Returns a lease.
-            Cost::Refund(0) => (0, 0),
-            Cost::Refund(_) => return None,
-        };
-        let capacity = u64::from(fitted.limit.capacity());
-        let is_window = fitted.kind == Kind::FixedClock;
-        let is_plain = (is_window || fitted.kind.is_bucket())
-            && judged <= capacity
-            && charge.on_own_denial() == OnDenial::Keep;
-        is_plain.then(|| Plain {
-            key: charge.key,
-            rate: Rate {
-                kind: fitted.kind,
-                span: fitted.span,
-                room: if is_window {
-                    capacity
-                } else {
-                    fitted.span * capacity
-                },
-            },
-            judged: u32::try_from(judged).unwrap_or(u32::MAX),
-            taken: u32::try_from(taken).unwrap_or(u32::MAX),
-            leasing: None,
-        })
-    }
-
-    /// One unit of a reserved key in the slot of `key`, by a limit whose state soon expires: tests
-    /// whether a server decides.
-    pub(crate) fn trial(key: Key) -> Plain {
-        let limit = Limit::fixed_window(u32::MAX, Span::SECOND).expect("a valid limit");
-        let fitted = FittedLimit::new(&limit).expect("a second is whole microseconds");
-        let charge = Charge::new(keys::trial_key(key), &limit, Cost::ONE);
-        Plain::new(&charge, &fitted).expect("a window aligned to the clock is plain")
-    }
-
-    /// The same request for the general script.
-    pub(crate) fn general_request(charge: &Charge<'_>, fitted: &FittedLimit) -> ScriptRequest {
-        let bill = Bill::new(&[*charge]).expect("one charge is not too many");
-        ScriptRequest::of(&bill, &[*fitted])
-    }
-
-    /// Writes the request; its limit is the one at `index`, counted from 1.
-    pub(crate) fn put(&self, packed: &mut BytesMut, index: u8) {
-        packed.put_u8(index);
-        packed.put_u32(self.judged);
-        packed.put_u32(self.taken);
-        if let Some(leasing) = &self.leasing {
-            packed.put_u64(leasing.name);
-            packed.put_uint(leasing.lasts.min(UNITS_MAX), 5);
-            leasing.put_units(packed);
-        }
-    }
-
-    pub(crate) const fn is_leasing(&self) -> bool {
-        self.leasing.is_some()
     }
 }
 

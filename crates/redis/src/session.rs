@@ -4,6 +4,8 @@
 //! script calls as the batch size allows, and in one write. While a call is in flight the next
 //! requests accumulate, so batches grow with the load and no request waits for a batch to fill.
 //!
+//! In a Cluster, requests of all slots that the node serves share calls (`slot_sharing.rs`).
+//!
 //! Replies come in the order of the calls. A request is sent once: it goes back into the queue only
 //! if the server says that it did not execute it. If the connection breaks, or a reply misses its
 //! deadline, the outcome is unknown, and the caller gets that as an error. (To send it again, Redis
@@ -20,6 +22,8 @@ mod calls;
 mod health;
 
 mod replies;
+
+mod slot_sharing;
 
 mod timers;
 
@@ -42,6 +46,7 @@ use crate::resp::Reply;
 use crate::script_request::ScriptRequest;
 use crate::window::{Bounds, Window};
 use health::{CHECK_EVERY, Trial};
+use slot_sharing::SlotSharing;
 
 /// Bounds of the requests in flight: the least is twice the number of losses that open the circuit
 /// breaker; the first allows a burst of some thousand requests at a latency of 5 ms.
@@ -76,6 +81,7 @@ pub(crate) struct Session<'d> {
     requests: usize,
     window: Window,
     taken: Vec<QueueEntry>,
+    slot_sharing: SlotSharing,
     timer: Pin<Box<Sleep>>,
     /// When the timer fires: no later than the first deadline.
     fires_at: Option<Instant>,
@@ -144,6 +150,7 @@ impl<'d> Session<'d> {
     ) -> Session<'d> {
         let (read, write) = tokio::io::split(connection.stream);
         let now = Instant::now();
+        shared.set_shares_slots(connection.checks_keys);
         Session {
             task,
             shared,
@@ -155,6 +162,7 @@ impl<'d> Session<'d> {
             requests: 0,
             window: Window::new(IN_FLIGHT, shared.reply_timeout, now),
             taken: Vec::new(),
+            slot_sharing: SlotSharing::new(connection.checks_keys),
             timer: Box::pin(sleep_until(now)),
             fires_at: None,
             lost: 0,

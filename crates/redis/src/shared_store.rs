@@ -16,7 +16,7 @@ const GAUGE: Wrap = StoreMetricValue::Gauge;
 const COUNTER: Wrap = StoreMetricValue::Counter;
 
 #[rustfmt::skip] // A metric reads as one row.
-const METRICS: [Metric; 21] = [
+const METRICS: [Metric; 22] = [
     (GAUGE, "leases_held", "Keys of which this instance holds leases",
         |counts| counts.leases_held),
     (GAUGE, "write_back_keys", "Keys with a local count of this instance",
@@ -33,6 +33,8 @@ const METRICS: [Metric; 21] = [
         |counts| counts.breaker_openings),
     (COUNTER, "redirections", "Requests that were redirected to another Redis node",
         |counts| counts.redirections),
+    (COUNTER, "split_calls", "Script calls for several slots that were sent again slot by slot",
+        |counts| counts.split_calls),
     (COUNTER, "scripts_loaded", "Times that the scripts were loaded into Redis again",
         |counts| counts.scripts_loaded),
     (COUNTER, "local_denials", "Denials from the denial cache, without a request to Redis",

@@ -45,6 +45,7 @@ pub(crate) struct Stats {
     connected: AtomicU64,
     opened: AtomicU64,
     redirected: AtomicU64,
+    split_calls: AtomicU64,
     scripts_loaded: AtomicU64,
     denied_here: AtomicU64,
     reports: AtomicU64,
@@ -80,6 +81,10 @@ pub struct Counts {
     pub breaker_openings: u64,
     /// Redirects followed to another node of a Cluster, and retries while a slot migrates.
     pub redirections: u64,
+    /// Script calls for several slots that a node of a Cluster could not execute: it does not
+    /// serve one of them, or no longer has all keys of one that migrates. They are sent again slot
+    /// by slot.
+    pub split_calls: u64,
     /// Times that the scripts had to be loaded again.
     pub scripts_loaded: u64,
     /// Decisions denied locally, from the denial cache.
@@ -149,6 +154,10 @@ impl Stats {
         self.redirected.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn count_split_call(&self) {
+        self.split_calls.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn count_script_load(&self) {
         self.scripts_loaded.fetch_add(1, Ordering::Relaxed);
     }
@@ -200,6 +209,7 @@ impl Stats {
             connections: read(&self.connected),
             breaker_openings: read(&self.opened),
             redirections: read(&self.redirected),
+            split_calls: read(&self.split_calls),
             scripts_loaded: read(&self.scripts_loaded),
             local_denials: read(&self.denied_here),
             leases: read(&self.leases),
@@ -229,6 +239,7 @@ impl Default for Stats {
             connected: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             redirected: AtomicU64::new(0),
+            split_calls: AtomicU64::new(0),
             scripts_loaded: AtomicU64::new(0),
             denied_here: AtomicU64::new(0),
             reports: AtomicU64::new(0),

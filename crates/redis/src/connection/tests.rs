@@ -26,7 +26,9 @@ async fn says(words: &'static [u8]) -> String {
 async fn denied(config: &Config) -> String {
     let opener = Opener::new(config, &Environment::default()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(1);
-    let opened = opener.open(&config.servers.addresses()[0], deadline).await;
+    let opened = opener
+        .open(&config.servers.addresses()[0], None, deadline)
+        .await;
     opened.err().map(|error| error.to_string()).unwrap()
 }
 

@@ -70,7 +70,7 @@ struct ScriptReply {
 
 impl<'a> Plan<'a> {
     /// Plans one round for all `requests`: equal lines are merged, and lines are grouped by slot,
-    /// because each slot is one script call.
+    /// because each slot is redirected on its own.
     pub(super) fn new(requests: &[SplitRequest<'a>]) -> Plan<'a> {
         let mut plan = Plan {
             lines: Vec::new(),

@@ -146,6 +146,11 @@ impl Queues {
         inner.waiting >= WAITING_MAX || inner.loads.get(&nodes).is_some_and(Load::is_full)
     }
 
+    /// Whether requests for this key wait for a round, or are in one.
+    pub(super) fn has(&self, nodes: Nodes, key: Key) -> bool {
+        self.inner().owners.contains_key(&(nodes, key))
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)
     }

@@ -113,7 +113,7 @@ mod tests {
         let bill = Bill::new(&[charge]).expect("one charge is not too many");
         QueueEntry::ScriptRequest(Pending {
             request: ScriptRequest::step(step, &[(&bill.lines()[0], &fitted)]),
-            slot: 0,
+            slot: Some(0),
             is_asking: false,
             since,
             reply: Some(oneshot::channel().0),

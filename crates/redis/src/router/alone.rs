@@ -52,7 +52,7 @@ impl Alone {
         key: Key,
         since: Instant,
     ) -> Result<ScriptReply, NodeFailure> {
-        let reply = self.node.ask(request, key, 0, false, since).await;
+        let reply = self.node.ask(request, key, Some(0), false, since).await;
         reply.map_err(|failure| self.explain(failure))
     }
 

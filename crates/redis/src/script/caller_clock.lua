@@ -2,3 +2,4 @@
 -- for a century longer.
 local now = ARGV[2] * 1000000 + ARGV[3]
 local origin = 3153600000000
+local behind = 4

@@ -4,3 +4,5 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 -- Added to the expiry of keys, in milliseconds.
 local origin = 0
+-- The first argument behind the requests and the time.
+local behind = 2

@@ -65,7 +65,12 @@ for i = 1, limits do
     fresh[i], adds[i] = now, spans[i]
   end
 end
-local states = call('MGET', unpack(KEYS))
+local states = {}
+if has_undeclared then
+  for i = 1, #KEYS do states[i] = call('GET', KEYS[i]) end
+else
+  states = call('MGET', unpack(KEYS))
+end
 local answers, words, changed = { pack('>I7', now) }, {}, {}
 -- For keys with holds: the leases by name, their number and their sum.
 local leases, counts, leased = {}, {}, {}

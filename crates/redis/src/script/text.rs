@@ -19,6 +19,8 @@ pub(crate) struct Scripts {
 
 const REDIS_CLOCK: &str = include_str!("clock.lua");
 const CALLER_CLOCK: &str = include_str!("caller_clock.lua");
+/// The keys, which follow the clock.
+const KEYS: &str = include_str!("keys.lua");
 const PLAIN: &str = include_str!("plain.lua");
 const RESERVATION: &str = include_str!("reservation.lua");
 /// Redis's commands, and the reply of a decision.
@@ -52,9 +54,9 @@ impl Scripts {
     /// The scripts that read this clock.
     pub(crate) fn new(clock: ClockOf) -> Scripts {
         Scripts {
-            plain: [clock.text(), PLAIN].concat(),
+            plain: [clock.text(), KEYS, PLAIN].concat(),
             general: general(clock, CALLS, REPLY),
-            reservation: [clock.text(), RESERVATION].concat(),
+            reservation: [clock.text(), KEYS, RESERVATION].concat(),
         }
     }
 }
@@ -66,7 +68,7 @@ pub(crate) fn inspection_script() -> String {
 }
 
 fn general(clock: ClockOf, calls: &str, reply: &str) -> String {
-    [clock.text(), calls, &GENERAL.concat(), reply].concat()
+    [clock.text(), KEYS, calls, &GENERAL.concat(), reply].concat()
 }
 
 // === impl ClockOf ===

@@ -20,6 +20,10 @@ impl Session<'_> {
         mut requests: Vec<Pending>,
         send: impl Fn(&mut Self, Vec<Pending>),
     ) {
+        let shares_slots = self.slot_sharing.is_on();
+        if !shares_slots {
+            requests.retain_mut(has_one_slot);
+        }
         if requests.is_empty() {
             return;
         }
@@ -28,7 +32,11 @@ impl Session<'_> {
         let call_group = |pending: &Pending| {
             let writes = pending.request.writes();
             let script = pending.request.script();
-            (pending.is_asking, pending.slot, writes, script)
+            let slot = match shares_slots && !pending.is_asking {
+                true => None,
+                false => pending.slot,
+            };
+            (pending.is_asking, slot, writes, script)
         };
         requests.sort_by_key(call_group);
         let mut group: Vec<Pending> = Vec::new();
@@ -52,28 +60,22 @@ impl Session<'_> {
     pub(super) fn send_plain(&mut self, mut group: Vec<Pending>) {
         group.sort_by_key(|pending| pending.request.is_leasing());
         self.send_asking(&group);
-        let plain: Vec<Plain> = group
-            .iter()
-            .filter_map(|pending| match &pending.request {
-                ScriptRequest::Plain(plain) => Some(*plain),
-                ScriptRequest::General(_) => None,
-            })
-            .collect();
-        self.task.caller.call_plain(&mut self.out, &plain);
+        let requests = group.iter().map(|pending| &pending.request);
+        let plain: Vec<Plain> = requests.filter_map(ScriptRequest::as_plain).collect();
+        let spans = spans_slots(&group);
+        self.task.caller.call_plain(&mut self.out, &plain, spans);
         self.count_sent(&group);
         self.push_call(Sent::Plain(group));
     }
 
     pub(super) fn send_general(&mut self, group: Vec<Pending>) {
         self.send_asking(&group);
-        let requests: Vec<&General> = group
-            .iter()
-            .filter_map(|pending| match &pending.request {
-                ScriptRequest::Plain(_) => None,
-                ScriptRequest::General(general) => Some(general),
-            })
-            .collect();
-        self.task.caller.call_general(&mut self.out, &requests);
+        let requests = group.iter().map(|pending| &pending.request);
+        let requests: Vec<&General> = requests.filter_map(ScriptRequest::as_general).collect();
+        let spans = spans_slots(&group);
+        self.task
+            .caller
+            .call_general(&mut self.out, &requests, spans);
         self.count_sent(&group);
         self.push_call(Sent::General(group));
     }
@@ -119,4 +121,19 @@ impl Session<'_> {
         self.task.opener.load(&mut self.out);
         (0..SCRIPTS).for_each(|_| self.push_call(Sent::Load));
     }
+}
+
+/// Whether the requests of one call are in several slots.
+pub(super) fn spans_slots(group: &[Pending]) -> bool {
+    let mut slots = group.iter().map(|pending| pending.slot);
+    let first = slots.next().flatten();
+    first.is_none() || slots.any(|slot| slot != first)
+}
+
+/// Whether the request is in one slot; it fails otherwise.
+pub(super) fn has_one_slot(pending: &mut Pending) -> bool {
+    if pending.slot.is_none() {
+        pending.fail(&Failure::Apart);
+    }
+    pending.slot.is_some()
 }

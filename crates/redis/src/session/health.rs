@@ -58,7 +58,9 @@ impl Session<'_> {
                 trial.pause = (trial.pause * 2).min(TRIAL_MAX);
                 trial.at = now + trial.pause;
                 let request = Plain::trial(trial.key);
-                self.task.caller.call_plain(&mut self.out, &[request]);
+                self.task
+                    .caller
+                    .call_plain(&mut self.out, &[request], false);
                 self.push_call(Sent::Trial);
             }
             // One is in flight; a silent server is handled by the session.

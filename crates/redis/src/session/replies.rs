@@ -4,6 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 
+use super::calls::{has_one_slot, spans_slots};
 use super::{Call, Sent, Session};
 use crate::failure::{ErrorReply, Failure, Rejection};
 use crate::request_queue::Pending;
@@ -78,6 +79,9 @@ impl Session<'_> {
         match reply {
             Reply::Bulk(packed) => {
                 self.note_success(writes(&requests));
+                if spans_slots(&requests) {
+                    self.slot_sharing.note_success();
+                }
                 answer(requests, packed)
             }
             Reply::Error(text) => self.reject(requests, &text),
@@ -104,6 +108,10 @@ impl Session<'_> {
                 self.load();
                 self.shared.put_back(requests);
             }
+            Rejection::Elsewhere(_) if spans_slots(&requests) => self.split(requests),
+            Rejection::Unable(error) if error.is_unknown() && spans_slots(&requests) => {
+                self.split(requests);
+            }
             Rejection::Elsewhere(failure) => fail(requests, &failure),
             Rejection::Unable(error) => {
                 if let Some(first) = requests.first() {
@@ -122,6 +130,17 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Session<'_> {
+    /// Sends the requests of a call for several slots again, in a call for each slot: none of them
+    /// was executed.
+    fn split(&mut self, mut requests: Vec<Pending>) {
+        requests.retain_mut(has_one_slot);
+        self.slot_sharing.note_failure();
+        self.shared.stats.count_split_call();
+        self.shared.put_back(requests);
     }
 }
 

@@ -140,6 +140,7 @@ fn session_on(
             general: vec![b'g'; 40],
             reservation: Vec::new(),
             hello: Hello::default(),
+            checks_keys: false,
         };
         let session = Session::new(&task, &shared, connection, &"h:1".into());
         reply.send(session.run().await).unwrap();
@@ -152,7 +153,11 @@ async fn a_peer_that_stops_reading_holds_up_nobody() {
     let (queue, _, ended) = stuck();
     for _ in 0..LOST_MAX {
         let since = Instant::now();
-        let asked = timeout(10 * REPLY_TIMEOUT, queue.ask(request(), 0, false, since)).await;
+        let asked = timeout(
+            10 * REPLY_TIMEOUT,
+            queue.ask(request(), Some(0), false, since),
+        )
+        .await;
         assert!(matches!(asked.unwrap(), Err(Failure::OutcomeUnknown)));
         assert_eq!(since.elapsed(), REPLY_TIMEOUT);
     }
@@ -164,7 +169,7 @@ async fn a_peer_that_stops_reading_holds_up_nobody() {
 #[tokio::test(start_paused = true)]
 async fn what_is_lost_is_counted_once() {
     let (queue, stats, ended) = stuck();
-    let asked = queue.ask(request(), 0, false, Instant::now()).await;
+    let asked = queue.ask(request(), Some(0), false, Instant::now()).await;
     assert!(matches!(asked, Err(Failure::OutcomeUnknown)));
     ended.await.unwrap();
     assert_eq!(stats.counts().lost, 1);
@@ -190,7 +195,7 @@ async fn a_reply_that_was_not_read_in_time_is_no_silence() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_waits_for_longer_has_its_reply_after_a_long_silence() {
     let (queue, _, _ended) = session_on(Unread::after(5 * SILENCE_MAX), 10 * SILENCE_MAX);
-    let asked = queue.ask(request(), 0, false, Instant::now()).await;
+    let asked = queue.ask(request(), Some(0), false, Instant::now()).await;
     assert!(matches!(asked, Err(Failure::Unreachable(_))), "{asked:?}");
 }
 
@@ -198,8 +203,19 @@ async fn a_caller_that_waits_for_longer_has_its_reply_after_a_long_silence() {
 async fn a_silent_server_is_left_once_its_callers_have_given_up() {
     let (queue, _, ended) = session_on(Stuck, 10 * SILENCE_MAX);
     let since = Instant::now();
-    let asked = queue.ask(request(), 0, false, since).await;
+    let asked = queue.ask(request(), Some(0), false, since).await;
     assert!(matches!(asked, Err(Failure::OutcomeUnknown)), "{asked:?}");
     assert_eq!(since.elapsed(), 10 * SILENCE_MAX);
     timeout(SILENCE_MAX, ended).await.unwrap().unwrap();
+}
+
+/// A server that was not found to check keys gets no request over several slots: the caller can
+/// decide on each slot.
+#[tokio::test(start_paused = true)]
+async fn a_request_over_several_slots_is_rejected_where_keys_are_not_checked() {
+    let (queue, _, _ended) = stuck();
+    let since = Instant::now();
+    let asked = queue.ask(request(), None, false, since).await;
+    assert!(matches!(asked, Err(Failure::Apart)), "{asked:?}");
+    assert_eq!(since.elapsed(), Duration::ZERO);
 }

@@ -105,7 +105,8 @@ impl Drop for Instance {
     }
 }
 
-/// A window that does not end within the test. The limit is exhausted some time after the last kill.
+/// A window that does not end within the test. The limit is exhausted some time after the last
+/// kill.
 pub(crate) fn limit(mode: Mode) -> Limit {
     let units = match mode {
         Mode::Leased => 2_500,

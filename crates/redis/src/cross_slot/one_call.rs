@@ -1,0 +1,147 @@
+//! Requests over several slots of one node, each decided in one call.
+//!
+//! That is one round trip instead of two or three. But calls do not merge requests on the same keys
+//! as rounds do. So if many requests on all keys of another one are in calls of their own already,
+//! it joins a round.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
+use tollgate_core::{Charge, Key, StoreError, Verdict};
+
+use super::queue::Nodes;
+use super::{CrossSlot, Refunds};
+use crate::cluster::Node;
+use crate::fit::unfit;
+use crate::resp::bad_reply;
+use crate::script_reply;
+use crate::script_request::{self, ScriptRequest};
+use crate::sharded::lock;
+use crate::stage;
+
+/// The most calls in flight for requests on the same keys; further requests share rounds.
+const CALLS_MAX: usize = 16;
+
+/// The number of calls in flight for each key: there is an entry for each key of a caller that
+/// waits.
+#[derive(Default)]
+pub(super) struct OneCalls {
+    in_flight: Mutex<BTreeMap<Key, usize>>,
+}
+
+/// A call in flight, with its keys.
+struct InFlight<'o> {
+    calls: &'o OneCalls,
+    keys: Vec<Key>,
+}
+
+/// A verdict; or the refunds left for a round, because another request's reservation blocks the
+/// rest, or nothing was done.
+type Outcome = ControlFlow<Verdict, Refunds>;
+
+// === impl CrossSlot ===
+
+impl CrossSlot {
+    /// Has the node decide in one call, if it serves all slots and few other requests have the same
+    /// keys.
+    pub(super) async fn decide_in_one_call(
+        &self,
+        request: &stage::Request<'_>,
+        nodes: Nodes,
+    ) -> Result<Outcome, StoreError> {
+        let keys = || request.charges.iter().map(|charge| charge.key);
+        let Some(node) = self.router.common_node(keys()) else {
+            return Ok(ControlFlow::Continue(Refunds::ToDo));
+        };
+        let in_rounds = |key| self.queues.has(nodes, key);
+        match self.one_calls.begin(keys().collect(), in_rounds) {
+            Some(_in_flight) => self.ask_node(&node, request).await,
+            None => Ok(ControlFlow::Continue(Refunds::ToDo)),
+        }
+    }
+
+    /// Has this node decide in one call.
+    async fn ask_node(
+        &self,
+        node: &Arc<Node>,
+        request: &stage::Request<'_>,
+    ) -> Result<Outcome, StoreError> {
+        let charges: &[Charge<'_>] = request.charges;
+        let fitted = script_request::fit_all(charges).map_err(unfit)?;
+        let in_micros = script_reply::charges_in_micros(charges, &fitted);
+        let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
+        let asked = ScriptRequest::of(&bill, &fitted);
+        let Some(reply) = self.router.ask_node(node, asked, request.since).await else {
+            return Ok(ControlFlow::Continue(Refunds::ToDo));
+        };
+        let reply = reply.map_err(|failure| self.router.error(failure))?;
+        if reply.is_blocked() {
+            return Ok(ControlFlow::Continue(Refunds::Done));
+        }
+        let verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
+        Ok(ControlFlow::Break(verdict))
+    }
+}
+
+// === impl OneCalls ===
+
+impl OneCalls {
+    /// Counts a call for these keys as in flight, unless requests on all of them are `in_rounds` or
+    /// in too many calls.
+    fn begin(&self, keys: Vec<Key>, in_rounds: impl Fn(Key) -> bool) -> Option<InFlight<'_>> {
+        let mut in_flight = lock(&self.in_flight);
+        let is_crowded = |key: &Key| {
+            let calls = in_flight.get(key).copied().unwrap_or(0);
+            calls >= CALLS_MAX || in_rounds(*key)
+        };
+        if keys.iter().all(is_crowded) {
+            return None;
+        }
+        for key in &keys {
+            *in_flight.entry(*key).or_default() += 1;
+        }
+        Some(InFlight { calls: self, keys })
+    }
+}
+
+// === impl InFlight ===
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let mut in_flight = lock(&self.calls.in_flight);
+        for key in &self.keys {
+            if let Some(calls) = in_flight.get_mut(key) {
+                *calls -= 1;
+                if *calls == 0 {
+                    in_flight.remove(key);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_on_crowded_keys_go_into_rounds() {
+        let calls = OneCalls::default();
+        let keys = |numbers: [u128; 2]| numbers.map(Key::from_bits).to_vec();
+        let begin = |numbers| calls.begin(keys(numbers), |_| false);
+        let mut held: Vec<_> = (0..CALLS_MAX).filter_map(|_| begin([1, 2])).collect();
+        assert_eq!(held.len(), CALLS_MAX);
+        assert!(begin([1, 2]).is_none());
+        assert!(begin([1, 3]).is_some(), "the other key is free");
+        assert!(
+            calls
+                .begin(keys([1, 3]), |key| key == Key::from_bits(3))
+                .is_none()
+        );
+        held.pop();
+        assert!(begin([1, 2]).is_some());
+        drop(held);
+        assert!(lock(&calls.in_flight).is_empty());
+    }
+}

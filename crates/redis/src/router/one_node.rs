@@ -1,0 +1,45 @@
+//! Requests over several slots of one node, in one call.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tollgate_core::Key;
+
+use super::{NodeFailure, Nodes, Router};
+use crate::cluster::Node;
+use crate::failure::Failure;
+use crate::keys;
+use crate::request_queue::RequestQueue;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
+
+impl Router {
+    /// The node that serves all these keys and may decide on them in one call, if there is one.
+    pub(crate) fn common_node(&self, keys: impl Iterator<Item = Key>) -> Option<Arc<Node>> {
+        let Nodes::Cluster { cluster, .. } = &self.nodes else {
+            return None;
+        };
+        let node = cluster.common_node(keys.map(keys::slot))?;
+        let shares_slots = node.queues.iter().all(RequestQueue::shares_slots);
+        shares_slots.then_some(node)
+    }
+
+    /// Sends a request to the node that serves all of its slots. `None` if it does not, or cannot
+    /// decide on them in one call: then nothing was done.
+    pub(crate) async fn ask_node(
+        &self,
+        node: &Node,
+        request: ScriptRequest,
+        since: Instant,
+    ) -> Option<Result<ScriptReply, NodeFailure>> {
+        let key = request.keys()[0];
+        let reply = node.ask(request, key, None, false, since).await;
+        match reply {
+            Err(NodeFailure {
+                failure: Failure::Apart,
+                ..
+            }) => None,
+            reply => Some(reply),
+        }
+    }
+}
