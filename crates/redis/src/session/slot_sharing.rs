@@ -40,9 +40,37 @@ impl SlotSharing {
         self.apart_next = APART_FIRST;
     }
 
-    /// Notes that a call for several slots failed.
+    /// Notes that a call for several slots failed. Of calls that were in flight together, the first
+    /// one counts.
     pub(super) fn note_failure(&mut self) {
+        if !self.is_on() {
+            return;
+        }
         self.apart_until = Instant::now() + self.apart_next;
         self.apart_next = (2 * self.apart_next).min(APART_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_fail_together_part_slots_once() {
+        let mut sharing = SlotSharing::new(true);
+        let mut apart = APART_FIRST;
+        for _ in 0..10 {
+            (0..8).for_each(|_| sharing.note_failure());
+            tokio::time::advance(apart - Duration::from_millis(1)).await;
+            assert!(!sharing.is_on());
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert!(sharing.is_on());
+            apart = (2 * apart).min(APART_MAX);
+        }
+        sharing.note_success();
+        sharing.note_failure();
+        tokio::time::advance(APART_FIRST).await;
+        assert!(sharing.is_on());
+        assert!(!SlotSharing::new(false).is_on());
     }
 }
