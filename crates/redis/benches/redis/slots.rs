@@ -1,6 +1,6 @@
 //! Requests on keys of a Cluster that are each in a slot of their own, two keys or one of them,
-//! compared with the same requests with all keys in one slot: the same callers, limits and keys, with the
-//! default timeout and with one that is long enough for a busy machine.
+//! compared with the same requests with all keys in one slot: the same callers, limits and keys,
+//! with the default timeout and with one that is long enough for a busy machine.
 //!
 //! Both loads alternate in short rounds of one run, so that other load on the machine affects both.
 //! The figure is the median of the rounds' ratios.
