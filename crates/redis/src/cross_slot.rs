@@ -64,6 +64,7 @@ use tokio::time::Duration;
 use tollgate_core::{Key, StoreError, Verdict};
 
 use one_call::OneCalls;
+pub(crate) use one_call::{Outcome, decide_whole};
 use queue::{Entry, Member, Queues};
 pub(crate) use request::Refunds;
 use request::{Request, WaitOutcome};

@@ -57,13 +57,8 @@ impl Caller {
         limits.extend_from_slice(&[count(rates.len()), count(plain.len() - leasing)]);
         rates.iter().for_each(|rate| rate.put(&mut limits));
         let keys: Vec<Key> = plain.iter().map(|one| one.key).collect();
-        let declared = if spans_slots { 1 } else { keys.len() };
-        self.call(
-            out,
-            ScriptKind::Plain,
-            keys.split_at(declared),
-            &[&limits, &requests],
-        );
+        let keys = (&keys[..], spans_slots);
+        self.call(out, ScriptKind::Plain, keys, &[&limits, &requests]);
     }
 
     /// Writes one call that decides all these requests, which are for the same script.
@@ -81,17 +76,16 @@ impl Caller {
             .flat_map(|one| one.keys.iter().copied())
             .collect();
         let packed: Vec<&[u8]> = requests.iter().map(|one| &one.packed[..]).collect();
-        let declared = if spans_slots { 1 } else { keys.len() };
-        self.call(out, script, keys.split_at(declared), &packed);
+        self.call(out, script, (&keys, spans_slots), &packed);
     }
 
-    /// Writes an `EVALSHA` of one script with its keys, those that it declares and others, and
-    /// packed requests.
+    /// Writes an `EVALSHA` of one script with packed requests and their keys. If these span several
+    /// slots, only the first one is declared.
     fn call(
         &self,
         out: &mut BytesMut,
         which: ScriptKind,
-        (declared, undeclared): (&[Key], &[Key]),
+        (keys, spans_slots): (&[Key], bool),
         requests: &[&[u8]],
     ) {
         let name = match which {
@@ -99,8 +93,8 @@ impl Caller {
             ScriptKind::General => &self.general,
             ScriptKind::Reservation => &self.reservation,
         };
-        let words = 4 + declared.len() + self.time_arguments() + undeclared.len();
-        resp::command(out, words);
+        let (declared, undeclared) = keys.split_at(if spans_slots { 1 } else { keys.len() });
+        resp::command(out, 4 + keys.len() + self.time_arguments());
         resp::word(out, b"EVALSHA");
         resp::word(out, name);
         resp::number(out, u64::try_from(declared.len()).unwrap_or(u64::MAX));

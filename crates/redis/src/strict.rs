@@ -6,23 +6,17 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tollgate_core::{Charge, StoreError, Verdict};
 
-use crate::cross_slot::{Refunds, crosses_slots};
-use crate::fit::{Single, unfit};
+use crate::cross_slot::{Outcome, Refunds, crosses_slots, decide_whole};
+use crate::fit::Single;
 use crate::leases::InFlight;
 use crate::resp::bad_reply;
 use crate::router::Router;
-use crate::script_reply;
-use crate::script_request::{self, ScriptRequest};
 use crate::stage::Request;
 
 /// Has Redis decide.
 pub(crate) struct Strict {
     router: Arc<Router>,
 }
-
-/// A verdict; or the refunds left for a two-phase commit, which is needed over several slots and
-/// where another request's reservation blocks the request.
-type Outcome = ControlFlow<Verdict, Refunds>;
 
 // === impl Strict ===
 
@@ -76,15 +70,6 @@ impl Strict {
         if self.router.is_cluster() && crosses_slots(keys) {
             return Ok(ControlFlow::Continue(Refunds::ToDo));
         }
-        let fitted = script_request::fit_all(charges).map_err(unfit)?;
-        let in_micros = script_reply::charges_in_micros(charges, &fitted);
-        let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
-        let reply = self.router.ask(|| ScriptRequest::of(&bill, &fitted), since);
-        let reply = reply.await.map_err(|failure| self.router.error(failure))?;
-        if reply.is_blocked() {
-            return Ok(ControlFlow::Continue(Refunds::Done));
-        }
-        let verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
-        Ok(ControlFlow::Break(verdict))
+        decide_whole(&self.router, charges, since, None).await
     }
 }

@@ -3,6 +3,7 @@
 //! A node of a Redis Cluster does, also for keys that a script call does not declare in `KEYS`. So
 //! one call may have keys of several slots: what the node does not serve fails, and nothing is
 //! lost.
+//!
 //! A proxy may send each call to one of several servers by its declared keys, and these servers may
 //! accept any key: it would be counted in several places. So a server is asked first.
 

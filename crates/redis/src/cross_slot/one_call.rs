@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
+use tokio::time::Instant;
 use tollgate_core::{Charge, Key, StoreError, Verdict};
 
 use super::queue::Nodes;
@@ -15,6 +16,7 @@ use super::{CrossSlot, Refunds};
 use crate::cluster::Node;
 use crate::fit::unfit;
 use crate::resp::bad_reply;
+use crate::router::Router;
 use crate::script_reply;
 use crate::script_request::{self, ScriptRequest};
 use crate::sharded::lock;
@@ -36,9 +38,9 @@ struct InFlight<'o> {
     keys: Vec<Key>,
 }
 
-/// A verdict; or the refunds left for a round, because another request's reservation blocks the
-/// rest, or nothing was done.
-type Outcome = ControlFlow<Verdict, Refunds>;
+/// A verdict; or the refunds left for a two-phase commit, because another request's reservation
+/// blocks the rest, or nothing was done.
+pub(crate) type Outcome = ControlFlow<Verdict, Refunds>;
 
 // === impl CrossSlot ===
 
@@ -55,33 +57,38 @@ impl CrossSlot {
             return Ok(ControlFlow::Continue(Refunds::ToDo));
         };
         let in_rounds = |key| self.queues.has(nodes, key);
-        match self.one_calls.begin(keys().collect(), in_rounds) {
-            Some(_in_flight) => self.ask_node(&node, request).await,
-            None => Ok(ControlFlow::Continue(Refunds::ToDo)),
-        }
-    }
-
-    /// Has this node decide in one call.
-    async fn ask_node(
-        &self,
-        node: &Arc<Node>,
-        request: &stage::Request<'_>,
-    ) -> Result<Outcome, StoreError> {
-        let charges: &[Charge<'_>] = request.charges;
-        let fitted = script_request::fit_all(charges).map_err(unfit)?;
-        let in_micros = script_reply::charges_in_micros(charges, &fitted);
-        let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
-        let asked = ScriptRequest::of(&bill, &fitted);
-        let Some(reply) = self.router.ask_node(node, asked, request.since).await else {
+        let Some(_in_flight) = self.one_calls.begin(keys(), in_rounds) else {
             return Ok(ControlFlow::Continue(Refunds::ToDo));
         };
-        let reply = reply.map_err(|failure| self.router.error(failure))?;
-        if reply.is_blocked() {
-            return Ok(ControlFlow::Continue(Refunds::Done));
-        }
-        let verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
-        Ok(ControlFlow::Break(verdict))
+        decide_whole(&self.router, request.charges, request.since, Some(&node)).await
     }
+}
+
+/// Has Redis decide on all charges in one script call: on `node`, which serves all their slots, or
+/// on the node of their only slot.
+pub(crate) async fn decide_whole(
+    router: &Router,
+    charges: &[Charge<'_>],
+    since: Instant,
+    node: Option<&Node>,
+) -> Result<Outcome, StoreError> {
+    let fitted = script_request::fit_all(charges).map_err(unfit)?;
+    let in_micros = script_reply::charges_in_micros(charges, &fitted);
+    let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
+    let request = || ScriptRequest::of(&bill, &fitted);
+    let reply = match node {
+        None => Some(router.ask(request, since).await),
+        Some(node) => router.ask_node(node, request(), since).await,
+    };
+    let Some(reply) = reply else {
+        return Ok(ControlFlow::Continue(Refunds::ToDo));
+    };
+    let reply = reply.map_err(|failure| router.error(failure))?;
+    if reply.is_blocked() {
+        return Ok(ControlFlow::Continue(Refunds::Done));
+    }
+    let verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
+    Ok(ControlFlow::Break(verdict))
 }
 
 // === impl OneCalls ===
@@ -89,15 +96,21 @@ impl CrossSlot {
 impl OneCalls {
     /// Counts a call for these keys as in flight, unless requests on all of them are `in_rounds` or
     /// in too many calls.
-    fn begin(&self, keys: Vec<Key>, in_rounds: impl Fn(Key) -> bool) -> Option<InFlight<'_>> {
+    fn begin(
+        &self,
+        keys: impl Iterator<Item = Key> + Clone,
+        in_rounds: impl Fn(Key) -> bool,
+    ) -> Option<InFlight<'_>> {
         let mut in_flight = lock(&self.in_flight);
-        let is_crowded = |key: &Key| {
-            let calls = in_flight.get(key).copied().unwrap_or(0);
-            calls >= CALLS_MAX || in_rounds(*key)
+        let is_crowded = |key| {
+            let calls = in_flight.get(&key).copied().unwrap_or(0);
+            calls >= CALLS_MAX || in_rounds(key)
         };
-        if keys.iter().all(is_crowded) {
+        // Before anything is allocated: under overload, many requests go on to a round.
+        if keys.clone().all(is_crowded) {
             return None;
         }
+        let keys: Vec<Key> = keys.collect();
         for key in &keys {
             *in_flight.entry(*key).or_default() += 1;
         }
@@ -128,7 +141,7 @@ mod tests {
     #[test]
     fn requests_on_crowded_keys_go_into_rounds() {
         let calls = OneCalls::default();
-        let keys = |numbers: [u128; 2]| numbers.map(Key::from_bits).to_vec();
+        let keys = |numbers: [u128; 2]| numbers.map(Key::from_bits).into_iter();
         let begin = |numbers| calls.begin(keys(numbers), |_| false);
         let mut held: Vec<_> = (0..CALLS_MAX).filter_map(|_| begin([1, 2])).collect();
         assert_eq!(held.len(), CALLS_MAX);
