@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::address::PeerAddress;
 use crate::budget::Budget;
+use crate::exchange::Exchange;
 use crate::idleness::Idleness;
 use crate::quantum::Quantum;
 use crate::tunnel::Tunnel;
@@ -66,6 +67,8 @@ pub struct Connection {
     is_reserved: bool,
     budget: Arc<Budget>,
     quantum: Quantum,
+    /// Of HTTP/1.
+    exchange: Exchange,
     opened: Instant,
     /// Milliseconds from `opened` to the last request that arrived completely, or 0.
     last_request: AtomicU64,
@@ -122,6 +125,7 @@ impl Connection {
             is_reserved,
             quantum: Quantum::new(turn_bytes, Arc::clone(budget.busy())),
             budget,
+            exchange: Exchange::none(),
             opened: now,
             last_request: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
@@ -162,6 +166,11 @@ impl Connection {
     /// Its quantum.
     pub(crate) const fn quantum(&self) -> &Quantum {
         &self.quantum
+    }
+
+    /// Its present exchange, if it speaks HTTP/1.
+    pub(crate) const fn exchange(&self) -> &Exchange {
+        &self.exchange
     }
 
     /// A request has arrived completely.

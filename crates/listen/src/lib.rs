@@ -35,11 +35,17 @@ mod deferral;
 
 mod head_timer;
 
+mod exchange;
+
 mod connection;
+
+mod answered;
 
 mod permits;
 
 mod frames;
+
+mod own_response;
 
 mod socket;
 

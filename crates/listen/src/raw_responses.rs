@@ -17,10 +17,10 @@ pub(crate) const NOT_HTTP1: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
     \x00\x00\x33\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0d\
     this port speaks HTTP/1.1; gRPC has another";
 
+/// The most header fields that the HTTP library parses.
+const FIELDS_MAX: usize = 100;
+
 /// The kind of an HTTP/1 error that no route has seen; `None` if the peer did nothing wrong.
-///
-/// The library has answered most of them already, with 400, 414 or 431. These answers have no body:
-/// it writes them itself, and offers neither a hook for that nor a way to withhold them.
 pub(crate) fn kind(error: &hyper::Error) -> Option<&'static str> {
     if error.is_parse_version_h2() {
         Some("http2")
@@ -30,6 +30,17 @@ pub(crate) fn kind(error: &hyper::Error) -> Option<&'static str> {
         Some("bad_request")
     } else {
         None
+    }
+}
+
+/// The body of the answer to a head that could not be parsed. `header_bytes` is its most bytes.
+pub(crate) fn why(error: &hyper::Error, header_bytes: u32) -> String {
+    let reason = reason(error);
+    if error.is_parse_too_large() {
+        let max = format!("{header_bytes} bytes and {FIELDS_MAX} header fields are accepted");
+        format!("the request's head is too large: {reason}; {max}\n")
+    } else {
+        format!("the request's head is malformed: {reason}\n")
     }
 }
 

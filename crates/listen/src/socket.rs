@@ -14,6 +14,7 @@ use tokio::time::{Sleep, sleep};
 use crate::connection::{Close, Connection};
 use crate::deferral::Deferral;
 use crate::frames::Frames;
+use crate::own_response::OwnResponse;
 use crate::preface::FirstBytes;
 
 /// How long nothing must arrive on a drained connection until it ends.
@@ -39,6 +40,8 @@ pub(crate) struct Socket<S> {
     frames: Option<Frames>,
     write_timeout: Duration,
     deferral: Deferral,
+    /// Of HTTP/1, until its connection has ended.
+    own_response: Option<OwnResponse>,
     /// Since when a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
     /// Since when the stream is to end.
@@ -69,6 +72,7 @@ impl<S> Socket<S> {
             frames,
             write_timeout,
             deferral: Deferral::off(),
+            own_response: None,
             waiting: None,
             ending: None,
             quiet_max: None,
@@ -92,6 +96,35 @@ impl<S> Socket<S> {
             deferral: Deferral::on(),
             ..self
         }
+    }
+
+    /// The same stream, which withholds what the HTTP library writes itself.
+    pub(crate) fn with_own_response(self) -> Socket<S> {
+        Socket {
+            own_response: Some(OwnResponse::default()),
+            ..self
+        }
+    }
+
+    /// What was withheld, if anything. From now on nothing is.
+    pub(crate) fn take_own_response(&mut self) -> Option<OwnResponse> {
+        let own_response = self.own_response.take();
+        own_response.filter(|response| !response.is_empty())
+    }
+
+    /// Withholds what is to be written if it is the library's: how many bytes these are.
+    fn withhold(&mut self, parts: &[IoSlice<'_>]) -> Option<usize> {
+        let own_response = self.own_response.as_mut()?;
+        if !self.connection.exchange().is_none() {
+            return None;
+        }
+        own_response.withhold(parts)
+    }
+
+    /// Whether something is withheld, so that the stream goes on.
+    fn withholds(&self) -> bool {
+        let own_response = self.own_response.as_ref();
+        own_response.is_some_and(|response| !response.is_empty())
     }
 
     /// From now on everything leaves at once.
@@ -209,6 +242,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
+        if let Some(withheld) = this.withhold(&[IoSlice::new(buf)]) {
+            return Poll::Ready(Ok(withheld));
+        }
         ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.record_sent(&poll);
@@ -218,6 +254,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.stream).poll_flush(cx);
+        if let Poll::Ready(Ok(())) = poll {
+            this.connection.exchange().record_flush();
+        }
         this.check_timeout(cx, poll)
     }
 
@@ -225,6 +264,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     /// meanwhile, such as an empty flush, do not prolong this.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
+        if this.withholds() {
+            return Poll::Ready(Ok(()));
+        }
         let poll = Pin::new(&mut this.stream).poll_shutdown(cx);
         if poll.is_ready() {
             return poll;
@@ -239,6 +281,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let this = self.get_mut();
+        if let Some(withheld) = this.withhold(bufs) {
+            return Poll::Ready(Ok(withheld));
+        }
         ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
         this.record_sent(&poll);

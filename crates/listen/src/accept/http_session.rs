@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::session::{Session, Terms, drive, header_timeout};
+use crate::answered::Answered;
 use crate::connection::Connection;
 use crate::frames::Frames;
 use crate::handler::Handler;
@@ -19,7 +20,7 @@ use crate::handshake::Stream;
 use crate::head_timer::HeadTimer;
 use crate::preface::{FirstBytes, read_first};
 use crate::protocol::Protocol;
-use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason};
+use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason, why};
 use crate::socket::Socket;
 
 /// The most bytes of one gRPC connection that wait to be read.
@@ -95,8 +96,13 @@ impl<H: Handler> Http<H> {
         known: &'a Arc<Connection>,
         terms: &Terms,
     ) -> Served<'a> {
-        let within = terms.limits.write_timeout;
-        let mut socket = Socket::new(stream, first, Arc::clone(known), None, within);
+        let (within, header_bytes) = (terms.limits.write_timeout, terms.limits.header_bytes);
+        let service = Answered {
+            service: self.0.service(known),
+            connection: Arc::clone(known),
+        };
+        let mut socket =
+            Socket::new(stream, first, Arc::clone(known), None, within).with_own_response();
         // Other requests take long to answer, and are answered in other turns anyway.
         if terms.half_close {
             socket = socket.with_deferral();
@@ -106,8 +112,8 @@ impl<H: Handler> Http<H> {
             // A client may close its side after the last request, and wait for the responses.
             .half_close(terms.half_close)
             .header_read_timeout(header_timeout(&terms.limits, known))
-            .max_buf_size(usize::try_from(terms.limits.header_bytes).expect("32 bits fit"))
-            .serve_connection(TokioIo::new(socket), self.0.service(known));
+            .max_buf_size(usize::try_from(header_bytes).expect("32 bits fit"))
+            .serve_connection(TokioIo::new(socket), service);
         Box::pin(async move {
             let shut_down = http1::Connection::graceful_shutdown;
             let Some(ended) = drive(&mut connection, known, shut_down).await else {
@@ -116,7 +122,7 @@ impl<H: Handler> Http<H> {
             let parts = connection.into_parts();
             let rest = (parts.io.into_inner(), parts.read_buf);
             // In a box, because few connections come here, and only at their end.
-            Box::pin(self.end_http1(ended, rest, known)).await;
+            Box::pin(self.end_http1(ended, rest, (known, header_bytes))).await;
         })
     }
 
@@ -125,10 +131,14 @@ impl<H: Handler> Http<H> {
         &self,
         ended: hyper::Result<()>,
         (mut socket, unused): (Socket<impl Stream>, Bytes),
-        known: &Connection,
+        (known, header_bytes): (&Connection, u32),
     ) {
         socket.end_deferral();
+        let own_response = socket.take_own_response();
         let Err(error) = ended else {
+            if let Some(response) = own_response {
+                write_last(&mut socket, response.bytes()).await;
+            }
             socket.unread(unused);
             run_tunnel(socket, known).await;
             return;
@@ -139,11 +149,14 @@ impl<H: Handler> Http<H> {
             self.0.count_error("timeout");
             write_last(&mut socket, LATE).await;
         }
-        let Some(kind) = kind(&error) else {
-            return;
-        };
-        self.0.count_error(kind);
-        if error.is_parse_version_h2() {
+        if let Some(kind) = kind(&error) {
+            self.0.count_error(kind);
+        }
+        if let Some(response) = own_response {
+            let is_head = unused.starts_with(b"HEAD ");
+            let response = response.with_body(&why(&error, header_bytes), is_head);
+            write_last(&mut socket, &response).await;
+        } else if error.is_parse_version_h2() {
             write_last(&mut socket, NOT_HTTP1).await;
         }
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod fairness;
+mod own_responses;
 
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
