@@ -1,10 +1,9 @@
 //! Settings in, descriptors out: who asks for what.
 
-use std::borrow::Cow;
-
 use tollgate_core::{ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, ENTRIES_MAX, Entry, Request};
 
 use crate::client_address::{Client, ClientAddress};
+use crate::entry_value::EntryValue;
 use crate::head::Head;
 use crate::path::PathSettings;
 use crate::prefix::Prefix;
@@ -88,7 +87,7 @@ pub struct IdentityEntry<'a> {
     /// The key, from the settings.
     pub key: &'a str,
     /// The value. Never empty.
-    pub value: Cow<'a, [u8]>,
+    pub value: EntryValue<'a>,
 }
 
 // === impl Classifier ===
@@ -318,7 +317,7 @@ impl Rule {
                 if value.len() > VALUE_BYTES_MAX {
                     return Err(reject(Flaw::TooLong));
                 }
-                let value = Cow::Owned(value);
+                let value = EntryValue::from(value);
                 Ok(Some(IdentityEntry { key, value }))
             }
             (Some(value), _) => Ok(Some(IdentityEntry { key, value })),

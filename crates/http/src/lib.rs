@@ -31,6 +31,8 @@ mod proxy_protocol;
 
 mod prefix;
 
+mod entry_value;
+
 mod client_address;
 
 mod path;
@@ -88,6 +90,7 @@ pub use client_address::{
     TRUSTED_PROXIES_MAX, Unusable,
 };
 pub use dialect::Dialect;
+pub use entry_value::EntryValue;
 pub use event_stream::EventStream;
 pub use framing::{InvalidFraming, check_framing, list_members};
 pub use grpc::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS};

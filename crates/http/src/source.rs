@@ -6,6 +6,7 @@ use http::HeaderName;
 use http::header::USER_AGENT;
 use regex::bytes::{Regex, RegexBuilder};
 
+use crate::entry_value::EntryValue;
 use crate::prefix::Prefix;
 use crate::rejection::Flaw;
 use crate::setting::{InvalidSetting, InvalidSettings};
@@ -96,27 +97,25 @@ impl Source {
     }
 
     /// The value in a request; `None` if it is missing or empty.
-    pub(crate) fn read<'a>(&'a self, facts: &Facts<'a>) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
+    pub(crate) fn read<'a>(&'a self, facts: &Facts<'a>) -> Result<Option<EntryValue<'a>>, Flaw> {
         let head = facts.head;
         let found = match self {
             Self::ClientAddress(prefix) => {
-                let key = facts.client().address.map(|address| prefix.key(address));
-                return Ok(Some(match key {
-                    Some(key) => Cow::Owned(key.into_bytes()),
-                    None => Cow::Borrowed(UNIX.as_bytes()),
-                }));
+                let key = facts.client().address;
+                let key = key.map(|address| EntryValue::network(prefix, address));
+                return Ok(Some(key.unwrap_or_else(|| UNIX.as_bytes().into())));
             }
-            Self::Method => return Ok(Some(Cow::Borrowed(value::method(head.method)))),
+            Self::Method => return Ok(Some(value::method(head.method).into())),
             Self::Path => {
                 let path = facts.path().map_err(Flaw::Path)?;
-                return Ok(Some(Cow::Owned(path.as_str().as_bytes().to_vec())));
+                return Ok(Some(EntryValue::copy_of(path.as_str().as_bytes())));
             }
             Self::Route => {
                 let path = facts.path().map_err(Flaw::Path)?;
                 let route = facts.routes.find(path);
-                return Ok(route.map(|route| Cow::Borrowed(route.as_bytes())));
+                return Ok(route.map(|route| route.as_bytes().into()));
             }
-            Self::Constant(value) => return Ok(Some(Cow::Borrowed(value.as_bytes()))),
+            Self::Constant(value) => return Ok(Some(value.as_bytes().into())),
             Self::Header(name) => header(head.headers, name)?,
             Self::Cookie(name) => cookie(head.headers, name)?,
             Self::Query(name) => value::query(head.uri, name)?,
@@ -134,7 +133,8 @@ impl Source {
                 class.map(|(_, class)| Cow::Borrowed(class.as_bytes()))
             }
         };
-        found.map_or(Ok(None), value::check)
+        let checked = found.map_or(Ok(None), value::check)?;
+        Ok(checked.map(EntryValue::from))
     }
 }
 

@@ -1,7 +1,5 @@
 #![allow(clippy::unwrap_used)]
 
-use std::borrow::Cow;
-
 use tollgate_http::{IdentityDescriptor, IdentitySettings};
 
 use super::*;
@@ -30,7 +28,7 @@ fn identity(descriptors: &[&[(&'static str, &'static str)]]) -> Identity<'static
     let descriptors = descriptors.iter().enumerate().map(|(index, entries)| {
         let entries = entries.iter().map(|(key, value)| IdentityEntry {
             key,
-            value: Cow::Borrowed(value.as_bytes()),
+            value: value.as_bytes().into(),
         });
         IdentityDescriptor {
             index,
