@@ -25,6 +25,9 @@ use tollgate_core::{Key, KeyHasher};
 /// An odd number with as many ones as zeroes, in no order: 2^64 over the golden ratio.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Enough for the identity of a rule, and two short values.
+const GATHERED_BYTES: usize = 128;
+
 /// Makes the keys of one store; no other store can use them.
 #[derive(Clone)]
 pub struct RandomKeys {
@@ -37,6 +40,17 @@ pub struct RandomKeys {
 struct KeyState<'k> {
     keys: &'k RandomKeys,
     written: Written,
+}
+
+/// A key of several parts being hashed.
+///
+/// SipHash takes words of eight bytes. Parts that end within a word cost more than the words, so
+/// short ones are gathered, and hashed together.
+struct PartState {
+    sip: SipHasher13,
+    gathered: [u8; GATHERED_BYTES],
+    /// How many of them are not hashed yet.
+    length: usize,
 }
 
 enum Written {
@@ -100,16 +114,67 @@ impl std::fmt::Debug for RandomKeys {
 
 impl KeyHasher for RandomKeys {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
-        let mut sip = self.sip;
-        // `[u8]` hashes its length first, so the boundaries between parts count.
-        parts.for_each(|part| part.hash(&mut sip));
-        key(sip.finish())
+        let mut state = PartState::new(self.sip);
+        parts.for_each(|part| state.write(part));
+        key(state.finish())
     }
 }
 
 #[inline]
 fn key(hash: u64) -> Key {
     Key::from_bits((u128::from(hash) << 64) | u128::from(hash))
+}
+
+// === impl PartState ===
+
+impl PartState {
+    const fn new(sip: SipHasher13) -> PartState {
+        PartState {
+            sip,
+            gathered: [0; GATHERED_BYTES],
+            length: 0,
+        }
+    }
+
+    /// Adds a part after its length, so that the boundaries between parts count.
+    #[inline]
+    fn write(&mut self, part: &[u8]) {
+        let length = part.len().to_le_bytes();
+        if self.append(&length, part) {
+            return;
+        }
+        self.flush();
+        if !self.append(&length, part) {
+            self.sip.write(&length);
+            self.sip.write(part);
+        }
+    }
+
+    /// Gathers a length and a part; whether there was room for them.
+    #[inline]
+    fn append(&mut self, length: &[u8], part: &[u8]) -> bool {
+        let begin = self.length + length.len();
+        let end = begin + part.len();
+        let Some(place) = self.gathered.get_mut(self.length..end) else {
+            return false;
+        };
+        let (before, after) = place.split_at_mut(length.len());
+        before.copy_from_slice(length);
+        after.copy_from_slice(part);
+        self.length = end;
+        true
+    }
+
+    fn flush(&mut self) {
+        self.sip.write(&self.gathered[..self.length]);
+        self.length = 0;
+    }
+
+    #[inline]
+    fn finish(mut self) -> u64 {
+        self.flush();
+        self.sip.finish()
+    }
 }
 
 // === impl KeyState ===
@@ -228,6 +293,24 @@ mod tests {
         let key = |parts: &[&str]| keys.key(parts.iter().map(|part| part.as_bytes()));
         assert_ne!(key(&["a", "bc"]), key(&["ab", "c"]));
         assert_ne!(key(&["a", ""]), key(&["a"]));
+    }
+
+    /// However long they are, and wherever the room for short ones ends.
+    #[test]
+    fn parts_are_hashed_with_their_lengths_one_after_the_other() {
+        let keys = RandomKeys::new();
+        let bytes: Vec<u8> = (0..=255).cycle().take(1_000).collect();
+        for first in 0..300 {
+            for second in [0, 1, 7, 8, 9, 111, 112, 113, 120, 121, 127, 128, 300] {
+                let parts = [&bytes[..first], &bytes[7..7 + second], &bytes[3..20]];
+                let mut sip = keys.sip;
+                for part in parts {
+                    sip.write(&part.len().to_le_bytes());
+                    sip.write(part);
+                }
+                assert_eq!(keys.key(parts.into_iter()), key(sip.finish()));
+            }
+        }
     }
 
     #[test]
