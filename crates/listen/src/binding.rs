@@ -2,11 +2,21 @@
 
 use std::io;
 
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::address::{Address, PeerAddress};
 use crate::raw_socket::RawSocket;
 use crate::socket_file::{self, SocketFile};
+
+/// The most bytes of a connection that are written and not sent.
+///
+/// A connection may be written to again when half of them have left, so a peer that reads this much
+/// within [`crate::Limits::write_timeout`] is not taken for one that does not read. The kernel
+/// would otherwise take megabytes, and say so only when it has sent a third of them.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 128 * 1024;
 
 /// A socket that accepts connections, of either kind.
 #[derive(Debug)]
@@ -28,6 +38,9 @@ impl Binding {
         match address {
             Address::Tcp(address) => {
                 let listener = TcpListener::bind(address).await?;
+                // Accepted sockets have what their listener has.
+                #[cfg(target_os = "linux")]
+                SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_BYTES)?;
                 let address = listener.local_addr()?.into();
                 Ok((Binding::Tcp(listener), address))
             }

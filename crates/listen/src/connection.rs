@@ -306,10 +306,15 @@ impl Connection {
         self.notify.notify_one();
     }
 
+    /// Whether it becomes a tunnel.
+    pub(crate) fn has_tunnel(&self) -> bool {
+        self.has_tunnel.load(Ordering::Relaxed)
+    }
+
     /// Whether what is written has to leave at once: it is closed after its next poll, or becomes a
     /// tunnel, for which the HTTP library forgets what it has not written.
     pub(crate) fn has_to_write(&self) -> bool {
-        self.order.load(Ordering::Relaxed) == CLOSE || self.has_tunnel.load(Ordering::Relaxed)
+        self.order.load(Ordering::Relaxed) == CLOSE || self.has_tunnel()
     }
 
     /// Waits for the next order.

@@ -49,6 +49,8 @@ mod own_response;
 
 mod socket;
 
+mod linger;
+
 mod raw_responses;
 
 mod throttle;

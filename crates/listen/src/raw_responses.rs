@@ -1,9 +1,12 @@
 //! Last bytes of a connection that ends without a request that could be answered.
 
+use std::borrow::Cow;
 use std::error::Error;
 
+use crate::own_response::OwnResponse;
+
 /// For a head that does not arrive in time.
-pub(crate) const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
+const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 47\r\n\r\n\
     the request's head did not come in time: retry\n";
 /// For HTTP/1 on a listener of HTTP/2.
@@ -13,7 +16,7 @@ pub(crate) const NOT_HTTP2: &[u8] =
     this port speaks gRPC over HTTP/2, nothing else.\n";
 /// For HTTP/2 on a listener of HTTP/1: empty SETTINGS, which every server begins with, and a GOAWAY
 /// of 51 bytes. No stream was accepted, and the reason is HTTP_1_1_REQUIRED.
-pub(crate) const NOT_HTTP1: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
+const NOT_HTTP1: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
     \x00\x00\x33\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0d\
     this port speaks HTTP/1.1; gRPC has another";
 
@@ -21,8 +24,12 @@ pub(crate) const NOT_HTTP1: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
 const FIELDS_MAX: usize = 100;
 
 /// The kind of an HTTP/1 error that no route has seen; `None` if the peer did nothing wrong.
-pub(crate) fn kind(error: &hyper::Error) -> Option<&'static str> {
-    if error.is_parse_version_h2() {
+/// `unparsed` is what the peer has sent of a head.
+pub(crate) fn kind(error: &hyper::Error, unparsed: &[u8]) -> Option<&'static str> {
+    if error.is_timeout() {
+        // An idle connection has not begun a request.
+        (!unparsed.is_empty()).then_some("timeout")
+    } else if error.is_parse_version_h2() {
         Some("http2")
     } else if error.is_parse_too_large() {
         Some("head_too_large")
@@ -33,8 +40,25 @@ pub(crate) fn kind(error: &hyper::Error) -> Option<&'static str> {
     }
 }
 
+/// The last response after an error of HTTP/1, if there is one. `own` is what the HTTP library has
+/// written itself, and `header_bytes` the most bytes of a head.
+pub(crate) fn last(
+    error: &hyper::Error,
+    own: Option<OwnResponse>,
+    unparsed: &[u8],
+    header_bytes: u32,
+) -> Option<Cow<'static, [u8]>> {
+    let is_head = unparsed.starts_with(b"HEAD ");
+    match (own, kind(error, unparsed)?) {
+        (Some(own), _) => Some(own.with_body(&why(error, header_bytes), is_head).into()),
+        (None, "timeout") => Some(LATE.into()),
+        (None, "http2") => Some(NOT_HTTP1.into()),
+        (None, _) => None,
+    }
+}
+
 /// The body of the answer to a head that could not be parsed. `header_bytes` is its most bytes.
-pub(crate) fn why(error: &hyper::Error, header_bytes: u32) -> String {
+fn why(error: &hyper::Error, header_bytes: u32) -> String {
     let reason = reason(error);
     if error.is_parse_too_large() {
         let max = format!("{header_bytes} bytes and {FIELDS_MAX} header fields are accepted");

@@ -18,9 +18,10 @@ use crate::frames::Frames;
 use crate::handler::Handler;
 use crate::handshake::Stream;
 use crate::head_timer::HeadTimer;
+use crate::linger::linger;
 use crate::preface::{FirstBytes, read_first};
 use crate::protocol::Protocol;
-use crate::raw_responses::{LATE, NOT_HTTP1, NOT_HTTP2, is_protocol_error, kind, reason, why};
+use crate::raw_responses::{NOT_HTTP2, is_protocol_error, kind, last, reason};
 use crate::socket::Socket;
 
 /// The most bytes of one gRPC connection that wait to be read.
@@ -120,45 +121,40 @@ impl<H: Handler> Http<H> {
                 return;
             };
             let parts = connection.into_parts();
-            let rest = (parts.io.into_inner(), parts.read_buf);
-            // In a box, because few connections come here, and only at their end.
-            Box::pin(self.end_http1(ended, rest, (known, header_bytes))).await;
+            let mut socket = parts.io.into_inner();
+            socket.end_deferral();
+            if ended.is_ok() && known.has_tunnel() {
+                socket.unread(parts.read_buf);
+                run_tunnel(socket, known).await;
+                return;
+            }
+            // In a box, which a connection has only at its end.
+            let end = self.end_http1(ended, (socket, parts.read_buf), (known, header_bytes));
+            drive(&mut Box::pin(end), known, |_| ()).await;
         })
     }
 
-    /// Ends a connection of HTTP/1, or runs the tunnel that it has become.
+    /// Ends a connection of HTTP/1, of which so much was not parsed.
     async fn end_http1(
         &self,
         ended: hyper::Result<()>,
-        (mut socket, unused): (Socket<impl Stream>, Bytes),
+        (mut socket, unparsed): (Socket<impl Stream>, Bytes),
         (known, header_bytes): (&Connection, u32),
     ) {
-        socket.end_deferral();
         let own_response = socket.take_own_response();
-        let Err(error) = ended else {
-            if let Some(response) = own_response {
-                write_last(&mut socket, response.bytes()).await;
+        if let Err(error) = ended {
+            debug!(%error, "connection ended");
+            if let Some(kind) = kind(&error, &unparsed) {
+                self.0.count_error(kind);
             }
-            socket.unread(unused);
-            run_tunnel(socket, known).await;
-            return;
-        };
-        debug!(%error, "connection ended");
-        // An idle connection has not begun a request.
-        if error.is_timeout() && !unused.is_empty() {
-            self.0.count_error("timeout");
-            write_last(&mut socket, LATE).await;
+            let Some(last) = last(&error, own_response, &unparsed, header_bytes) else {
+                return;
+            };
+            write_last(&mut socket, &last).await;
+        } else if let Some(response) = own_response {
+            write_last(&mut socket, response.bytes()).await;
         }
-        if let Some(kind) = kind(&error) {
-            self.0.count_error(kind);
-        }
-        if let Some(response) = own_response {
-            let is_head = unused.starts_with(b"HEAD ");
-            let response = response.with_body(&why(&error, header_bytes), is_head);
-            write_last(&mut socket, &response).await;
-        } else if error.is_parse_version_h2() {
-            write_last(&mut socket, NOT_HTTP1).await;
-        }
+        linger(&mut socket, known).await;
     }
 
     /// Serves a connection that speaks HTTP/2 with prior knowledge.

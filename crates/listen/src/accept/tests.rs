@@ -4,6 +4,7 @@
 
 mod fairness;
 mod own_responses;
+mod slow_peers;
 
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
@@ -190,7 +191,7 @@ async fn response_of(protocol: Protocol) -> Vec<u8> {
     response
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn http1_is_served_on_a_stream_in_memory() {
     let response = String::from_utf8(response_of(Protocol::Http1).await).unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
@@ -227,7 +228,7 @@ async fn http2_is_served_on_a_stream_in_memory() {
 }
 
 /// On one listener, the first bytes say which of the two it is.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_listener_of_any_protocol_serves_both() {
     let response = String::from_utf8(response_of(Protocol::Any).await).unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
@@ -268,12 +269,12 @@ async fn a_listener_of_any_protocol_serves_both() {
     assert!(!connection.is_http2());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn http1_on_a_stream_of_http2_is_answered() {
     assert_eq!(response_of(Protocol::Http2).await, NOT_HTTP2);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_stream_that_cannot_be_ended_is_given_up() {
     let limits = Limits {
         write_timeout: Duration::ZERO,

@@ -1,0 +1,119 @@
+//! A connection that this side has ended is read until the peer ends it, too.
+//!
+//! If a socket is closed while bytes of the peer are unread, or before they arrive, the connection
+//! is reset, and the peer loses what it has not read of the last response (RFC 9112, section 9.6).
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::timeout;
+
+use crate::connection::Connection;
+
+/// For how long a connection is read at most.
+const LINGER_MAX: Duration = Duration::from_secs(30);
+/// For how long nothing must arrive until the peer is taken to have read the response.
+const QUIET: Duration = Duration::from_secs(5);
+/// How much is read at once.
+const READ_BYTES: usize = 4096;
+
+/// Reads and discards what still arrives, until the peer ends the connection or stops sending. A
+/// connection that has to end soon is read only as far as something has arrived.
+pub(crate) async fn linger(stream: &mut (impl AsyncRead + Unpin), known: &Connection) {
+    let discard = async {
+        let mut read = [0; READ_BYTES];
+        loop {
+            let mut reading = pin!(stream.read(&mut read));
+            // Its drain may begin meanwhile.
+            let reading = poll_fn(|cx| match reading.as_mut().poll(cx) {
+                Poll::Pending if has_to_end(known) => Poll::Ready(Ok(0)),
+                read => read,
+            });
+            match timeout(QUIET, reading).await {
+                Ok(Ok(1..)) => {}
+                // The end, a broken connection, or silence.
+                Ok(Ok(0) | Err(_)) | Err(_) => return,
+            }
+        }
+    };
+    let _ended = timeout(LINGER_MAX, discard).await;
+}
+
+/// Whether others wait for its permit, or for its end.
+fn has_to_end(known: &Connection) -> bool {
+    known.is_reserved() || known.time_since_drain().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::address::PeerAddress;
+    use crate::budget::Budget;
+    use crate::limits::Limits;
+
+    fn connection(is_reserved: bool) -> Connection {
+        let budget = Arc::new(Budget::new(&Limits::default()));
+        let now = std::time::Instant::now();
+        Connection::new(PeerAddress::Unix, is_reserved, 1000, budget, now)
+    }
+
+    /// For how long a connection is read, on which something arrives whenever `pause` has passed.
+    async fn lingers(pause: Duration, pieces: u32, known: &Connection) -> Duration {
+        let (mut peer, mut stream) = duplex(100_000);
+        let begun = Instant::now();
+        let send = async {
+            for _ in 0..pieces {
+                if peer.write_all(&[0; 10_000]).await.is_err() {
+                    break;
+                }
+                tokio::time::sleep(pause).await;
+            }
+            peer
+        };
+        let linger = async {
+            linger(&mut stream, known).await;
+            drop(stream);
+            begun.elapsed()
+        };
+        let (_peer, lingered) = tokio::join!(send, linger);
+        lingered
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_read_until_the_peer_is_quiet_or_the_time_is_over() {
+        let (second, known) = (Duration::from_secs(1), connection(false));
+        assert_eq!(lingers(second, 0, &known).await, QUIET);
+        assert_eq!(lingers(second, 3, &known).await, 2 * second + QUIET);
+        assert_eq!(lingers(second, 100, &known).await, LINGER_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_has_to_end_soon_is_only_emptied() {
+        let drained = connection(false);
+        drained.drain();
+        for known in [connection(true), drained] {
+            let lingered = lingers(Duration::from_secs(1), 2, &known).await;
+            assert!(lingered < Duration::from_millis(10), "{lingered:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_the_peer_has_ended_is_not_read_any_longer() {
+        let (mut peer, mut stream) = duplex(1000);
+        peer.write_all(b"unread").await.unwrap();
+        drop(peer);
+        let begun = Instant::now();
+        linger(&mut stream, &connection(false)).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+}
