@@ -17,6 +17,8 @@ use crate::connection::Connection;
 const LINGER_MAX: Duration = Duration::from_secs(30);
 /// For how long nothing must arrive until the peer is taken to have read the response.
 const QUIET: Duration = Duration::from_secs(5);
+/// How much of it is read at most.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How much is read at once.
 const READ_BYTES: usize = 4096;
 
@@ -25,7 +27,8 @@ const READ_BYTES: usize = 4096;
 pub(crate) async fn linger(stream: &mut (impl AsyncRead + Unpin), known: &Connection) {
     let discard = async {
         let mut read = [0; READ_BYTES];
-        loop {
+        let mut bytes = 0;
+        while bytes < BYTES_MAX {
             let mut reading = pin!(stream.read(&mut read));
             // Its drain may begin meanwhile.
             let reading = poll_fn(|cx| match reading.as_mut().poll(cx) {
@@ -33,7 +36,7 @@ pub(crate) async fn linger(stream: &mut (impl AsyncRead + Unpin), known: &Connec
                 read => read,
             });
             match timeout(QUIET, reading).await {
-                Ok(Ok(1..)) => {}
+                Ok(Ok(more @ 1..)) => bytes += more,
                 // The end, a broken connection, or silence.
                 Ok(Ok(0) | Err(_)) | Err(_) => return,
             }
@@ -54,7 +57,7 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::io::{AsyncWriteExt, duplex};
-    use tokio::time::Instant;
+    use tokio::time::{Instant, interval};
 
     use super::*;
     use crate::address::PeerAddress;
@@ -72,11 +75,12 @@ mod tests {
         let (mut peer, mut stream) = duplex(100_000);
         let begun = Instant::now();
         let send = async {
+            let mut times = interval(pause);
             for _ in 0..pieces {
+                times.tick().await;
                 if peer.write_all(&[0; 10_000]).await.is_err() {
                     break;
                 }
-                tokio::time::sleep(pause).await;
             }
             peer
         };

@@ -124,6 +124,8 @@ impl<H: Handler> Http<H> {
             let mut socket = parts.io.into_inner();
             socket.end_deferral();
             if ended.is_ok() && known.has_tunnel() {
+                // A tunnel writes beside any exchange.
+                let _none = socket.take_own_response();
                 socket.unread(parts.read_buf);
                 run_tunnel(socket, known).await;
                 return;
