@@ -8,30 +8,42 @@ pub(crate) type Place = (u32, u32);
 /// A command that has arrived completely.
 #[derive(Clone, Copy)]
 pub struct Command<'b> {
+    /// As it arrived.
     bytes: &'b [u8],
+    /// What the words are in: the same bytes, or others without quotes.
+    words: &'b [u8],
     places: &'b [Place],
-    length: usize,
 }
 
 // === impl Command ===
 
 impl<'b> Command<'b> {
-    pub(crate) const fn new(bytes: &'b [u8], places: &'b [Place], length: usize) -> Command<'b> {
+    /// A command whose words are in its own bytes.
+    pub(crate) const fn new(bytes: &'b [u8], places: &'b [Place]) -> Command<'b> {
+        Command::with_words(bytes, bytes, places)
+    }
+
+    /// A command whose words are elsewhere, without their quotes.
+    pub(crate) const fn with_words(
+        bytes: &'b [u8],
+        words: &'b [u8],
+        places: &'b [Place],
+    ) -> Command<'b> {
         Command {
             bytes,
+            words,
             places,
-            length,
         }
     }
 
     /// How many bytes of the input it takes up: the next command begins behind them.
     pub const fn length(&self) -> usize {
-        self.length
+        self.bytes.len()
     }
 
     /// Its bytes, as they arrived.
-    pub fn bytes(&self) -> &'b [u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
+    pub const fn bytes(&self) -> &'b [u8] {
+        self.bytes
     }
 
     /// How many words it has, its name included. None at all for an empty line or an empty array,
@@ -60,13 +72,13 @@ impl<'b> Command<'b> {
 
     /// The words from `index` on.
     pub fn words(&self, index: usize) -> impl Iterator<Item = &'b [u8]> + use<'b> {
-        let Command { bytes, places, .. } = *self;
+        let Command { words, places, .. } = *self;
         let places = places.get(index..).unwrap_or_default();
-        places.iter().map(move |place| slice(bytes, *place))
+        places.iter().map(move |place| slice(words, *place))
     }
 
     fn at(&self, place: Place) -> &'b [u8] {
-        slice(self.bytes, place)
+        slice(self.words, place)
     }
 }
 

@@ -95,7 +95,7 @@ impl Parser {
                 State::Start | State::Length { left: 0 } => {
                     let length = self.progress.at;
                     self.progress = Progress::default();
-                    return Ok(Some(Command::new(input, &self.places, length)));
+                    return Ok(Some(Command::new(&input[..length], &self.places)));
                 }
                 State::Length { left } => {
                     match input.get(self.progress.at) {
@@ -147,10 +147,14 @@ impl Parser {
         self.progress = Progress::default();
         let line = &input[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let length = end + 1;
+        let whole = &input[..=end];
         match inline::split(line, &mut self.places, &mut self.unquoted)? {
-            inline::Bytes::OfLine => Ok(Some(Command::new(input, &self.places, length))),
-            inline::Bytes::Unquoted => Ok(Some(Command::new(&self.unquoted, &self.places, length))),
+            inline::Bytes::OfLine => Ok(Some(Command::new(whole, &self.places))),
+            inline::Bytes::Unquoted => Ok(Some(Command::with_words(
+                whole,
+                &self.unquoted,
+                &self.places,
+            ))),
         }
     }
 

@@ -118,7 +118,10 @@ impl<'s> Session<'s> {
             return Step::Taken;
         }
         let found = find(command.name());
-        let is_ask = matches!(found.map(|found| found.kind), Some(CommandKind::Ask(_)));
+        // Whatever is answered at once comes after the answers to those before it.
+        let is_ask = found.is_some_and(|found| {
+            matches!(found.kind, CommandKind::Ask(_)) && found.takes(command.len())
+        });
         if !self.asks.is_empty() && !is_ask {
             return Step::DecideFirst;
         }

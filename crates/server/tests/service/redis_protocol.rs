@@ -295,3 +295,20 @@ async fn two_connections_at_once_get_exactly_the_limit() {
     }
     assert_eq!(allowed, 1000);
 }
+
+/// An error is found at once, and the decisions before it are not: they come first all the same.
+#[tokio::test]
+async fn an_error_comes_behind_the_replies_to_the_commands_before_it() {
+    let house = house().await;
+    let mut client = RedisClient::to(&house).await;
+    let lines = "TG.CHECK shop 4 user ann\r\nTG.CHECK shop 1 user\r\nTG.CHECK shop 1 user ann";
+    client.send(format!("{lines}\r\nQUIT\r\n")).await;
+    let replies = client.rest().await;
+    let error = replies.find("-ERR wrong number of arguments").unwrap();
+    let decisions: Vec<usize> = replies
+        .match_indices("*7\r\n")
+        .map(|found| found.0)
+        .collect();
+    assert_eq!(decisions.len(), 2, "{replies}");
+    assert!(decisions[0] < error && error < decisions[1], "{replies}");
+}

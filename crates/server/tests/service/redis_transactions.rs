@@ -151,3 +151,15 @@ async fn a_long_transaction_is_executed_and_one_that_is_too_long_is_not() {
     say(&mut client, "EXEC", ABORTED).await;
     say(&mut client, "PING", "+PONG\r\n").await;
 }
+
+#[tokio::test]
+async fn quoted_words_are_queued_as_well() {
+    let (_house, mut client) = client().await;
+    say(&mut client, "MULTI", "+OK\r\n").await;
+    say(&mut client, "CL.THROTTLE 'a key' 9 1 3600", QUEUED).await;
+    say(&mut client, "CL.THROTTLE \"a \\x6bey\" 9 1 3600", QUEUED).await;
+    let first = integers(&[0, 10, 9, -1, 3600]);
+    let second = integers(&[0, 10, 8, -1, 7200]);
+    say(&mut client, "EXEC", &format!("*2\r\n{first}{second}")).await;
+    expect_remaining(&mut client, "'a key'", 8).await;
+}
