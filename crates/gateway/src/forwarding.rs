@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
-use tollgate_http::{address_text, list_members};
+use tollgate_http::{address_text, is_same_to_cgi, list_members};
 
 use crate::settings::UpstreamProtocol;
 use crate::upgrade::is_answer_to;
@@ -27,6 +27,7 @@ const GATEWAYS_MAX: usize = 8;
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const CF_CONNECTING_IP: HeaderName = HeaderName::from_static("cf-connecting-ip");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -38,13 +39,6 @@ static FORWARDING: [HeaderName; 5] = [
     X_FORWARDED_PROTO,
     X_REAL_IP,
     FORWARDED,
-];
-/// The same names to servers that read `_` as `-`, as those of CGI do. No proxy writes them.
-static UNDERSCORED: [HeaderName; 4] = [
-    HeaderName::from_static("x_forwarded_for"),
-    HeaderName::from_static("x_forwarded_host"),
-    HeaderName::from_static("x_forwarded_proto"),
-    HeaderName::from_static("x_real_ip"),
 ];
 /// Fields for one connection, whether `Connection` names them or not.
 static HOP_BY_HOP: [HeaderName; 9] = [
@@ -60,7 +54,7 @@ static HOP_BY_HOP: [HeaderName; 9] = [
 ];
 /// Fields that stay, although `Connection` may name them, as those of [`FORWARDING`] do: without
 /// them a request is another one, or one of another client.
-static END_TO_END: [HeaderName; 3] = [HOST, CONTENT_LENGTH, VIA];
+static END_TO_END: [HeaderName; 4] = [CF_CONNECTING_IP, CONTENT_LENGTH, HOST, VIA];
 /// Fields that are no trailers (RFC 9110, section 6.5.1), beside those for one connection and those
 /// that the gateway writes: servers that add trailers to the head would take them for a part of it.
 static NO_TRAILERS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE, EXPECT, VIA];
@@ -101,7 +95,7 @@ pub(crate) fn rewrite_request(
         // The gateway itself asks for the body.
         let is_ours = HOP_BY_HOP.contains(name) || *name == EXPECT;
         // A client's own words about itself.
-        is_ours || UNDERSCORED.contains(name) || !sender.is_trusted && FORWARDING.contains(name)
+        is_ours || is_underscored(name) || !sender.is_trusted && FORWARDING.contains(name)
     });
     if received == Version::HTTP_2 {
         join_cookies(&mut head.headers);
@@ -136,16 +130,41 @@ pub(crate) fn can_pass(response: &Response<Incoming>, asked: Option<&HeaderValue
     let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("chunked");
     let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     (!is_switching || is_answer_to(response, asked))
+        && has_one_length(response.headers())
         && codings.next().is_none_or(is_chunked)
         && codings.next().is_none()
 }
 
-/// Removes the fields of a response that are for one connection, and adds `Via`.
+/// Whether every `Content-Length` is the same number (RFC 9110, section 8.6).
+fn has_one_length(headers: &HeaderMap) -> bool {
+    let mut lengths = list_members(headers, &CONTENT_LENGTH);
+    let is_number = |length: &str| length.bytes().all(|byte| byte.is_ascii_digit());
+    match lengths.next() {
+        None => true,
+        Some(length) => is_number(length) && lengths.all(|other| other == length),
+    }
+}
+
+/// Leaves one of several equal lengths.
+fn merge_lengths(headers: &mut HeaderMap) {
+    let mut lengths = list_members(headers, &CONTENT_LENGTH);
+    let (first, second) = (lengths.next(), lengths.next());
+    let one = first.filter(|_| second.is_some());
+    let one = one.and_then(|length| HeaderValue::from_str(length).ok());
+    drop(lengths);
+    if let Some(length) = one {
+        headers.insert(CONTENT_LENGTH, length);
+    }
+}
+
+/// Removes the fields of a response that are for one connection, and adds `Via`. Of a length that
+/// comes more than once, one is left.
 pub(crate) fn rewrite_response(headers: &mut HeaderMap, version: Version) {
     if headers.contains_key(TRANSFER_ENCODING) {
         // The chunks say how long the body is (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
     }
+    merge_lengths(headers);
     remove_named(headers);
     remove_fields(headers, |name| HOP_BY_HOP.contains(name));
     append_via(headers, version);
@@ -153,10 +172,16 @@ pub(crate) fn rewrite_response(headers: &mut HeaderMap, version: Version) {
 
 /// Removes the fields at the end of a body that belong into a head.
 pub(crate) fn rewrite_trailers(trailers: &mut HeaderMap) {
-    let groups: [&[HeaderName]; 4] = [&HOP_BY_HOP, &FORWARDING, &UNDERSCORED, &NO_TRAILERS];
+    let groups: [&[HeaderName]; 3] = [&HOP_BY_HOP, &FORWARDING, &NO_TRAILERS];
     remove_fields(trailers, |name| {
-        groups.iter().any(|group| group.contains(name))
+        is_underscored(name) || groups.iter().any(|group| group.contains(name))
     });
+}
+
+/// Whether a name is one of [`FORWARDING`] to servers that read `_` as `-`, as those of CGI do. No
+/// proxy writes such names.
+fn is_underscored(name: &HeaderName) -> bool {
+    name.as_str().contains('_') && FORWARDING.iter().any(|known| is_same_to_cgi(known, name))
 }
 
 /// Removes the fields that `Connection` names. Those of [`HOP_BY_HOP`] stay for now.

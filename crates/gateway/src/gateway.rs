@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use http::header::{CONNECTION, TRANSFER_ENCODING};
+use http::header::{CONNECTION, EXPECT, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, Version};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body;
 use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
 use tollgate_core::{Clock, Timeline};
@@ -28,6 +29,9 @@ use crate::metrics::Metrics;
 use crate::response_body::ResponseBody;
 use crate::route::Route;
 use crate::settings::GatewaySettings;
+
+/// The longest body that usually comes with its head.
+const UNREAD_BYTES_MAX: u64 = 16 * 1024;
 
 /// Limits requests, and passes the allowed ones on.
 pub struct Gateway {
@@ -98,6 +102,11 @@ impl Gateway {
     /// Outside of a runtime of tokio.
     pub fn start_health_checks(&self) {
         self.active.load().routes.start_health_checks();
+    }
+
+    /// What decides on its requests.
+    pub const fn engine(&self) -> &Arc<Engine> {
+        self.terms.engine()
     }
 
     /// Takes a sample of the load of upstreams on which limits in effect depend, and tells the
@@ -199,6 +208,7 @@ impl Gateway {
         // see it. A proxy before us may have believed it, and what follows on the connection may
         // be a part of this request to it (RFC 9112, section 6.1).
         let mut is_last = head.headers.contains_key(TRANSFER_ENCODING);
+        let is_unread = has_much_to_come(&head.headers, &body);
         let is_http2 = head.version == Version::HTTP_2;
         // First of all, so that routes and limits see what the upstream will see.
         remove_named(&mut head.headers);
@@ -217,6 +227,9 @@ impl Gateway {
                 response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
             }
         };
+        // The HTTP library closes a connection on which much of a body has not come.
+        let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        is_last |= is_unread && response.body().is_own() && !is_switching;
         if is_last && !is_http2 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
@@ -252,6 +265,13 @@ impl Gateway {
         });
         record.with_span(span)
     }
+}
+
+/// Whether so much of a request's body may not have come yet that the HTTP library closes the
+/// connection rather than read it.
+fn has_much_to_come(headers: &HeaderMap, body: &Incoming) -> bool {
+    let is_expected = headers.contains_key(EXPECT) && !body.is_end_stream();
+    is_expected || body.size_hint().lower() > UNREAD_BYTES_MAX
 }
 
 fn find_route<'a>(active: &'a Active, head: &Parts) -> Result<&'a Route, Failure> {

@@ -119,7 +119,11 @@ impl Matcher {
     pub(crate) fn matches(&self, target: &Target<'_>) -> bool {
         let is_host = |host: &str| self.hosts.iter().any(|pattern| pattern.matches(host));
         let is_path = |path: &NormalPath| self.paths.find(path).is_some();
-        (self.methods.is_empty() || self.methods.contains(target.method))
+        let is_method = |method: &Method| {
+            // Many servers take `post` for POST: it must not get past the limits of POST.
+            method.as_str().eq_ignore_ascii_case(target.method.as_str())
+        };
+        (self.methods.is_empty() || self.methods.iter().any(is_method))
             && (self.hosts.is_empty() || target.host.is_some_and(is_host))
             && (self.templates.is_empty() || target.path.is_some_and(is_path))
             && self.headers.iter().all(|(name, value)| {

@@ -1,7 +1,6 @@
 //! What a request costs, as far as only the end of its response says it.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
@@ -105,14 +104,19 @@ impl Meter {
                 estimate
             }
         };
-        let request_bytes = || {
-            let counter = open.request_bytes.as_ref();
-            counter.map_or(0, |counter| counter.load(Ordering::Relaxed))
+        // The server may answer before the whole body has come.
+        let request_bytes = |estimate: u64| match &open.request_bytes {
+            Some(count) if count.is_complete() => count.bytes(),
+            Some(count) => {
+                open.unsettled.count("cut_off");
+                count.bytes().max(estimate)
+            }
+            None => 0,
         };
         let dues = self.dues.iter().zip(&open.descriptors);
         let units = dues.map(|(due, reserved)| match due {
             Due::Known(units) => *units,
-            Due::RequestBytes => request_bytes().min(COST_MAX),
+            Due::RequestBytes => request_bytes(reserved.units).min(COST_MAX),
             Due::ResponseBytes => self.response_bytes.min(COST_MAX),
             Due::Json(index) => number(numbers[*index], reserved.units),
             Due::Trailer(_, found) => number(*found, reserved.units),

@@ -27,7 +27,7 @@ pub(crate) struct RequestBody {
     /// `None` for an empty body.
     progress: Option<Arc<Progress>>,
     /// Counts the bytes that have come.
-    counter: Option<Arc<AtomicU64>>,
+    counter: Option<Arc<ByteCount>>,
 }
 
 /// Why a body did not arrive as a whole.
@@ -78,6 +78,13 @@ pub(crate) struct IdleTimer {
     is_waiting: bool,
 }
 
+/// How many bytes of a body have come.
+#[derive(Debug, Default)]
+pub(crate) struct ByteCount {
+    bytes: AtomicU64,
+    is_complete: AtomicBool,
+}
+
 // === impl RequestBody ===
 
 impl RequestBody {
@@ -117,8 +124,20 @@ impl RequestBody {
     }
 
     /// Adds the bytes that come to a counter.
-    pub(crate) fn count_into(&mut self, counter: Arc<AtomicU64>) {
+    pub(crate) fn count_into(&mut self, counter: Arc<ByteCount>) {
+        if self.is_end_stream() {
+            counter.is_complete.store(true, Ordering::Relaxed);
+        }
         self.counter = Some(counter);
+    }
+
+    /// Tells the counter if nothing comes behind this.
+    fn record_end(&self, last: Option<&Frame<Bytes>>) {
+        if let Some(counter) = &self.counter
+            && (self.is_end_stream() || last.is_none_or(Frame::is_trailers))
+        {
+            counter.is_complete.store(true, Ordering::Relaxed);
+        }
     }
 
     /// How far it has come; `None` if it is empty.
@@ -140,7 +159,7 @@ impl RequestBody {
         self.pace.add(bytes);
         if let Some(counter) = &self.counter {
             // Relaxed: a count publishes nothing else.
-            counter.fetch_add(bytes, Ordering::Relaxed);
+            counter.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -167,6 +186,9 @@ impl Body for RequestBody {
         this.idle.stop();
         this.pace.end_wait();
         this.record(false);
+        if let None | Some(Ok(_)) = &polled {
+            this.record_end(polled.as_ref().and_then(|polled| polled.as_ref().ok()));
+        }
         Poll::Ready(polled.map(|polled| {
             let mut frame = polled.map_err(BodyError::Incomplete)?;
             this.take_bytes(&frame)?;
@@ -184,6 +206,20 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         let incoming = self.incoming.as_ref();
         incoming.map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+// === impl ByteCount ===
+
+impl ByteCount {
+    /// The bytes until now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether they are all.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Relaxed)
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use http::header::{ACCEPT_ENCODING, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -20,7 +19,7 @@ use crate::inspection::InspectedBytes;
 use crate::meter::Meter;
 use crate::metrics::Unsettled;
 use crate::pricing::{PriceAtHead, Pricing};
-use crate::request_body::RequestBody;
+use crate::request_body::{ByteCount, RequestBody};
 
 /// The most settlements at once that wait for a shared store.
 const SETTLEMENTS_MAX: usize = 4096;
@@ -45,7 +44,7 @@ pub(crate) struct Open {
     pub(crate) unsettled: Unsettled,
     pub(crate) descriptors: Vec<Reserved>,
     /// The bytes of the request's body, if a cost is made of them.
-    pub(crate) request_bytes: Option<Arc<AtomicU64>>,
+    pub(crate) request_bytes: Option<Arc<ByteCount>>,
     is_sent: bool,
 }
 
@@ -139,7 +138,7 @@ impl Reservation {
         }
         let mut descriptors = open.descriptors.iter();
         if descriptors.any(|reserved| pricing.counts_request(reserved.index)) {
-            let counter = Arc::<AtomicU64>::default();
+            let counter = Arc::<ByteCount>::default();
             body.count_into(Arc::clone(&counter));
             open.request_bytes = Some(counter);
         }

@@ -69,6 +69,11 @@ enum Cause {
 // === impl ResponseBody ===
 
 impl ResponseBody {
+    /// Whether it is of the gateway, and not of an upstream.
+    pub(crate) const fn is_own(&self) -> bool {
+        matches!(self.source, Source::Own(_))
+    }
+
     /// A text of our own.
     pub fn own(text: impl Into<Bytes>, connection: Arc<Connection>) -> ResponseBody {
         let text: Bytes = text.into();

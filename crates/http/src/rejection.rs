@@ -25,6 +25,8 @@ pub enum Flaw {
     Missing,
     /// It was sent more than once, with different values.
     Repeated,
+    /// A header has its name with `_` for `-` or the reverse, which is the same to many servers.
+    Respelled,
     /// It has a control character.
     ControlCharacter,
     /// It is longer than [`crate::VALUE_BYTES_MAX`].
@@ -73,6 +75,7 @@ impl fmt::Display for Flaw {
         match self {
             Self::Missing => f.write_str("the request does not have it"),
             Self::Repeated => f.write_str("the request has it more than once, with other values"),
+            Self::Respelled => f.write_str("the request has it with `_` for `-`, or the reverse"),
             Self::ControlCharacter => f.write_str("it has a control character"),
             Self::TooLong => write!(f, "it has more than {} bytes", crate::VALUE_BYTES_MAX),
             Self::ManyPairs => write!(f, "the request has more than {} pairs", crate::PAIRS_MAX),

@@ -22,7 +22,7 @@ mod value;
 pub(crate) use facts::Facts;
 pub use settings::{SourceSettings, UserAgentPattern};
 pub(crate) use settings::{cookie_name, header_name};
-pub use value::{PAIRS_MAX, VALUE_BYTES_MAX};
+pub use value::{PAIRS_MAX, VALUE_BYTES_MAX, is_same_to_cgi};
 pub(crate) use value::{cookie, fold_case, header};
 
 use settings::name;
@@ -84,7 +84,7 @@ impl Source {
             SourceSettings::Host => Source::Host,
             SourceSettings::Path => Source::Path,
             SourceSettings::Route if !has_routes => {
-                let instead = "write `routes: [/users/{id}]`, or use `path`";
+                let instead = "write `routes: ['/users/{id}']`, or use `path`";
                 return Err(InvalidSetting::new("route", "there are no routes", instead).into());
             }
             SourceSettings::Route => Source::Route,

@@ -254,10 +254,52 @@ fn other_spellings_for_servers_of_cgi_are_removed() {
     let sent = [
         ("host", "h"),
         ("X_Forwarded_For", "10.9.9.9"),
+        ("X-Forwarded_For", "10.9.9.9"),
+        ("x_real-ip", "10.9.9.9"),
         ("x_real_ip", "10.9.9.9"),
         ("x_forwarded_proto", "https"),
         ("x_forwarded_host", "other"),
     ];
     let found = forwarded(&sent, CLIENT);
     assert!(!found.iter().any(|field| field.contains('_')), "{found:?}");
+}
+
+#[test]
+fn a_header_that_says_who_the_client_is_stays_although_connection_names_it() {
+    let sent = [
+        ("connection", "cf-connecting-ip, x-other"),
+        ("cf-connecting-ip", "192.0.2.9"),
+        ("x-other", "1"),
+    ];
+    let mut headers = HeaderMap::new();
+    for (name, value) in sent {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    remove_named(&mut headers);
+    assert!(headers.contains_key("cf-connecting-ip") && !headers.contains_key("x-other"));
+}
+
+#[test]
+fn a_response_has_one_length() {
+    for (lengths, expected) in [
+        (&["5"][..], Some("5")),
+        (&["5", "5"], Some("5")),
+        (&["5, 5"], Some("5")),
+        (&["5", "6"], None),
+        (&["5, 6"], None),
+        (&["-5"], None),
+        (&["+5"], None),
+        (&["0x5"], None),
+    ] {
+        let mut headers = HeaderMap::new();
+        for length in lengths {
+            headers.append(CONTENT_LENGTH, HeaderValue::from_static(length));
+        }
+        assert_eq!(has_one_length(&headers), expected.is_some(), "{lengths:?}");
+        if let Some(expected) = expected {
+            rewrite_response(&mut headers, Version::HTTP_11);
+            let left: Vec<_> = headers.get_all(CONTENT_LENGTH).iter().collect();
+            assert_eq!(left, [expected], "{lengths:?}");
+        }
+    }
 }

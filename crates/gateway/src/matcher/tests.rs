@@ -35,6 +35,28 @@ fn is_match(conditions: &str, uri: &str) -> bool {
     })
 }
 
+/// Many servers take any spelling of a method for the one that they know.
+#[test]
+fn a_method_is_one_in_all_its_spellings() {
+    for (method, expected) in [
+        ("POST", true),
+        ("post", true),
+        ("Post", true),
+        ("POSTS", false),
+    ] {
+        let request = Request::builder().method(method).uri("http://h/");
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let target = Target {
+            host: None,
+            path: None,
+            method: &head.method,
+            headers: &head.headers,
+        };
+        let matches = matcher("||GET POST|").unwrap().matches(&target);
+        assert_eq!(matches, expected, "{method}");
+    }
+}
+
 #[test]
 fn a_request_fits_every_list_that_is_not_empty() {
     for (conditions, uri, expected) in [

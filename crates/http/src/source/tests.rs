@@ -263,3 +263,23 @@ fn any_bytes_have_a_value_or_a_flaw() {
         }
     });
 }
+
+/// Servers of CGI would take one for the other.
+#[test]
+fn headers_with_underscores_are_not_taken_for_others_by_the_server_alone() {
+    for (key, sent) in [
+        ("x-api-key", "x_api_key"),
+        ("x-api-key", "X-Api_Key"),
+        ("x_api_key", "x-api-key"),
+    ] {
+        let request = || Request::get("/").header(sent, "b");
+        let key = || json!({"header": key});
+        assert_eq!(read(key(), request()), Err(Flaw::Respelled), "{sent}");
+        let both = request().header("x-api-key", "a").header("x_api_key", "a");
+        assert_eq!(read(key(), both), Err(Flaw::Respelled), "{sent}");
+    }
+    let other = Request::get("/")
+        .header("x_api_keys", "b")
+        .header("x_apikey", "b");
+    assert_eq!(read(json!({"header": "x-api-key"}), other), Ok(None));
+}

@@ -31,8 +31,19 @@ pub(crate) fn header<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
+    let is_other = |other: &HeaderName| other != name && is_same_to_cgi(other, name);
+    if headers.keys().any(is_other) {
+        return Err(Flaw::Respelled);
+    }
     let values = headers.get_all(name).iter();
     only(values.map(|value| Cow::Borrowed(value.as_bytes().trim_ascii())))
+}
+
+/// Whether two names of headers are one to servers that read `_` as `-`, as those of CGI do.
+pub fn is_same_to_cgi(one: &HeaderName, other: &HeaderName) -> bool {
+    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    let (one, other) = (one.as_str(), other.as_str());
+    one.len() == other.len() && one.bytes().map(folded).eq(other.bytes().map(folded))
 }
 
 /// The value of a cookie. Percent-encoding is decoded, as many servers do: otherwise one session

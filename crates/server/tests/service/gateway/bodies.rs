@@ -174,3 +174,27 @@ async fn an_upstream_that_reads_nothing_ends_in_504_and_little_memory() {
     assert!(metrics.contains(counted), "{metrics}");
     drop(upstream);
 }
+
+/// A client must not send its next request on a connection that is about to be closed.
+#[tokio::test]
+async fn a_response_to_a_body_that_is_not_read_says_that_the_connection_ends() {
+    let upstream = Echo::start().await;
+    let house = gateway(upstream.address, "body_bytes: 1KiB").await;
+    let long = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 200000\r\n\r\n";
+    let expecting = "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2000\r\n\
+                     expect: 100-continue\r\n\r\n";
+    for head in [long, expecting] {
+        let mut client = Client::to(house.gateway()).await;
+        client.send(head.as_bytes()).await;
+        let reply = client.reply().await.unwrap();
+        assert_eq!(
+            (reply.status, reply.header("connection")),
+            (413, Some("close"))
+        );
+        assert!(client.is_closed().await);
+    }
+    let mut client = Client::to(house.gateway()).await;
+    let reply = client.post("/", &"x".repeat(1025)).await;
+    assert_eq!((reply.status, reply.header("connection")), (413, None));
+    assert_eq!(client.get("/").await.status, 200);
+}

@@ -345,3 +345,21 @@ async fn descriptors_of_one_request_have_costs_of_their_own() {
     assert_eq!(remaining("all").await, 9);
     assert_eq!(used(&house).await, 5);
 }
+
+/// The upstream answers before it has the whole body, which goes on.
+#[tokio::test]
+async fn a_request_whose_body_still_comes_is_charged_its_estimate_at_least() {
+    let stage = Stage::open().await;
+    let cost = "{from: request_bytes, estimate: 500}";
+    let house = gateway_on(stage.address(), cost, Place::Memory).await;
+    let mut client = Client::to(house.gateway()).await;
+    let head = "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n";
+    client.send(head.as_bytes()).await;
+    let mut upstream = stage.accept().await;
+    upstream.read_until("x\r\n").await;
+    let answer = format!("{OK}content-length: 5\r\n\r\nhello");
+    upstream.send(&answer).await;
+    assert_eq!(client.reply().await.unwrap().body, "hello");
+    while unsettled(&house, "cut_off").await == 0 {}
+    assert_eq!(used(&house).await, 500);
+}
