@@ -97,3 +97,12 @@ fn the_memory_of_an_expired_log_is_reused() {
     }
     assert_eq!(store.evicted_keys(), 0);
 }
+
+/// Its address space is reserved in one piece, and systems do not promise any size.
+#[test]
+fn the_arena_of_many_keys_has_a_bound() {
+    let arena = |keys: usize| Memory::builder().max_keys(keys).size().arena_bytes;
+    assert_eq!(arena(1_000_000), 256_000_000);
+    assert_eq!(arena(100_000_000), 4 << 30);
+    assert_eq!(arena(1_000_000_000), 4 << 30);
+}

@@ -20,6 +20,8 @@ mod config;
 
 mod log;
 
+mod serve_error;
+
 mod stores;
 
 mod metrics;
@@ -77,9 +79,9 @@ mod admin;
 
 mod certificates;
 
-mod reload;
+mod unlimited;
 
-mod serve_error;
+mod reload;
 
 mod listener;
 

@@ -17,6 +17,13 @@ pub enum ServeError {
     Unreadable(ReadError),
     /// Every domain has errors: all of them, by file and line.
     NoRules(Vec<Diagnostic>),
+    /// The system has not as much memory as a store would take.
+    Memory {
+        /// The setting that makes it so large.
+        setting: &'static str,
+        /// What it would take.
+        bytes: usize,
+    },
     /// The settings of a store cannot be used.
     Store {
         /// Its name in the settings, or `default`.
@@ -66,6 +73,10 @@ impl fmt::Display for ServeError {
                 }
                 f.write_str("no domain has valid rules, so there is nothing to serve")
             }
+            ServeError::Memory { setting, bytes } => write!(
+                f,
+                "the system has no {bytes} bytes of memory, which `{setting}` asks for; reduce it"
+            ),
             ServeError::Store { name, .. } => write!(f, "the store `{name}` cannot be used"),
             ServeError::Auth(invalid) | ServeError::Gateway(invalid) => write!(f, "{invalid}"),
             ServeError::AdminTokens(invalid) => f.write_str(invalid),
@@ -97,6 +108,7 @@ impl std::error::Error for ServeError {
             | ServeError::AdminTokens(_)
             | ServeError::Telemetry(_)
             | ServeError::NoRandomness
+            | ServeError::Memory { .. }
             | ServeError::Tls { .. } => None,
             ServeError::Store { source, .. } => Some(source.as_ref()),
             ServeError::Listen { source, .. } | ServeError::Signals(source) => Some(source),

@@ -32,6 +32,7 @@ use crate::redis_protocol::{RedisHandler, ThrottleStore};
 use crate::reload::{ConfiguredRules, known_limits};
 use crate::serve_error::ServeError;
 use crate::stores;
+use crate::unlimited;
 
 /// A running service. Dropping it closes connections at once; [`Running::stop`] is graceful.
 #[derive(Debug)]
@@ -106,7 +107,7 @@ async fn start_with(
     let gateway = open_gateway(config, &engine, &telemetry, Arc::clone(&clock))?;
     let limits = fit_open_files(config);
     let budget = Arc::new(Budget::new(&limits));
-    let throttles = ThrottleStore::open(config, &clock);
+    let throttles = ThrottleStore::open(config, &clock)?;
     let counts = (gateway.as_deref(), throttles.as_ref());
     let host = Arc::new(HostPressure::default());
     let metrics = Metrics::new(&engine, &budget, &limits, &host, counts.0, counts.1);
@@ -187,15 +188,14 @@ fn load_rules(
         return Err(ServeError::NoRules(diagnostics));
     }
     if let Some(gateway) = gateway {
-        warn_of_unlimited(gateway, engine);
+        unlimited::warn(gateway, engine);
     }
     Ok(())
 }
 
 /// The stores, and the engine over them, which has no rules yet.
 fn open_engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<Engine>, ServeError> {
-    let stores = stores::open(config, &known_limits(config), Arc::clone(clock))
-        .map_err(|(name, source)| ServeError::Store { name, source })?;
+    let stores = stores::open(config, &known_limits(config), Arc::clone(clock))?;
     if config.sharing != Sharing::default() && !stores.has_shared() {
         let backends = backend_names();
         warn!("`mode`, `on_store_error` and `instances` have no effect: no store is in {backends}");
@@ -232,18 +232,6 @@ fn open_gateway(
     opened
         .map(Some)
         .map_err(|invalid| ServeError::Gateway(invalid.below("gateway")))
-}
-
-/// Warns that nothing limits the requests of a domain without rules.
-fn warn_of_unlimited(gateway: &GatewaySettings, engine: &Engine) {
-    let rules = engine.rules();
-    let has_rules = |domain: &str| rules.domains().any(|known| known == domain);
-    for domain in gateway.domains().into_iter().filter(|one| !has_rules(one)) {
-        warn!(
-            domain,
-            "no rules file has this domain of the gateway: nothing limits its requests"
-        );
-    }
 }
 
 /// The limits, with no more connections than open files allow. A gateway also connects to its

@@ -306,3 +306,37 @@ fn start_up_errors_are_json_where_the_log_is() {
         assert!(!text.is_empty());
     }
 }
+
+/// A slip in the name, also in a change of the settings, switches all limits off.
+#[test]
+fn a_domain_of_the_gateway_without_rules_is_warned_of_also_after_a_reload() {
+    let settings = SETTINGS.replace("admin:", "gateway: '127.0.0.1:0', admin:")
+        + "gateway: {domain: web, upstreams: {api: {addresses: ['127.0.0.1:1']}}}\n";
+    let rules = RULES.replacen(
+        "domain: ",
+        "domain: web\ndescriptors: [{key: k, rate_limit: 1/day}]\n---\ndomain: ",
+        1,
+    );
+    let directory = directory(&[("rules.yaml", &rules), ("tollgate.yaml", &settings)]);
+    let mut service = Service::start(directory.path());
+    service.address("gateway");
+    let slip = settings.replace("domain: web", "domain: wbe");
+    std::fs::write(directory.path().join("tollgate.yaml"), slip).unwrap();
+    service.signal("-HUP");
+    let is_warning = |line: &serde_json::Value| {
+        line["message"]
+            .as_str()
+            .unwrap()
+            .contains("nothing limits its requests")
+    };
+    let mut is_early = false;
+    let line = service.logged(|line| {
+        is_early |= line["level"] == "WARN" && !is_warning(line);
+        is_warning(line)
+    });
+    assert_eq!(
+        (line["domain"].as_str(), is_early),
+        (Some("wbe"), false),
+        "{line}"
+    );
+}

@@ -20,9 +20,10 @@ const ARENA_BYTES_PER_KEY: usize = 256;
 /// The smallest arena: one large log beside a small table.
 const ARENA_BYTES_MIN: usize = 16 << 20;
 /// The number of blocks in 4 GiB.
-const BLOCKS_FOR_LIMITS_MAX: usize = 1 << 26;
-/// The largest arena that [`Builder::limits`] leads to; [`Builder::max_bytes`] may ask for more.
-const ARENA_BYTES_FOR_LIMITS_MAX: usize = BLOCKS_FOR_LIMITS_MAX * BLOCK_BYTES;
+const BLOCKS_FOR_KEYS_MAX: usize = 1 << 26;
+/// The largest arena that [`Builder::max_keys`] and [`Builder::limits`] lead to;
+/// [`Builder::max_bytes`] may ask for more.
+const ARENA_BYTES_FOR_KEYS_MAX: usize = BLOCKS_FOR_KEYS_MAX * BLOCK_BYTES;
 /// The arena has at least one in 2^4 of `max_bytes`, however large `max_keys` is: without an arena
 /// every decision on a limit whose state spills would fail.
 const ARENA_SHARE_SHIFT: u32 = 4;
@@ -62,8 +63,9 @@ impl Builder {
 }
 
 impl<C: Clock> Builder<C> {
-    /// Room for this many live keys: [`BYTES_PER_KEY`] bytes each, and an arena of 256 bytes each
-    /// for states that are larger than a word, of which only what is used is ever touched.
+    /// Room for this many live keys: [`BYTES_PER_KEY`] bytes each, and an arena of 256 bytes each,
+    /// up to 4 GiB, for states that are larger than a word, of which only what is used is ever
+    /// touched.
     /// [`Builder::limits`] makes the arena larger where that is not enough. The default is
     /// 1 000 000.
     pub fn max_keys(self, keys: usize) -> Builder<C> {
@@ -173,8 +175,8 @@ impl<C: Clock> Builder<C> {
                 let for_limits = keys.saturating_mul(self.spilled_bytes);
                 let arena = keys
                     .saturating_mul(ARENA_BYTES_PER_KEY)
-                    .max(for_limits.min(ARENA_BYTES_FOR_LIMITS_MAX))
-                    .max(ARENA_BYTES_MIN);
+                    .max(for_limits)
+                    .clamp(ARENA_BYTES_MIN, ARENA_BYTES_FOR_KEYS_MAX);
                 (table_bytes(keys), arena)
             }
         }

@@ -13,6 +13,7 @@ use tollgate_memory::{Memory, Stats};
 use tollgate_resp::{Command, Replies};
 
 use crate::config::{Config, ListenerKind};
+use crate::serve_error::ServeError;
 use crate::trace::BatchCounts;
 
 /// The most commands that are decided at one reading of the clock.
@@ -54,17 +55,28 @@ struct Terms {
 
 impl ThrottleStore {
     /// The store of the listener `redis`, if the settings have one.
-    pub(crate) fn open(config: &Config, clock: &Arc<dyn Clock>) -> Option<Arc<ThrottleStore>> {
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Memory`].
+    pub(crate) fn open(
+        config: &Config,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Option<Arc<ThrottleStore>>, ServeError> {
         let mut kinds = config.listen.iter().map(|listen| listen.kind);
-        let is_open = kinds.any(|kind| kind == ListenerKind::Redis);
+        if !kinds.any(|kind| kind == ListenerKind::Redis) {
+            return Ok(None);
+        }
         let builder = Memory::builder().clock(Arc::clone(clock));
         let builder = builder.max_keys(config.redis_protocol.throttle_keys);
-        is_open.then(|| {
-            Arc::new(ThrottleStore {
-                memory: builder.build(),
-                outcomes: Default::default(),
-            })
-        })
+        let memory = builder.try_build().map_err(|bytes| ServeError::Memory {
+            setting: "redis_protocol.throttle_keys",
+            bytes,
+        })?;
+        Ok(Some(Arc::new(ThrottleStore {
+            memory,
+            outcomes: Default::default(),
+        })))
     }
 
     /// How often each outcome occurred.

@@ -9,6 +9,7 @@ use tollgate_http::InvalidSettings;
 use tracing::{info, warn};
 
 use crate::config::Config;
+use crate::unlimited;
 
 /// Remembers the last state of the settings file.
 pub(super) struct SettingsFile {
@@ -102,6 +103,7 @@ fn apply(
         gateway.replace(&next)?;
         let (routes, upstreams) = (next.routes.len(), next.upstreams.len());
         info!(routes, upstreams, "the gateway's settings are in effect");
+        unlimited::warn(&next, gateway.engine());
         in_effect.gateway = Some(next);
     }
     Ok(())

@@ -1,11 +1,14 @@
 //! What clients can use is bounded, and a client that tries to use more does not harm the others.
 
+use std::fs;
 use std::time::Duration;
 
 use prost::Message;
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
+use tollgate_server::Config;
 use tollgate_testbed::{Journal, Redis};
 use tonic::Code;
 
@@ -13,6 +16,7 @@ use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
 use crate::over_redis;
+use crate::redis_client::with_redis;
 
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
@@ -345,5 +349,40 @@ async fn a_connection_ends_when_it_is_old_and_between_two_answers() {
     assert!(
         kinds.contains(&GOAWAY) && kinds.contains(&HEADERS),
         "{kinds:?}"
+    );
+}
+
+/// The process would be aborted if it were found while the store is built.
+#[tokio::test]
+async fn more_memory_than_there_is_is_an_error_that_names_the_setting() {
+    let start = async |change: fn(&mut Config)| {
+        let directory = TempDir::new().unwrap();
+        let rules = directory.path().join("rules.yaml");
+        fs::write(
+            &rules,
+            "domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n",
+        )
+        .unwrap();
+        let started = House::at(directory, rules, change).await;
+        started.err().unwrap().to_string()
+    };
+    let keys = start(|config| config.memory.max_keys = Some(1 << 42)).await;
+    assert!(
+        keys.contains("`memory.max_keys` asks for; reduce it"),
+        "{keys}"
+    );
+    let bytes = start(|config| config.memory.max_bytes = Some(1 << 46)).await;
+    assert!(
+        bytes.contains("`memory.max_bytes` asks for; reduce it"),
+        "{bytes}"
+    );
+    let throttles = start(|config| {
+        with_redis(config);
+        config.redis_protocol.throttle_keys = 1 << 42;
+    });
+    let throttles = throttles.await;
+    assert!(
+        throttles.contains("`redis_protocol.throttle_keys` asks for"),
+        "{throttles}"
     );
 }
