@@ -158,7 +158,8 @@ impl<'n> Settings<'n> {
 
     /// A length of time, such as `1m30s`, in `range`, both ends included.
     pub fn span(&self, key: &'static str, default: Span, (min, max): (Span, Span)) -> Span {
-        let span = self.parse(key, "10s", |text| {
+        // Its default: a common length of time would be far too long for some settings.
+        let span = self.parse(key, &default.to_string(), |text| {
             let span = window::window(text).map_err(|bad| bad.describe().to_owned())?;
             if span < min || span > max {
                 return Err(format!("is outside {min} to {max}"));

@@ -87,7 +87,10 @@ pub(super) fn find_upstream(
         None => Err(InvalidSetting::new(
             "upstream",
             "nothing says which upstream requests go to",
-            format!("write routes, each with `upstream:` and one of `{names}`"),
+            match upstreams.is_empty() {
+                true => "write `upstreams: {NAME: {addresses: [HOST:PORT]}}`".to_owned(),
+                false => format!("write routes, each with `upstream:` and one of `{names}`"),
+            },
         )),
     }
 }

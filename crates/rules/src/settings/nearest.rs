@@ -5,7 +5,11 @@ const SLIPS_MAX: usize = 3;
 
 /// The known word that is most like `text`, if one is like it.
 pub(super) fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
-    let near = known.iter().filter_map(|key| {
+    // A digit is no slip: `http2` is not meant to be `http1`.
+    let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).collect::<Vec<_>>();
+    let of_text = digits(text);
+    let near = known.iter().filter(|key| digits(key) == of_text);
+    let near = near.filter_map(|key| {
         // A long text is no slip of a short key, and comparing it would take long.
         let slips = (text.len() <= 2 * key.len() + SLIPS_MAX)
             .then(|| strsim::damerau_levenshtein(&text.to_lowercase(), key))?;

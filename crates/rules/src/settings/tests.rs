@@ -58,7 +58,7 @@ fn every_error_is_reported_at_its_place() {
         "1:1: unknown key `rulse`; did you mean `rules`?",
         "2:7: `x` is no port; write `port: 8080`",
         "4:3: unknown key `conections`; did you mean `limits.connections`?",
-        "5:12: `2h` is outside 0s to 1m; write `timeout: 10s`",
+        "5:12: `2h` is outside 0s to 1m; write `timeout: 1s`",
         "6:8: `maybe` is neither `true` nor `false`; write `merge: false`, without quotes",
     ];
     assert_eq!(complaints(text), expected);

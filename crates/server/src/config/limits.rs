@@ -20,6 +20,8 @@ const TIMEOUT_MAX: Span = Span::HOUR;
 const AGE_MAX: Span = Span::DAY.times(366);
 /// The smallest buffer and message size: a smaller one would hold no request.
 const BYTES_MIN: usize = 4 * 1024;
+/// The smallest head: the HTTP library has no smaller buffer.
+const HEADER_BYTES_MIN: usize = 8 * 1024;
 /// The largest: lengths on the wire have 32 bits, of which the peer may use 31.
 const BYTES_MAX: usize = 1 << 30;
 
@@ -34,10 +36,14 @@ pub(super) fn take(map: &Settings<'_>) -> Limits {
         let default = u32::try_from(default).expect("the defaults are small");
         usize::try_from(map.count(key, default, (1, max))).expect("32 bits fit")
     };
-    let size = |key, default| map.parse(key, "64KiB", size).unwrap_or(default);
+    let size_from = |key, default, min| {
+        let size = map.parse(key, "64KiB", |text| size(text, min));
+        size.unwrap_or(default)
+    };
+    let size = |key, default| size_from(key, default, BYTES_MIN);
     let some = Span::from_millis(1);
     let age = Span::from(default.connection_age);
-    let header_bytes = size("header_bytes", 16 * 1024);
+    let header_bytes = size_from("header_bytes", 16 * 1024, HEADER_BYTES_MIN);
     let limits = Limits {
         connections: count("connections", default.connections, CONNECTIONS_MAX),
         connections_per_address: count(
@@ -100,10 +106,10 @@ fn check_buffers(limits: &Limits, map: &Settings<'_>) {
     }
 }
 
-/// A size of a buffer or a message.
-fn size(text: &str) -> Result<usize, String> {
+/// A size of a buffer or a message, of at least `min` bytes.
+fn size(text: &str, min: usize) -> Result<usize, String> {
     match bytes(text)? {
-        bytes @ BYTES_MIN..=BYTES_MAX => Ok(bytes),
-        _ => Err("is not between 4KiB and 1GiB".to_owned()),
+        bytes if (min..=BYTES_MAX).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("is not between {}KiB and 1GiB", min / 1024)),
     }
 }

@@ -83,7 +83,7 @@ impl Listen {
         let listen: Vec<Listen> = listen.collect();
         check_sockets(map, &listen);
         if !listen.iter().any(|listen| listen.kind.decides()) {
-            let message = "`grpc` and `http` are off, so no request can arrive".to_owned();
+            let message = "`grpc`, `http` and `redis` are off, so no request can arrive".to_owned();
             let help = "give one of them an address, or write a section `gateway`";
             map.report_error("grpc", message, help);
         }

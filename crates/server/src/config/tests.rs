@@ -168,6 +168,27 @@ fn errors_name_their_place_and_the_remedy() {
 }
 
 #[test]
+fn the_remedy_fits_the_setting() {
+    for (text, expected) in [
+        (
+            "rules: r\nlimits: {header_bytes: 8191}\n",
+            "is not between 8KiB and 1GiB",
+        ),
+        (
+            "rules: r\nreservations: {lifetime: 3600}\n",
+            "write `lifetime: 1h`",
+        ),
+        (
+            "rules: r\nlisten: {http: null, grpc: null}\n",
+            "`grpc`, `http` and `redis` are off",
+        ),
+    ] {
+        let found = invalid(text);
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+}
+
+#[test]
 fn reservations_have_bounds() {
     let config = parse("rules: r\nreservations: {max: 12, lifetime: 90s}\n").unwrap();
     let expected = ReservationBounds {
