@@ -12,6 +12,9 @@ use serde_json::Number;
 use smallvec::SmallVec;
 use tollgate_core::{ENTRIES_MAX, Entry, PerDescriptor};
 
+/// 2^50. Below this, the number that is read is the one that was written.
+const WHOLE_MAX: f64 = 1_125_899_906_842_624.0;
+
 /// A descriptor: `{"entries": [{"key": …, "value": …}]}`, whose order matters, or
 /// `{"user": "ann", "path": "/x"}`, whose order does not.
 #[derive(Debug, PartialEq, Eq)]
@@ -163,7 +166,20 @@ impl<'de> Visitor<'de> for ReadMember {
         Ok(MemberValue::Text(number.to_string().into()))
     }
 
+    /// Whole numbers are written as such, so that `1.0` and `1` have one key.
     fn visit_f64<E: Error>(self, number: f64) -> Result<MemberValue<'de>, E> {
+        let is_whole = number.fract() == 0.0;
+        if is_whole && number.abs() >= WHOLE_MAX {
+            // Several numbers were read as this one, and would share a key.
+            return Err(E::custom(
+                "a number is too large to differ from others; write it as text, in quotes",
+            ));
+        }
+        if is_whole {
+            let text = format!("{number:.0}");
+            let text = if text == "-0" { "0".to_owned() } else { text };
+            return Ok(MemberValue::Text(text.into()));
+        }
         let number = Number::from_f64(number);
         let text = number.map(|number| MemberValue::Text(number.to_string().into()));
         Ok(text.unwrap_or(MemberValue::Other))

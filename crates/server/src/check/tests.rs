@@ -80,6 +80,39 @@ fn more_members_than_a_descriptor_may_have_are_only_counted() {
     assert!(detail(&members).unwrap_err().contains("34 entries"));
 }
 
+/// Numbers that are read as one number would share a key.
+#[test]
+fn a_number_has_one_key_or_is_an_error() {
+    let value = |number: &str| {
+        let json = format!(r#"{{"domain":"d","descriptors":[{{"user":{number}}}]}}"#);
+        let check = Check::read(json.as_bytes()).map_err(|failure| failure.problem.detail)?;
+        let request = check.request().map_err(|failure| failure.problem.detail)?;
+        let value = request.descriptors[0].entries[0].value.to_vec();
+        Ok::<_, String>(String::from_utf8(value).unwrap())
+    };
+    for (numbers, expected) in [
+        (&["1", "1.0", "1e0", "10e-1"][..], "1"),
+        (&["-100", "-1e2", "-100.00"], "-100"),
+        (&["0", "-0", "0.0", "-0.0"], "0"),
+        (&["0.5", "5e-1"], "0.5"),
+        (&["18446744073709551615"], "18446744073709551615"),
+        (&["1125899906842623.0"], "1125899906842623"),
+    ] {
+        for number in numbers {
+            assert_eq!(value(number).as_deref(), Ok(expected), "{number}");
+        }
+    }
+    for number in [
+        "18446744073709551616",
+        "1e300",
+        "9007199254740993.0",
+        "-1e19",
+    ] {
+        let detail = value(number).unwrap_err();
+        assert!(detail.contains("write it as text"), "{number}: {detail}");
+    }
+}
+
 #[test]
 fn only_the_short_form_has_no_order() {
     let is_unordered = |descriptor: &str| {
