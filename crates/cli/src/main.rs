@@ -1,4 +1,9 @@
 //! The `tollgate` command.
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "they panic if the output cannot be written: use `message`, or report the error"
+)]
 
 mod admin_client;
 mod check;
@@ -8,6 +13,7 @@ mod keys;
 mod log_args;
 mod message;
 mod output;
+mod output_file;
 mod plan;
 mod printable;
 mod replay;

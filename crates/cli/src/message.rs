@@ -22,6 +22,12 @@ pub(crate) fn print_error(message: &str) {
     print("error: ", message);
 }
 
+/// Prints a warning, a diagnostic or what the command does, which is no part of its output.
+pub(crate) fn print_notice(text: impl Display) {
+    // As in `print`.
+    let _ = writeln!(stderr(), "{text}");
+}
+
 fn print(prefix: &str, text: &str) {
     // If standard error cannot be written, there is nowhere else to report it.
     let _ = writeln!(stderr(), "{prefix}{}", text.trim_end());

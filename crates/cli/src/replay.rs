@@ -10,7 +10,8 @@ use std::time::Duration;
 use tollgate_replay::{Error, Noun, Traffic, compare, replay, survey};
 use tollgate_rules::RuleSet;
 
-use crate::message::{print_error, with_causes};
+use crate::message::{print_error, print_notice, with_causes};
+use crate::output_file;
 use crate::replay::decisions::Decisions;
 use crate::replay::failure::{Failure, is_standard};
 use crate::replay::found::{Found, Preface};
@@ -23,7 +24,6 @@ mod drive;
 pub(crate) mod failure;
 pub(crate) mod found;
 pub(crate) mod interrupt;
-pub(crate) mod page_file;
 pub(crate) mod progress;
 mod report_args;
 
@@ -73,11 +73,13 @@ fn execute(args: &Args) -> Result<(), Failure> {
     }
     let written = &args.written;
     args::check_conditions(&written.fail_if, !args.compare.is_empty())?;
+    let inputs = || args.files.iter().chain(&args.rules).chain(&args.compare);
     if let Some(path) = &written.report {
-        let others = args.files.iter().chain(&args.rules).chain(&args.compare);
-        let others = others.chain(&written.decisions);
-        page_file::check(path, &others.collect::<Vec<_>>())?;
+        let others = inputs().chain(&written.decisions);
+        output_file::check("--report", path, others).map_err(Failure::Message)?;
     }
+    let memories = written.memories().check();
+    memories.map_err(|error| Failure::Message(with_causes(&error)))?;
     let rules = Rules {
         new: args::rules(&args.rules, args.merge_domains)?,
         old: match args.compare.is_empty() {
@@ -89,7 +91,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     let traffic = prepare(args, Traffic::new(format))?;
     let decisions = written.decisions.as_deref();
     let mut decisions = decisions
-        .map(|path| Decisions::create(path, &args.files))
+        .map(|path| Decisions::create(path, inputs()))
         .transpose()?;
     let decided = read_and_decide(args, traffic, &rules, decisions.as_mut());
     match finish(decided, decisions)? {
@@ -216,9 +218,9 @@ fn print_speed(events: usize, elapsed: Duration) {
     if events >= SPEED_EVENTS_MIN && nanos > 0 {
         let per_second = u128::try_from(events).unwrap_or(0) * 1_000_000_000 / nanos;
         let (seconds, tenths) = (elapsed.as_secs(), elapsed.subsec_millis() / 100);
-        eprintln!(
+        print_notice(format_args!(
             "{events} events decided in {seconds}.{tenths} s: {per_second} events per second"
-        );
+        ));
     }
 }
 

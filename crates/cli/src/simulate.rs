@@ -12,13 +12,14 @@ use tollgate_replay::{
 };
 use tollgate_simulation::{Fleet, INSTANCE_EVENTS_MAX};
 
+use crate::output_file;
 use crate::replay::args::{domain, rules_shared_as};
 use crate::replay::decisions::Decisions;
 use crate::replay::failure::Failure;
 use crate::replay::found::Preface;
 use crate::replay::interrupt::Interrupt;
 use crate::replay::progress::{Work, bar};
-use crate::replay::{ReportArgs, Rules, Stopped, decide, exit, finish, page_file};
+use crate::replay::{ReportArgs, Rules, Stopped, decide, exit, finish};
 use crate::suggest::TriedLimits;
 
 mod instances;
@@ -134,7 +135,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     crate::replay::args::check_conditions(&written.fail_if, false)?;
     if let Some(path) = &written.report {
         let others = args.rules.iter().chain(&written.decisions);
-        page_file::check(path, &others.collect::<Vec<_>>())?;
+        output_file::check("--report", path, others).map_err(Failure::Message)?;
     }
     let fleet = args.instances.fleet(end(&args.traffic))?;
     if fleet.is_some() && written.max_keys.is_some() {

@@ -1,6 +1,6 @@
 //! `tollgate suggest`: what recorded traffic is like, and which limits would touch how much of it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use tollgate_replay::{Error, Format, Noun, Pattern, Study, Traffic};
 use crate::log_args::LogArgs;
 use crate::message::{print_error, with_causes};
 use crate::output::Output;
+use crate::output_file;
 use crate::suggest::trial::trials;
 
 mod trial;
@@ -136,6 +137,9 @@ fn execute(args: &Args) -> Result<(), String> {
         .check_fields()
         .map_err(|error| format!("--key: {error}"))?;
     let mut traffic = args.log.shape(traffic)?;
+    if let Some(path) = &args.write_rules {
+        output_file::check("--write-rules", path, &args.files)?;
+    }
     for path in &args.files {
         read(path, &mut traffic).map_err(|error| with_causes(&error))?;
     }
@@ -148,8 +152,7 @@ fn execute(args: &Args) -> Result<(), String> {
     };
     if let Some(path) = &args.write_rules {
         let rules = study.to_rules(&args.domain, &keys, args.touch.per_mille());
-        fs::write(path, rules)
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        output_file::write(path, &rules)?;
     }
     let skipped = traffic.skipped_lines().count;
     let text = match args.output {

@@ -175,7 +175,7 @@ fn decisions_go_to_a_file_but_never_over_an_input() {
     assert_eq!(code, Some(2));
     assert_eq!(
         err,
-        "error: --decisions would overwrite the input a.log; name another file\n"
+        "error: --decisions would overwrite a.log; name another file\n"
     );
     assert_eq!(fs::read_to_string(scene.0.join("a.log")).unwrap(), LINE);
 }

@@ -92,8 +92,8 @@ pub fn compare(
 ) -> Result<Comparison, Error> {
     traffic.put_in_order();
     let traffic = &*traffic;
-    let mut old = Decider::new(before, options.memories, traffic);
-    let mut new = Decider::new(after, options.memories, traffic);
+    let mut old = Decider::new(before, options.memories, traffic)?;
+    let mut new = Decider::new(after, options.memories, traffic)?;
     let mut changes = Changes::over(Timeline::over(traffic.bounds()));
     run(traffic, &mut new, decisions, progress, &mut |event, now| {
         let was = old.decide(event, traffic)?;

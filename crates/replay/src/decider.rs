@@ -49,19 +49,19 @@ pub(crate) struct Outcome<'c, 'r> {
 
 impl<'r> Judge<'r> {
     /// Nothing decided yet.
-    pub(crate) fn new(rules: &'r RuleSet, memories: Memories) -> Judge<'r> {
-        Judge {
+    pub(crate) fn new(rules: &'r RuleSet, memories: Memories) -> Result<Judge<'r>, Error> {
+        Ok(Judge {
             rules,
-            store: Store::new(memories),
+            store: Store::new(memories)?,
             cache: Cache::default(),
-        }
+        })
     }
 
     /// The same, from the beginning, with the same keys.
-    fn again(&self, memories: Memories) -> Judge<'r> {
-        let mut judge = Judge::new(self.rules, memories);
+    fn again(&self, memories: Memories) -> Result<Judge<'r>, Error> {
+        let mut judge = Judge::new(self.rules, memories)?;
         judge.store.keys = self.store.keys.clone();
-        judge
+        Ok(judge)
     }
 
     /// Decides an event, which is not before the one decided last; if it was decided elsewhere,
@@ -96,19 +96,27 @@ impl<'r> Judge<'r> {
 
 impl<'r> Decider<'r> {
     /// Nothing decided yet.
-    pub(crate) fn new(rules: &'r RuleSet, memories: Memories, traffic: &Traffic) -> Decider<'r> {
-        Decider {
-            judge: Judge::new(rules, memories),
+    pub(crate) fn new(
+        rules: &'r RuleSet,
+        memories: Memories,
+        traffic: &Traffic,
+    ) -> Result<Decider<'r>, Error> {
+        Ok(Decider {
+            judge: Judge::new(rules, memories)?,
             tally: Tally::new(rules, traffic.requests()),
-        }
+        })
     }
 
     /// The same, from the beginning, with the same keys.
-    pub(crate) fn again(&self, memories: Memories, traffic: &Traffic) -> Decider<'r> {
-        Decider {
-            judge: self.judge.again(memories),
+    pub(crate) fn again(
+        &self,
+        memories: Memories,
+        traffic: &Traffic,
+    ) -> Result<Decider<'r>, Error> {
+        Ok(Decider {
+            judge: self.judge.again(memories)?,
             tally: Tally::new(self.judge.rules, traffic.requests()),
-        }
+        })
     }
 
     /// The rules, as their places in the report, and keys with the most denials, at most `top`.
@@ -157,7 +165,7 @@ impl Outcome<'_, '_> {
 
 // === the store ===
 
-struct Store {
+pub(crate) struct Store {
     keys: RandomKeys,
     accounts: Accounts,
 }
@@ -168,22 +176,25 @@ enum Accounts {
 }
 
 impl Store {
-    fn new(memories: Memories) -> Store {
+    /// An empty store, if the system has the memory for it.
+    pub(crate) fn new(memories: Memories) -> Result<Store, Error> {
         match memories {
-            Memories::Unbounded => Store {
+            Memories::Unbounded => Ok(Store {
                 keys: RandomKeys::new(),
                 accounts: Accounts::Unbounded(Ledger::default()),
-            },
+            }),
             // Evictions depend on the hash; with a fixed secret they are repeatable.
             Memories::Bounded { max_keys } => {
                 let keys = RandomKeys::with_secret(0, 0);
                 let memory = Memory::builder()
                     .max_keys(max_keys.get())
                     .keys(keys.clone());
-                Store {
+                let memory = memory.try_build();
+                let memory = memory.map_err(|bytes| Error::LargeStore { max_keys, bytes })?;
+                Ok(Store {
                     keys,
-                    accounts: Accounts::Bounded(Box::new(memory.build())),
-                }
+                    accounts: Accounts::Bounded(Box::new(memory)),
+                })
             }
         }
     }

@@ -57,8 +57,8 @@ impl Deviation {
     /// [`Error::Store`] if an event of `exact` has too many limits.
     pub fn of(rules: &RuleSet, exact: &Traffic, decided: &Traffic) -> Result<Deviation, Error> {
         let mut allowed = Allowed::new();
-        let mut single = Decider::new(rules, Memories::Unbounded, exact);
-        let mut several = single.again(Memories::Unbounded, decided);
+        let mut single = Decider::new(rules, Memories::Unbounded, exact)?;
+        let mut several = single.again(Memories::Unbounded, decided)?;
         count(&mut single, exact, 0, &mut allowed)?;
         count(&mut several, decided, 1, &mut allowed)?;
         let (single, several) = (single.report(exact, 0), several.report(decided, 0));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::num::NonZeroUsize;
 
 use tollgate_core::StoreError;
 
@@ -56,6 +57,13 @@ pub enum Error {
     },
     /// Events that were decided elsewhere met more limits than can be kept.
     ManyDecisions,
+    /// The system does not have the memory for a bounded store.
+    LargeStore {
+        /// The keys that the store is to have room for.
+        max_keys: NonZeroUsize,
+        /// The bytes that it would take.
+        bytes: usize,
+    },
     /// The store gave no answer.
     Store(StoreError),
     /// The decisions cannot be written.
@@ -81,6 +89,12 @@ impl fmt::Display for Error {
                 f,
                 "more than {max} events with their retries; shorten the traffic or lower \
                  its rate"
+            ),
+            Error::LargeStore { max_keys, bytes } => write!(
+                f,
+                "--max-keys {max_keys}: the store would take {bytes} bytes, which the system does \
+                 not have; set --max-keys to a smaller number, or leave it out for a store that \
+                 takes only what its keys need"
             ),
             Error::Store(_) => f.write_str("the store gave no answer"),
             Error::Foreign { input, what } => write!(f, "{input} is {what}"),
@@ -130,6 +144,7 @@ impl std::error::Error for Error {
             | Error::Stopped { .. }
             | Error::ManyEvents { .. }
             | Error::ManyDecisions
+            | Error::LargeStore { .. }
             | Error::ManyLines => None,
         }
     }

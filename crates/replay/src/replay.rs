@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use tollgate_rules::RuleSet;
 
-use crate::decider::{Decider, Outcome};
+use crate::decider::{Decider, Outcome, Store};
 use crate::decision_line::{Decided, DecisionLines};
 use crate::error::Error;
 use crate::event::Event;
@@ -51,6 +51,20 @@ impl Default for Options {
     }
 }
 
+// === impl Memories ===
+
+impl Memories {
+    /// Fails if the system does not have the memory for the store. Deciding fails then as well, but
+    /// only after all traffic has been read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LargeStore`].
+    pub fn check(self) -> Result<(), Error> {
+        Store::new(self).map(drop)
+    }
+}
+
 /// Decides all events of `traffic` by `rules`, in order of time, each at its own moment.
 ///
 /// Events at the same moment are decided in the order of the input. Each decision is written to
@@ -60,7 +74,8 @@ impl Default for Options {
 /// # Errors
 ///
 /// [`Error::Write`] if a decision cannot be written, [`Error::Stopped`] if `progress` returned so,
-/// and [`Error::Store`] if a bounded store is too small to decide at all.
+/// [`Error::LargeStore`] if the system does not have the memory for a bounded store, and
+/// [`Error::Store`] if that is too small to decide at all.
 pub fn replay(
     traffic: &mut Traffic,
     rules: &RuleSet,
@@ -70,7 +85,7 @@ pub fn replay(
 ) -> Result<Report, Error> {
     traffic.put_in_order();
     let traffic = &*traffic;
-    let mut decider = Decider::new(rules, options.memories, traffic);
+    let mut decider = Decider::new(rules, options.memories, traffic)?;
     run(traffic, &mut decider, decisions, progress, &mut |_, _| {
         Ok(())
     })?;

@@ -72,13 +72,14 @@ impl Simulation {
     /// # Errors
     ///
     /// [`Error::ManyEvents`] beyond [`Simulation::events_max`], [`Error::Stopped`] if `progress`
-    /// returned so, and [`Error::Store`] if a bounded store is too small to decide at all.
+    /// returned so, [`Error::LargeStore`] if the system does not have the memory for a bounded
+    /// store, and [`Error::Store`] if that is too small to decide at all.
     pub fn run(
         &self,
         rules: &RuleSet,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(Traffic, Vec<WorkloadTotals>), Error> {
-        let mut judge = Judge::new(rules, self.memories);
+        let mut judge = Judge::new(rules, self.memories)?;
         let mut course = Course::new(self);
         let mut decided: u64 = 0;
         while let Some(attempt) = course.begin()? {

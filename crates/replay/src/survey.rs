@@ -71,7 +71,7 @@ pub fn survey(
 ) -> Result<(Report, Survey), Error> {
     traffic.put_in_order();
     let traffic = &*traffic;
-    let mut decider = Decider::new(rules, options.memories, traffic);
+    let mut decider = Decider::new(rules, options.memories, traffic)?;
     let mut collected = Collected::over(traffic);
     run(
         traffic,
@@ -84,7 +84,7 @@ pub fn survey(
         },
     )?;
     let keys = decider.most_denied(options.top_keys.min(PATTERNS_MAX));
-    let mut again = decider.again(options.memories, traffic);
+    let mut again = decider.again(options.memories, traffic)?;
     let report = decider.report(traffic, options.top_keys);
     let mut patterns = Patterns::of(&keys, collected.timeline.slots.len());
     run(

@@ -1,11 +1,14 @@
 //! Simulated traffic: what arrives, what is decided, and what denied clients do.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
 use tollgate_behaviour::Model;
 use tollgate_core::{Charge, Cost, Key, Limit, Moment, Now, Span, Wait};
-use tollgate_replay::{Memories, Options, Simulation, Traffic, WorkloadTotals, replay};
+use tollgate_replay::{
+    Error, Memories, Options, Simulation, Traffic, WorkloadTotals, compare, replay, survey,
+};
 use tollgate_rules::{RuleSet, Source};
 
 const ALGORITHMS: [&str; 5] = [
@@ -149,4 +152,36 @@ fn what_can_never_be_allowed_has_no_wait() {
     let (_, totals) = run(&simulation(&["constant 1/s retry retry-after"], 1), &rules);
     assert_eq!((totals[0].attempts, totals[0].given_up()), (60, 60));
     assert_eq!(totals[0].longest_wait, Span::ZERO);
+}
+
+#[test]
+fn a_store_that_the_system_has_no_memory_for_is_an_error() {
+    let max_keys = NonZeroUsize::new(usize::MAX / 1_000).unwrap();
+    let memories = Memories::Bounded { max_keys };
+    let rules = rules("token_bucket");
+    let simulation = simulation(&["constant 1/s for 3s"], 1);
+    let (mut traffic, _) = run(&simulation, &rules);
+    let options = Options {
+        memories,
+        ..Options::default()
+    };
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let bounded = Simulation {
+        memories,
+        ..simulation
+    };
+    let errors = [
+        memories.check().unwrap_err(),
+        bounded.run(&rules, go_on).unwrap_err(),
+        replay(&mut traffic, &rules, options, None, go_on).unwrap_err(),
+        survey(&mut traffic, &rules, options, None, go_on).unwrap_err(),
+        compare(&mut traffic, &rules, &rules, options, None, go_on).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(
+            matches!(error, Error::LargeStore { max_keys: keys, bytes }
+                if keys == max_keys && bytes > keys.get()),
+            "{error:?}"
+        );
+    }
 }

@@ -20,6 +20,7 @@ mod real_redis;
 
 use tollgate_core::{Moment, Span};
 use tollgate_redis::{CONNECTIONS, SYNC_INTERVAL, TIMEOUT};
+pub use tollgate_redis::{SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN};
 use tollgate_replay::{Simulation, Traffic, WorkloadTotals};
 
 use crate::deployment::Topology;
@@ -34,6 +35,11 @@ pub const INSTANCES_MAX: usize = 100;
 pub const INSTANCE_EVENTS_MAX: u64 = 1_000_000;
 /// The most incidents.
 pub const INCIDENTS_MAX: usize = 1_000;
+/// The shortest time that a decision may take: that of the service's setting `timeout`, whose
+/// bounds the crate `backends` has.
+pub const TIMEOUT_MIN: Span = Span::from_millis(1);
+/// The longest time that a decision may take, likewise.
+pub const TIMEOUT_MAX: Span = Span::from_secs(10);
 /// How long instances have to connect and to find each other before the first request.
 const WARM_UP: Span = Span::SECOND;
 
@@ -47,9 +53,11 @@ pub struct Fleet {
     pub delay_ms: u64,
     /// How much further the wall clock of each instance is ahead than that of the one before it.
     pub skew_ms: i64,
-    /// The most time that a decision may take, in milliseconds; then it is made without Redis.
+    /// The most time that a decision may take, in milliseconds, [`TIMEOUT_MIN`] to
+    /// [`TIMEOUT_MAX`]; then it is made without Redis.
     pub timeout_ms: u64,
-    /// How often local counts are reported, in milliseconds.
+    /// How often local counts are reported, in milliseconds, [`SYNC_INTERVAL_MIN`] to
+    /// [`SYNC_INTERVAL_MAX`].
     pub sync_ms: u64,
     /// The most keys that an instance decides without Redis.
     pub local_keys: usize,

@@ -12,7 +12,7 @@ use super::drive::DriveArgs;
 use super::failure::{Failure, is_standard};
 use super::report_args::ReportArgs;
 use crate::log_args::{LogArgs, LogFormat};
-use crate::message::with_causes;
+use crate::message::{print_notice, with_causes};
 
 /// Apply rules to recorded traffic, in virtual time.
 ///
@@ -174,11 +174,11 @@ pub(crate) fn domain(named: Option<&str>, rules: &RuleSet) -> Result<String, Fai
         )),
         (Some(domain), _) => {
             if !known.contains(&domain) {
-                eprintln!(
+                print_notice(format_args!(
                     "warning: no rules for domain `{domain}`, so nothing is limited; \
                      there are rules for: {}",
                     known.join(", ")
-                );
+                ));
             }
             Ok(domain.to_owned())
         }
@@ -224,7 +224,7 @@ pub(crate) fn rules_shared_as(
     };
     let loaded = RuleSet::parse(&sources, &options);
     for diagnostic in &loaded.diagnostics {
-        eprintln!("{diagnostic}");
+        print_notice(diagnostic);
     }
     if loaded.has_errors() {
         return Err(Failure::Rules);

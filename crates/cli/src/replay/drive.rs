@@ -17,7 +17,7 @@ use super::interrupt::Interrupt;
 use super::progress::{Work, bar};
 use crate::admin_client::bearer;
 use crate::log_args::LogFormat;
-use crate::message::{pluralize, with_causes};
+use crate::message::{pluralize, print_notice, with_causes};
 use crate::output::Output;
 use crate::service_url::ServiceUrl;
 use crate::tls_args::TlsArgs;
@@ -190,12 +190,12 @@ fn print_plan(speed: Speed, outgoing: &Outgoing<'_>) {
     };
     let log = last.as_nanos().saturating_sub(first.as_nanos());
     let takes = u64::try_from(takes.as_nanos()).unwrap_or(u64::MAX);
-    eprintln!(
+    print_notice(format_args!(
         "{} of {} at {speed}: sending takes {}",
         pluralize(outgoing.count(), "request"),
         whole_seconds(log),
         whole_seconds(takes)
-    );
+    ));
 }
 
 /// A time in words, without fractions of a second.

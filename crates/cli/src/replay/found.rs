@@ -10,9 +10,9 @@ use tollgate_replay::{
 };
 
 use super::failure::{Failure, cannot, is_standard};
-use super::page_file;
 use super::report_args::ReportArgs;
 use crate::output::Output;
+use crate::output_file;
 
 /// What stands before a report, and the members that it adds to the JSON object.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl Found {
         };
         let page = self.to_page(traffic, preface.simulation.as_ref());
         if let (Some(path), Some(page)) = (&args.report, page) {
-            page_file::write(path, &page)?;
+            output_file::write(path, &page).map_err(Failure::Message)?;
         }
         let conditions = args.fail_if.iter();
         let conditions: Vec<Checked> = conditions

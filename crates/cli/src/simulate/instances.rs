@@ -3,16 +3,22 @@
 use serde_json::{Value, json};
 use tollgate_core::{Mode, OnStoreError, Sharing, Span};
 use tollgate_replay::{Deviation, InstancesSection};
-use tollgate_simulation::{Fleet, INCIDENTS_MAX, INSTANCES_MAX, Incident, Load};
+use tollgate_simulation::{
+    Fleet, INCIDENTS_MAX, INSTANCES_MAX, Incident, Load, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN,
+    TIMEOUT_MAX, TIMEOUT_MIN,
+};
 
 use crate::replay::failure::Failure;
 
-/// The longest delay of a message, and the longest timeout.
+/// The longest delay of a message.
 const DELAY_MAX: Span = Span::from_secs(60);
 /// The most that a clock is ahead of the one before.
 const SKEW_MAX: Span = Span::HOUR;
-/// The longest time between two reports of local counts.
-const SYNC_MAX: Span = Span::from_secs(10);
+/// The bounds of a timeout, as of the service's setting `timeout`.
+const TIMEOUTS: [Span; 2] = [TIMEOUT_MIN, TIMEOUT_MAX];
+/// The bounds of the time between two reports of local counts, as of the service's setting
+/// `sync_interval`.
+const SYNCS: [Span; 2] = [SYNC_INTERVAL_MIN, SYNC_INTERVAL_MAX];
 
 /// Instances that share limits, and what happens to them.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -37,13 +43,14 @@ pub(super) struct InstancesArgs {
     /// one at random. Default: 1ms.
     #[arg(long, value_name = "TIME", value_parser = millis)]
     delay: Option<Span>,
-    /// How long a decision may take before it is made without Redis. Default: 15ms.
+    /// How long a decision may take before it is made without Redis, 1ms to 10s. Default: 15ms.
     #[arg(long, value_name = "TIME", value_parser = millis)]
     timeout: Option<Span>,
     /// How much further each instance's clock is ahead than that of the one before it. Default: 0s.
     #[arg(long, value_name = "TIME", value_parser = millis)]
     skew: Option<Span>,
-    /// How often local counts are reported to Redis in mode write_back. Default: 100ms.
+    /// How often local counts are reported to Redis in mode write_back, 10ms to 10s. Default:
+    /// 100ms.
     #[arg(long, value_name = "TIME", value_parser = millis)]
     sync: Option<Span>,
     /// An instance ends at this time, and starts again a second later; may be repeated, each time
@@ -97,23 +104,23 @@ impl InstancesArgs {
         }
         self.check_times(end)?;
         let usual = Fleet::new(instances);
-        let within = |option: &str, given: Option<Span>, least: u64, most: Span, usual: u64| {
-            let Some(given) = given else {
-                return Ok(usual);
-            };
-            let millis = given.as_nanos() / 1_000_000;
-            match given <= most && millis >= least {
-                true => Ok(millis),
-                false => Err(Failure::Message(format!(
-                    "{option} {given}: must be from {least}ms to {most}"
+        let within = |option: &str, given: Option<Span>, [least, most]: [Span; 2], usual: u64| {
+            let millis = |span: Span| span.as_nanos() / 1_000_000;
+            match given {
+                None => Ok(usual),
+                Some(given) if (least..=most).contains(&given) => Ok(millis(given)),
+                Some(given) => Err(Failure::Message(format!(
+                    "{option} {given}: must be from {}ms to {most}",
+                    millis(least)
                 ))),
             }
         };
-        let skew = within("--skew", self.skew, 0, SKEW_MAX, 0)?;
+        let skew = within("--skew", self.skew, [Span::ZERO, SKEW_MAX], 0)?;
+        let delays = [Span::ZERO, DELAY_MAX];
         Ok(Some(Fleet {
-            delay_ms: within("--delay", self.delay, 0, DELAY_MAX, usual.delay_ms)?,
-            timeout_ms: within("--timeout", self.timeout, 1, DELAY_MAX, usual.timeout_ms)?,
-            sync_ms: within("--sync", self.sync, 1, SYNC_MAX, usual.sync_ms)?,
+            delay_ms: within("--delay", self.delay, delays, usual.delay_ms)?,
+            timeout_ms: within("--timeout", self.timeout, TIMEOUTS, usual.timeout_ms)?,
+            sync_ms: within("--sync", self.sync, SYNCS, usual.sync_ms)?,
             skew_ms: i64::try_from(skew).unwrap_or(i64::MAX),
             incidents,
             ..usual

@@ -1,6 +1,7 @@
 //! The commands as processes.
 #![allow(clippy::unwrap_used)]
 
+mod bounds;
 mod checking;
 mod deploying;
 mod driving;
@@ -10,6 +11,7 @@ mod keys;
 mod log_formats;
 mod monitoring;
 mod open_files;
+mod outputs;
 mod planning;
 mod prometheus;
 mod remote_explaining;

@@ -1,0 +1,212 @@
+//! What commands write: never over a file that they read, and without a panic where nothing can be
+//! written.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Stdio;
+
+use tempfile::TempDir;
+
+use crate::house::{RULES, SETTINGS, Service, directory, run, text, tollgate};
+
+const LINE: &str = "192.0.2.1 - - [01/Jan/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
+const BAD_RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limt: 1/day}]\n";
+
+fn scene() -> TempDir {
+    directory(&[
+        ("rules.yaml", RULES),
+        ("bad.yaml", BAD_RULES),
+        ("tollgate.yaml", SETTINGS),
+        ("x.log", LINE),
+        ("x.partial", LINE),
+    ])
+}
+
+fn read(directory: &TempDir, name: &str) -> String {
+    fs::read_to_string(directory.path().join(name)).unwrap()
+}
+
+fn partial_files(directory: &TempDir) -> Vec<String> {
+    let names = fs::read_dir(directory.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".partial")).collect()
+}
+
+#[test]
+fn no_option_overwrites_a_file_that_the_command_reads() {
+    let directory = scene();
+    symlink("x.log", directory.path().join("link")).unwrap();
+    let suggest: &[&str] = &["suggest"];
+    let replay: &[&str] = &[
+        "replay",
+        "--rules",
+        "rules.yaml",
+        "--descriptor",
+        "k={client}",
+    ];
+    for (command, option, path, input) in [
+        (suggest, "--write-rules", "x.log", "x.log"),
+        (suggest, "--write-rules", "./x.log", "x.log"),
+        (suggest, "--write-rules", "link", "x.log"),
+        (suggest, "--write-rules", "x", "x.partial"),
+        (replay, "--decisions", "x.log", "x.log"),
+        (replay, "--decisions", "link", "x.log"),
+        (replay, "--decisions", "x", "x.partial"),
+        (replay, "--decisions", "rules.yaml", "rules.yaml"),
+        (replay, "--report", "link", "x.log"),
+        (replay, "--report", "x", "x.partial"),
+    ] {
+        let arguments = [command, &[option, path, "x.log", "x.partial"]].concat();
+        let shown = text(&run(directory.path(), &arguments), 2);
+        let expected = format!("error: {option} would overwrite {input}; name another file\n");
+        assert_eq!(shown, expected, "{arguments:?}");
+    }
+    let both = ["--report", "./new", "--decisions", "new", "x.log"];
+    let shown = text(&run(directory.path(), &[replay, &both].concat()), 2);
+    assert_eq!(
+        shown,
+        "error: --report would overwrite new; name another file\n"
+    );
+    for (name, expected) in [("x.log", LINE), ("x.partial", LINE), ("rules.yaml", RULES)] {
+        assert_eq!(read(&directory, name), expected);
+    }
+}
+
+#[test]
+fn a_file_gets_its_name_when_it_is_complete_and_a_pipe_stays_a_pipe() {
+    let directory = scene();
+    fs::remove_file(directory.path().join("x.partial")).unwrap();
+    fs::write(directory.path().join("target.yaml"), "before").unwrap();
+    symlink("target.yaml", directory.path().join("out.yaml")).unwrap();
+    let suggest = |path| {
+        run(
+            directory.path(),
+            &["suggest", "--write-rules", path, "x.log"],
+        )
+    };
+    text(&suggest("out.yaml"), 0);
+    let rules = read(&directory, "target.yaml");
+    assert!(rules.contains("domain: \"web\""), "{rules}");
+    let link = fs::symlink_metadata(directory.path().join("out.yaml")).unwrap();
+    assert!(link.is_symlink());
+    symlink("/proc/self/fd/1", directory.path().join("stdout")).unwrap();
+    let shown = text(&suggest("stdout"), 0);
+    assert!(shown.contains("domain: \"web\""), "{shown}");
+    let replay = [
+        "replay",
+        "--rules",
+        "rules.yaml",
+        "--descriptor",
+        "k={client}",
+    ];
+    let page = [&replay[..], &["--report", "stdout", "x.log"]].concat();
+    let shown = text(&run(directory.path(), &page), 0);
+    assert!(shown.contains("</html>"), "{shown}");
+    for (path, expected) in [
+        ("no/rules.yaml", "cannot write no/rules.yaml: No such file"),
+        (".", "cannot write .: "),
+        ("/dev/full", "cannot write /dev/full: No space left"),
+    ] {
+        let shown = text(&suggest(path), 2);
+        assert!(shown.contains(expected), "{path}: {shown}");
+    }
+    assert_eq!(partial_files(&directory), [""; 0]);
+}
+
+/// An output that has no space left, and a pipe that nobody reads.
+fn unwritable() -> [Stdio; 2] {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    [full.into(), writer.into()]
+}
+
+fn status(directory: &Path, arguments: &[&str], stdout: Stdio, stderr: Stdio) -> Option<i32> {
+    let mut command = tollgate(directory);
+    let ended = command
+        .args(arguments)
+        .stdout(stdout)
+        .stderr(stderr)
+        .status();
+    ended.unwrap().code()
+}
+
+#[test]
+fn the_exit_status_is_the_same_when_standard_error_cannot_be_written() {
+    let directory = scene();
+    for (arguments, expected) in [
+        ("replay --rules bad.yaml --descriptor k={client} x.log", 1),
+        (
+            "replay --rules rules.yaml --domain z --descriptor k={client} x.log",
+            0,
+        ),
+        (
+            "replay --rules rules.yaml --descriptor k={client} no.log",
+            2,
+        ),
+        (
+            "replay --rules rules.yaml --descriptor k={client} --decisions - x.log",
+            2,
+        ),
+        ("simulate --rules bad.yaml --traffic constant", 2),
+        ("simulate --rules bad.yaml --table --limit", 2),
+        (
+            "plan --rules bad.yaml --users 1 --rate 1 --descriptor u={client}",
+            1,
+        ),
+        ("check bad.yaml", 1),
+        ("suggest no.log", 2),
+        ("schema", 0),
+    ] {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let [full, closed] = unwritable();
+        let found = status(directory.path(), &words, Stdio::null(), full);
+        assert_eq!(found, Some(expected), "{arguments}");
+        let found = status(directory.path(), &words, Stdio::null(), closed);
+        assert_ne!(found, Some(101), "{arguments}");
+    }
+    let traffic = ["--traffic", "constant 1/s for 3s"];
+    let simulate = [&["simulate", "--rules", "bad.yaml"][..], &traffic].concat();
+    for stderr in unwritable() {
+        let found = status(directory.path(), &simulate, Stdio::null(), stderr);
+        assert_eq!(found, Some(1));
+    }
+}
+
+#[test]
+fn requests_are_sent_when_standard_error_cannot_be_written() {
+    let directory = scene();
+    let mut service = Service::start(directory.path());
+    let target = format!("http://{}", service.address("http"));
+    let to = ["replay", "--target", &target, "--domain", "d"];
+    let arguments = [&to[..], &["--descriptor", "k={client}", "x.log"]].concat();
+    for stderr in unwritable() {
+        let found = status(directory.path(), &arguments, Stdio::null(), stderr);
+        assert_eq!(found, Some(0));
+    }
+}
+
+#[test]
+fn no_command_panics_when_standard_output_cannot_be_written() {
+    let directory = scene();
+    for arguments in [
+        "replay --rules rules.yaml --descriptor k={client} x.log",
+        "replay --rules rules.yaml --descriptor k={client} --decisions - x.log",
+        "simulate --table",
+        "plan --users 1 --rate 1 --limit 1/s",
+        "check rules.yaml",
+        "check --output json rules.yaml",
+        "explain --rules rules.yaml --domain d k=1",
+        "suggest x.log",
+        "schema",
+        "--help",
+    ] {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        for stdout in unwritable() {
+            let found = status(directory.path(), &words, stdout, Stdio::null());
+            assert!(matches!(found, Some(0..=2)), "{arguments}: {found:?}");
+        }
+    }
+}
