@@ -130,41 +130,35 @@ pub(crate) fn can_pass(response: &Response<Incoming>, asked: Option<&HeaderValue
     let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("chunked");
     let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     (!is_switching || is_answer_to(response, asked))
-        && has_one_length(response.headers())
         && codings.next().is_none_or(is_chunked)
         && codings.next().is_none()
 }
 
-/// Whether every `Content-Length` is the same number (RFC 9110, section 8.6).
-fn has_one_length(headers: &HeaderMap) -> bool {
+/// Leaves one of several equal lengths. Whether every `Content-Length` is the same number (RFC
+/// 9110, section 8.6).
+pub(crate) fn merge_lengths(headers: &mut HeaderMap) -> bool {
     let mut lengths = list_members(headers, &CONTENT_LENGTH);
-    let is_number = |length: &str| length.bytes().all(|byte| byte.is_ascii_digit());
-    match lengths.next() {
-        None => true,
-        Some(length) => is_number(length) && lengths.all(|other| other == length),
+    let Some(length) = lengths.next() else {
+        return true;
+    };
+    let mut others = lengths.peekable();
+    let is_repeated = others.peek().is_some();
+    let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
+    let is_one = is_number && others.all(|other| other == length);
+    let one = HeaderValue::from_str(length).ok();
+    drop(others);
+    if let Some(one) = one.filter(|_| is_one && is_repeated) {
+        headers.insert(CONTENT_LENGTH, one);
     }
+    is_one
 }
 
-/// Leaves one of several equal lengths.
-fn merge_lengths(headers: &mut HeaderMap) {
-    let mut lengths = list_members(headers, &CONTENT_LENGTH);
-    let (first, second) = (lengths.next(), lengths.next());
-    let one = first.filter(|_| second.is_some());
-    let one = one.and_then(|length| HeaderValue::from_str(length).ok());
-    drop(lengths);
-    if let Some(length) = one {
-        headers.insert(CONTENT_LENGTH, length);
-    }
-}
-
-/// Removes the fields of a response that are for one connection, and adds `Via`. Of a length that
-/// comes more than once, one is left.
+/// Removes the fields of a response that are for one connection, and adds `Via`.
 pub(crate) fn rewrite_response(headers: &mut HeaderMap, version: Version) {
     if headers.contains_key(TRANSFER_ENCODING) {
         // The chunks say how long the body is (RFC 9112, section 6.3).
         headers.remove(CONTENT_LENGTH);
     }
-    merge_lengths(headers);
     remove_named(headers);
     remove_fields(headers, |name| HOP_BY_HOP.contains(name));
     append_via(headers, version);

@@ -126,17 +126,20 @@ impl RequestBody {
     /// Adds the bytes that come to a counter.
     pub(crate) fn count_into(&mut self, counter: Arc<ByteCount>) {
         if self.is_end_stream() {
-            counter.is_complete.store(true, Ordering::Relaxed);
+            counter.complete();
         }
         self.counter = Some(counter);
     }
 
-    /// Tells the counter if nothing comes behind this.
-    fn record_end(&self, last: Option<&Frame<Bytes>>) {
-        if let Some(counter) = &self.counter
-            && (self.is_end_stream() || last.is_none_or(Frame::is_trailers))
-        {
-            counter.is_complete.store(true, Ordering::Relaxed);
+    /// Tells the counter if nothing comes behind what was polled.
+    fn record_end(&self, polled: Option<&Result<Frame<Bytes>, BodyError>>) {
+        let is_end = match polled {
+            None => true,
+            Some(Ok(frame)) => frame.is_trailers() || self.is_end_stream(),
+            Some(Err(_)) => false,
+        };
+        if let Some(counter) = self.counter.as_ref().filter(|_| is_end) {
+            counter.complete();
         }
     }
 
@@ -158,7 +161,7 @@ impl RequestBody {
         self.bytes_left = left.ok_or(BodyError::TooLarge(self.bytes_max))?;
         self.pace.add(bytes);
         if let Some(counter) = &self.counter {
-            // Relaxed: a count publishes nothing else.
+            // Relaxed: `complete` publishes it.
             counter.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
         Ok(())
@@ -186,17 +189,17 @@ impl Body for RequestBody {
         this.idle.stop();
         this.pace.end_wait();
         this.record(false);
-        if let None | Some(Ok(_)) = &polled {
-            this.record_end(polled.as_ref().and_then(|polled| polled.as_ref().ok()));
-        }
-        Poll::Ready(polled.map(|polled| {
+        let polled = polled.map(|polled| {
             let mut frame = polled.map_err(BodyError::Incomplete)?;
             this.take_bytes(&frame)?;
             if let Some(trailers) = frame.trailers_mut() {
                 rewrite_trailers(trailers);
             }
             Ok(frame)
-        }))
+        });
+        // Behind the bytes of the last frame.
+        this.record_end(polled.as_ref());
+        Poll::Ready(polled)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -219,7 +222,11 @@ impl ByteCount {
 
     /// Whether they are all.
     pub(crate) fn is_complete(&self) -> bool {
-        self.is_complete.load(Ordering::Relaxed)
+        self.is_complete.load(Ordering::Acquire)
+    }
+
+    fn complete(&self) {
+        self.is_complete.store(true, Ordering::Release);
     }
 }
 

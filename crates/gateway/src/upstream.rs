@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::connection_pool::{ConnectionPool, Lease};
 use crate::connector::open_connectors;
 use crate::failure::Failure;
-use crate::forwarding::can_pass;
+use crate::forwarding::{can_pass, merge_lengths};
 use crate::health_check::{CheckError, HealthCheck, Observer};
 use crate::metrics::{CheckMetrics, UpstreamMetrics};
 use crate::request_body::RequestBody;
@@ -272,10 +272,11 @@ impl Upstream {
             let answered = answered
                 .ok_or_else(|| self.report_failure(Failure::SlowHead(head_timeout), &pool))?;
             let mut error = match answered {
-                Ok(response) if !can_pass(&response, asked.as_ref()) => {
-                    return Err(self.report_failure(Failure::Malformed, &pool));
-                }
-                Ok(response) => {
+                Ok(mut response) => {
+                    let is_one_length = merge_lengths(response.headers_mut());
+                    if !is_one_length || !can_pass(&response, asked.as_ref()) {
+                        return Err(self.report_failure(Failure::Malformed, &pool));
+                    }
                     self.metrics.record_answer(began.elapsed());
                     pool.health.record_answer();
                     return Ok((response, lease));
