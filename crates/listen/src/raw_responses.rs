@@ -40,20 +40,23 @@ pub(crate) fn kind(error: &hyper::Error, unparsed: &[u8]) -> Option<&'static str
     }
 }
 
-/// The last response after an error of HTTP/1, if there is one. `own` is what the HTTP library has
-/// written itself, and `header_bytes` the most bytes of a head.
+/// The last response after an error that has a [`kind`], if there is one. `own` is what the HTTP
+/// library has written itself, and `header_bytes` the most bytes of a head.
 pub(crate) fn last(
     error: &hyper::Error,
     own: Option<OwnResponse>,
     unparsed: &[u8],
     header_bytes: u32,
 ) -> Option<Cow<'static, [u8]>> {
-    let is_head = unparsed.starts_with(b"HEAD ");
-    match (own, kind(error, unparsed)?) {
-        (Some(own), _) => Some(own.with_body(&why(error, header_bytes), is_head).into()),
-        (None, "timeout") => Some(LATE.into()),
-        (None, "http2") => Some(NOT_HTTP1.into()),
-        (None, _) => None,
+    if let Some(own) = own {
+        let is_head = unparsed.starts_with(b"HEAD ");
+        Some(own.with_body(&why(error, header_bytes), is_head).into())
+    } else if error.is_timeout() {
+        Some(LATE.into())
+    } else if error.is_parse_version_h2() {
+        Some(NOT_HTTP1.into())
+    } else {
+        None
     }
 }
 

@@ -19,6 +19,7 @@ use crate::handler::Handler;
 use crate::handshake::Stream;
 use crate::head_timer::HeadTimer;
 use crate::linger::linger;
+use crate::own_response::OwnResponse;
 use crate::preface::{FirstBytes, read_first};
 use crate::protocol::Protocol;
 use crate::raw_responses::{NOT_HTTP2, is_protocol_error, kind, last, reason};
@@ -123,37 +124,39 @@ impl<H: Handler> Http<H> {
             let parts = connection.into_parts();
             let mut socket = parts.io.into_inner();
             socket.end_deferral();
+            let own = socket.take_own_response();
             if ended.is_ok() && known.has_tunnel() {
-                // A tunnel writes beside any exchange.
-                let _none = socket.take_own_response();
                 socket.unread(parts.read_buf);
                 run_tunnel(socket, known).await;
                 return;
             }
             // In a box, which a connection has only at its end.
-            let end = self.end_http1(ended, (socket, parts.read_buf), (known, header_bytes));
+            let rest = (socket, parts.read_buf);
+            let end = self.end_http1(ended, own, rest, (known, header_bytes));
             drive(&mut Box::pin(end), known, |_| ()).await;
         })
     }
 
-    /// Ends a connection of HTTP/1, of which so much was not parsed.
+    /// Ends a connection of HTTP/1, on which the library has written `own` itself, and of which so
+    /// much was not parsed.
     async fn end_http1(
         &self,
         ended: hyper::Result<()>,
+        own: Option<OwnResponse>,
         (mut socket, unparsed): (Socket<impl Stream>, Bytes),
         (known, header_bytes): (&Connection, u32),
     ) {
-        let own_response = socket.take_own_response();
         if let Err(error) = ended {
             debug!(%error, "connection ended");
-            if let Some(kind) = kind(&error, &unparsed) {
-                self.0.count_error(kind);
-            }
-            let Some(last) = last(&error, own_response, &unparsed, header_bytes) else {
+            let Some(kind) = kind(&error, &unparsed) else {
+                return;
+            };
+            self.0.count_error(kind);
+            let Some(last) = last(&error, own, &unparsed, header_bytes) else {
                 return;
             };
             write_last(&mut socket, &last).await;
-        } else if let Some(response) = own_response {
+        } else if let Some(response) = own {
             write_last(&mut socket, response.bytes()).await;
         }
         linger(&mut socket, known).await;

@@ -21,6 +21,7 @@ use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream, DuplexStream, ReadBuf, duplex,
 };
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 use super::http_session::run_tunnel;
 use super::*;
@@ -31,7 +32,7 @@ use crate::permits::{ConnectionLimits, RESERVED};
 use crate::preface::PREFACE;
 use crate::protocol::Protocol;
 use crate::raw_responses::NOT_HTTP2;
-use crate::shutdown::shutdown_channel;
+use crate::shutdown::{Shutdown, shutdown_channel};
 use crate::tls::Tls;
 use crate::tunnel::Tunnel;
 
@@ -161,6 +162,20 @@ async fn listener(protocol: Protocol) -> Listener {
 
 fn address_of<T: Handshake>(listener: &Listener<T>) -> SocketAddr {
     listener.address().tcp().unwrap()
+}
+
+/// Serves a listener until it is drained.
+fn spawn<T: Handshake>(listener: Listener<T>, handler: impl Handler) -> (Shutdown, JoinHandle<()>) {
+    let limits = Limits::default();
+    let (shutdown, signal) = shutdown_channel();
+    let serving = tokio::spawn(listener.serve(
+        Http(handler),
+        ConnectionLimits::for_decisions(&limits),
+        limits,
+        Arc::new(Budget::new(&limits)),
+        signal,
+    ));
+    (shutdown, serving)
 }
 
 /// The acceptor of a listener, and a connection that it may serve.
@@ -302,15 +317,8 @@ async fn a_stream_that_cannot_be_ended_is_given_up() {
 #[tokio::test]
 async fn a_handshake_comes_between_accepting_and_serving() {
     let listener = listener(Protocol::Http1).await.with_handshake(Secret);
-    let (address, limits, handler) = (address_of(&listener), Limits::default(), Served::default());
-    let (shutdown, signal) = shutdown_channel();
-    let serving = tokio::spawn(listener.serve(
-        Http(handler.clone()),
-        ConnectionLimits::for_decisions(&limits),
-        limits,
-        Arc::new(Budget::new(&limits)),
-        signal,
-    ));
+    let (address, handler) = (address_of(&listener), Served::default());
+    let (shutdown, serving) = spawn(listener, handler.clone());
     let mut responses = Vec::new();
     for first in [SECRET, b"wrong!"] {
         let mut client = TcpStream::connect(address).await.unwrap();

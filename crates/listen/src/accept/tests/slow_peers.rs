@@ -91,15 +91,7 @@ async fn receive(sent: &[u8], pieces: usize) -> (Vec<u8>, usize) {
     };
     let listener = listener(Protocol::Http1).await;
     let address = address_of(&listener);
-    let limits = Limits::default();
-    let (shutdown, signal) = shutdown_channel();
-    let serving = tokio::spawn(listener.serve(
-        Http(handler.clone()),
-        ConnectionLimits::for_decisions(&limits),
-        limits,
-        Arc::new(Budget::new(&limits)),
-        signal,
-    ));
+    let (shutdown, serving) = spawn(listener, handler.clone());
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(PEER_BYTES).unwrap();
     let mut peer = socket.connect(address).await.unwrap();
