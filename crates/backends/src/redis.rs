@@ -7,7 +7,7 @@ use std::path::Path;
 use tollgate_core::{Limit, Span};
 use tollgate_redis::{
     CONNECTIONS, CONNECTIONS_MAX, Config, LEASE_CAPACITY_MIN, Redis, SYNC_INTERVAL,
-    SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Servers, TIMEOUT, is_address,
+    SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Servers, TIMEOUT, TIMEOUT_MAX, TIMEOUT_MIN, is_address,
 };
 use tollgate_rules::Settings;
 
@@ -18,7 +18,7 @@ use access::{Credentials, encryption, signs_in};
 /// The longest prefix of keys.
 const PREFIX_BYTES_MAX: usize = 64;
 /// The shortest and the longest time of a decision.
-const TIMEOUTS: (Span, Span) = (Span::from_millis(1), Span::from_secs(10));
+const TIMEOUTS: (Span, Span) = (TIMEOUT_MIN, TIMEOUT_MAX);
 /// The least time that Redis gets to answer an operator: the setting `timeout` is for requests, and
 /// an operator can wait longer.
 const INSPECTION_TIMEOUT_MIN: Span = Span::from_secs(3);

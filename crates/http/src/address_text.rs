@@ -55,7 +55,7 @@ impl Ipv4Text {
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.length]).expect("digits and points")
+        std::str::from_utf8(self.as_bytes()).expect("digits and points")
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

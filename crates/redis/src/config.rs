@@ -13,6 +13,10 @@ pub use url::{InvalidUrl, is_address};
 /// ms for the network between Envoy and this instance. A shorter one is not safer: a decision that
 /// Redis makes after the deadline is charged, and `on_store_error` answers in its place.
 pub const TIMEOUT: Span = Span::from_millis(15);
+/// The shortest [`Config::timeout`] that the settings of the service accept.
+pub const TIMEOUT_MIN: Span = Span::from_millis(1);
+/// The longest, likewise.
+pub const TIMEOUT_MAX: Span = Span::from_secs(10);
 /// The scheme of a Unix socket's address; its path follows.
 pub const UNIX: &str = "unix:";
 /// The default prefix of every key.

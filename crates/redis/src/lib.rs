@@ -146,8 +146,8 @@ mod behaviour;
 
 pub use config::{
     BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, Identity, InvalidConfig, InvalidUrl,
-    PREFIX, SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT, Tls,
-    UNIX, is_address,
+    PREFIX, SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT,
+    TIMEOUT_MAX, TIMEOUT_MIN, Tls, UNIX, is_address,
 };
 pub use denials::DENIAL_CACHE_MAX;
 pub use failure::ERROR_CODES;

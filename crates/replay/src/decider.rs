@@ -165,7 +165,7 @@ impl Outcome<'_, '_> {
 
 // === the store ===
 
-pub(crate) struct Store {
+struct Store {
     keys: RandomKeys,
     accounts: Accounts,
 }
@@ -177,7 +177,7 @@ enum Accounts {
 
 impl Store {
     /// An empty store, if the system has the memory for it.
-    pub(crate) fn new(memories: Memories) -> Result<Store, Error> {
+    fn new(memories: Memories) -> Result<Store, Error> {
         match memories {
             Memories::Unbounded => Ok(Store {
                 keys: RandomKeys::new(),

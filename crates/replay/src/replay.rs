@@ -4,9 +4,10 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
+use tollgate_memory::Memory;
 use tollgate_rules::RuleSet;
 
-use crate::decider::{Decider, Outcome, Store};
+use crate::decider::{Decider, Outcome};
 use crate::decision_line::{Decided, DecisionLines};
 use crate::error::Error;
 use crate::event::Event;
@@ -61,7 +62,13 @@ impl Memories {
     ///
     /// [`Error::LargeStore`].
     pub fn check(self) -> Result<(), Error> {
-        Store::new(self).map(drop)
+        match self {
+            Memories::Unbounded => Ok(()),
+            Memories::Bounded { max_keys } => {
+                let probed = Memory::builder().max_keys(max_keys.get()).probe();
+                probed.map_err(|bytes| Error::LargeStore { max_keys, bytes })
+            }
+        }
     }
 }
 

@@ -215,8 +215,8 @@ impl AppState {
         let auth = self.auth.as_ref().ok_or_else(auth::not_configured)?.load();
         let mut head = request.into_parts().0;
         let peer = auth.restore(&mut head)?;
-        let mut kept = HeaderMap::new();
         let identity = auth.identify(&head, peer)?;
+        let mut kept = HeaderMap::new();
         let answer = match auth.request(&identity) {
             Some(request) => {
                 let answer = self.decide(&request, span).await?.answer;

@@ -20,7 +20,7 @@ mod real_redis;
 
 use tollgate_core::{Moment, Span};
 use tollgate_redis::{CONNECTIONS, SYNC_INTERVAL, TIMEOUT};
-pub use tollgate_redis::{SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN};
+pub use tollgate_redis::{SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, TIMEOUT_MAX, TIMEOUT_MIN};
 use tollgate_replay::{Simulation, Traffic, WorkloadTotals};
 
 use crate::deployment::Topology;
@@ -35,11 +35,6 @@ pub const INSTANCES_MAX: usize = 100;
 pub const INSTANCE_EVENTS_MAX: u64 = 1_000_000;
 /// The most incidents.
 pub const INCIDENTS_MAX: usize = 1_000;
-/// The shortest time that a decision may take: that of the service's setting `timeout`, whose
-/// bounds the crate `backends` has.
-pub const TIMEOUT_MIN: Span = Span::from_millis(1);
-/// The longest time that a decision may take, likewise.
-pub const TIMEOUT_MAX: Span = Span::from_secs(10);
 /// How long instances have to connect and to find each other before the first request.
 const WARM_UP: Span = Span::SECOND;
 

@@ -119,18 +119,22 @@ impl<C: Clock> Builder<C> {
     ///
     /// The bytes that the store would have taken.
     pub fn try_build(self) -> Result<Memory<C>, usize> {
+        self.probe()?;
+        Ok(self.build())
+    }
+
+    /// Whether the system has the memory for what [`Builder::build`] allocates. Builds nothing.
+    ///
+    /// # Errors
+    ///
+    /// The bytes that the store would take.
+    pub fn probe(&self) -> Result<(), usize> {
         let (table, arena) = self.sizes();
         let bytes = table.saturating_add(arena);
         // Asked for in one piece and given back at once: the parts are allocated without a way to
         // fail, and the process would be aborted.
         let mut probe: Vec<u8> = Vec::new();
-        match probe.try_reserve_exact(bytes) {
-            Ok(()) => {
-                drop(probe);
-                Ok(self.build())
-            }
-            Err(_) => Err(bytes),
-        }
+        probe.try_reserve_exact(bytes).map_err(|_| bytes)
     }
 
     /// What [`Builder::build`] allocates. Builds nothing.
