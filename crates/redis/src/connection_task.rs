@@ -50,6 +50,7 @@ impl ConnectionTask {
     /// Runs until it is aborted, when the request queue is dropped.
     pub(crate) async fn drive(mut self, shared: Arc<Shared>) {
         let mut pause = Duration::ZERO;
+        let mut last_lost = None;
         loop {
             let (address, connection) = match self.open(&shared, pause).await {
                 Ok(opened) => opened,
@@ -63,12 +64,15 @@ impl ConnectionTask {
             };
             shared.stats.count_connection();
             shared.stats.trouble.clear_failure(&address);
-            shared.set_broken(false);
+            // If requests were lost, only a decision shows that the server decides again.
+            if last_lost.is_none() {
+                shared.set_broken(false);
+            }
             self.caller.plain.clone_from(&connection.plain);
             self.caller.general.clone_from(&connection.general);
             self.caller.reservation.clone_from(&connection.reservation);
             let started = Instant::now();
-            let session = Session::new(&self, &shared, connection, &address);
+            let session = Session::new(&self, &shared, connection, &address, &mut last_lost);
             let ended = session.run().await;
             pause = match ended {
                 End::Superseded => Duration::ZERO,

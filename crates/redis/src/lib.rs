@@ -45,7 +45,7 @@
 //!
 //! # Redis commands
 //!
-//! `AUTH`, `HELLO`, `SCRIPT LOAD`, `EVALSHA` and `PING`; for a Cluster `CLUSTER SLOTS`, `ASKING`
+//! `AUTH`, `HELLO`, `SCRIPT LOAD` and `EVALSHA`; for a Cluster `CLUSTER SLOTS`, `ASKING`
 //! and `EVAL`; for a sentinel `SENTINEL GET-MASTER-ADDR-BY-NAME`, `SENTINEL MASTER` and
 //! `SUBSCRIBE`. In the scripts `TIME`, `GET`, `MGET`, `SET`, `DEL`, `GETRANGE`, `SETRANGE`,
 //! `STRLEN` and `PEXPIREAT`. Membership ([`Redis::instances`]) uses `EVAL`, and `TIME`, `ZADD`,

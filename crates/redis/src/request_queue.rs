@@ -116,8 +116,7 @@ impl RequestQueue {
 
     /// Whether requests are accepted and decided.
     pub(crate) fn is_up(&self) -> bool {
-        !self.shared.is_broken.load(Ordering::Relaxed)
-            && !self.shared.is_failing.load(Ordering::Relaxed)
+        self.shared.is_up()
     }
 
     /// Whether requests with keys in several slots may be tried.
@@ -190,10 +189,20 @@ impl Drop for RequestQueue {
 // === impl Shared ===
 
 impl Shared {
+    fn is_up(&self) -> bool {
+        !self.is_broken() && !self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests are rejected because the connection is closed or does not reply.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+
     /// Opens the circuit breaker, which fails all queued requests, or closes it.
     pub(crate) fn set_broken(&self, is_broken: bool) {
-        let was_broken = self.is_broken.swap(is_broken, Ordering::Relaxed);
-        if is_broken && !was_broken {
+        let was_up = self.is_up();
+        self.is_broken.store(is_broken, Ordering::Relaxed);
+        if is_broken && was_up {
             self.stats.count_breaker_opening();
         }
         if is_broken {
@@ -218,18 +227,19 @@ impl Shared {
 
     /// Sets the error text of a server that replies with errors, or clears it.
     pub(crate) fn set_failing(&self, text: Option<Arc<str>>) {
+        let was_up = self.is_up();
         let is_failing = text.is_some();
         *lock(&self.failing) = text;
         // Relaxed: the text itself is behind the lock.
-        let was_failing = self.is_failing.swap(is_failing, Ordering::Relaxed);
-        if is_failing && !was_failing {
+        self.is_failing.store(is_failing, Ordering::Relaxed);
+        if is_failing && was_up {
             self.stats.count_breaker_opening();
         }
     }
 
     /// Rejects a request if the circuit breaker is open.
     fn check(&self, writes: bool) -> Result<(), Failure> {
-        if self.is_broken.load(Ordering::Relaxed) {
+        if self.is_broken() {
             return Err(Failure::unreachable(SILENT));
         }
         if writes && self.is_failing.load(Ordering::Relaxed) {

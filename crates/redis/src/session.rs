@@ -15,7 +15,8 @@
 //! The connection has one timer, set for the oldest request with a waiting caller. Deadlines
 //! are not in order: the second call of a request has the deadline of the request. After
 //! [`LOST_MAX`] replies in a row that missed their deadlines, the circuit breaker opens: requests
-//! are rejected at once, and probes are sent. The first probe that is answered in time closes it.
+//! are rejected at once, and trial calls are sent (`health.rs`). The first that is answered in time
+//! closes it.
 
 mod calls;
 
@@ -36,6 +37,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, Sleep, sleep_until};
+use tollgate_core::Key;
 
 use crate::connection::Connection;
 use crate::connection_task::ConnectionTask;
@@ -59,8 +61,6 @@ const IN_FLIGHT: Bounds = Bounds {
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// Replies in a row that miss their deadlines before the circuit breaker opens.
 const LOST_MAX: u32 = 8;
-/// The interval between probes of a server that does not reply.
-const PROBE_EVERY: Duration = Duration::from_millis(50);
 /// How long a server may be silent before the connection is closed; for a caller that waits for
 /// longer, as long as that.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
@@ -87,18 +87,20 @@ pub(crate) struct Session<'d> {
     fires_at: Option<Instant>,
     /// Replies in a row that missed their deadlines.
     lost: u32,
+    /// Whether the server is silent: it has not answered a call since requests were lost.
     is_broken: bool,
+    /// The key of the last request that was lost, on this connection or an earlier one.
+    last_lost: &'d mut Option<Key>,
     /// The server had been silent for too long when the timer last fired.
     is_suspect: bool,
     received_at: Instant,
-    probed_at: Instant,
     /// Whether there is written output to flush.
     needs_flush: bool,
     /// The server's address.
     address: Arc<str>,
     /// Calls in a row that were answered with errors.
     errors: u32,
-    /// The trial calls, while the server replies with errors.
+    /// The trial calls, while the server is silent or replies with errors.
     trial: Option<Trial>,
     /// When the server's role is checked next.
     check_at: Instant,
@@ -132,7 +134,6 @@ enum Sent {
     Load,
     /// `ASKING`.
     Asking,
-    Probe,
     /// `HELLO`, to check the server's role.
     Check,
     Trial,
@@ -141,16 +142,21 @@ enum Sent {
 // === impl Session ===
 
 impl<'d> Session<'d> {
-    /// A session over an open connection, with nothing sent yet.
+    /// A session over an open connection, with nothing sent yet. If the circuit breaker is open,
+    /// trial calls on the key that was lost last find out whether the server decides again.
     pub(crate) fn new(
         task: &'d ConnectionTask,
         shared: &'d Shared,
         connection: Connection,
         address: &Arc<str>,
+        last_lost: &'d mut Option<Key>,
     ) -> Session<'d> {
         let (read, write) = tokio::io::split(connection.stream);
         let now = Instant::now();
         shared.set_shares_slots(connection.checks_keys);
+        let trial = last_lost.filter(|_| shared.is_broken());
+        let trial = trial.map(|key| Trial::new(key, now));
+        let is_broken = trial.is_some();
         Session {
             task,
             shared,
@@ -166,14 +172,14 @@ impl<'d> Session<'d> {
             timer: Box::pin(sleep_until(now)),
             fires_at: None,
             lost: 0,
-            is_broken: false,
+            is_broken,
+            last_lost,
             is_suspect: false,
             received_at: now,
-            probed_at: now,
             needs_flush: false,
             address: Arc::clone(address),
             errors: 0,
-            trial: None,
+            trial,
             check_at: now + CHECK_EVERY,
             was_useful: false,
         }
@@ -198,6 +204,7 @@ impl<'d> Session<'d> {
                 // Requests past their deadlines have failed, and were counted, already.
                 for mut pending in requests.into_iter().filter(Pending::is_wanted) {
                     self.shared.stats.count_lost();
+                    *self.last_lost = Some(pending.request.keys()[0]);
                     pending.fail(&Failure::OutcomeUnknown);
                 }
             }

@@ -231,3 +231,43 @@ async fn a_user_who_may_not_ask_for_the_role_is_served() {
     };
     decides(&Redis::connect(&config).unwrap()).await;
 }
+
+/// A server that answers `HELLO` and `PING` and executes no writes is not available, however often
+/// it is connected to; nor is it once it replies with errors.
+#[tokio::test]
+async fn a_server_that_executes_nothing_stays_unavailable() {
+    let redis = testbed::Redis::start();
+    let store = Redis::connect(&Config {
+        timeout: Span::from_millis(100),
+        ..config(&redis)
+    })
+    .unwrap();
+    decides(&store).await;
+    redis.ask(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+    // The same key: one connection's circuit breaker.
+    let (limit, latest) = (limit(), Instant::now() + REPLY_TIMEOUT);
+    while store.is_up() {
+        let charge = Charge::new(key(&store, 0), &limit, Cost::ONE);
+        let _answer = store.decide(&[charge]).await;
+        assert!(Instant::now() < latest, "it is still up");
+    }
+    let before = store.counts();
+    while store.counts().connections < before.connections + 2 {
+        assert!(!store.is_up(), "it decides nothing");
+        assert!(Instant::now() < latest, "it is not connected to again");
+        sleep(Duration::from_millis(1)).await;
+    }
+    // It replies again, but with errors.
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    redis.ask(&["CLIENT", "UNPAUSE"]);
+    while store.error_replies().is_empty() {
+        assert!(!store.is_up(), "it decides nothing");
+        assert!(Instant::now() < latest, "it does not reply");
+        sleep(Duration::from_millis(1)).await;
+    }
+    let openings = store.counts().breaker_openings - before.breaker_openings;
+    assert_eq!(openings, 0, "it was taken for available");
+    redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    until_up(&store).await;
+    decides(&store).await;
+}

@@ -3,9 +3,12 @@
 //! Once a second its role is checked with `HELLO`: a demoted primary is left at once, and a
 //! connection that a NAT or a firewall has dropped is noticed before a decision needs it.
 //!
-//! After [`ERRORS_MAX`] calls in a row that were answered with errors, writing requests are
-//! rejected with the server's error, and trial calls are sent: ordinary calls that take a unit of a
-//! reserved key in the slot that failed. The first one that succeeds closes the circuit breaker.
+//! The circuit breaker opens when a server is silent ([`LOST_MAX`](super::LOST_MAX)), and when it
+//! answered [`ERRORS_MAX`] calls in a row with errors: then writing requests are rejected with the
+//! server's error. Meanwhile trial calls are sent: ordinary calls that take a unit of a reserved key
+//! in the slot that failed. The first one that succeeds closes the circuit breaker; after silence,
+//! it must succeed in time. No other reply does: a server may answer `HELLO` and execute nothing
+//! (`CLIENT PAUSE`, a disk that does not take its append-only file).
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +24,8 @@ use crate::script_request::Plain;
 
 /// Calls in a row answered with errors before the circuit breaker opens.
 const ERRORS_MAX: u32 = 8;
-/// The pause before the first trial, and the longest.
-const TRIAL_MIN: Duration = Duration::from_millis(50);
+/// The shortest pause between two trials, and the longest.
+pub(super) const TRIAL_MIN: Duration = Duration::from_millis(50);
 const TRIAL_MAX: Duration = Duration::from_millis(500);
 /// The interval between checks of a server's role.
 pub(super) const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -33,6 +36,17 @@ pub(super) struct Trial {
     /// When the next one is sent.
     pub(super) at: Instant,
     pause: Duration,
+}
+
+impl Trial {
+    /// Trials on this key, the first at `at`.
+    pub(super) const fn new(key: Key, at: Instant) -> Trial {
+        Trial {
+            key,
+            at,
+            pause: TRIAL_MIN,
+        }
+    }
 }
 
 impl Session<'_> {
@@ -55,7 +69,6 @@ impl Session<'_> {
             .any(|call| matches!(call.sent, Sent::Trial));
         match &mut self.trial {
             Some(trial) if trial.at <= now && !is_tried => {
-                trial.pause = (trial.pause * 2).min(TRIAL_MAX);
                 trial.at = now + trial.pause;
                 let request = Plain::trial(trial.key);
                 self.task
@@ -78,14 +91,28 @@ impl Session<'_> {
         }
     }
 
-    /// Notes that a call succeeded.
-    pub(super) fn note_success(&mut self, wrote: bool) {
+    /// Notes that a call that was sent at `sent_at` succeeded.
+    pub(super) fn note_success(&mut self, sent_at: Instant, wrote: bool) {
         self.was_useful = true;
-        if wrote {
-            self.errors = 0;
-            if self.trial.take().is_some() {
-                self.shared.set_failing(None);
-            }
+        if !wrote || self.is_broken && !self.is_in_time(sent_at) {
+            return;
+        }
+        self.errors = 0;
+        if self.trial.take().is_some() {
+            self.shared.set_failing(None);
+            self.end_silence();
+        }
+    }
+
+    /// Whether the reply that was just received came in time for a call sent at `sent_at`.
+    fn is_in_time(&self, sent_at: Instant) -> bool {
+        self.received_at.saturating_duration_since(sent_at) <= self.shared.reply_timeout
+    }
+
+    fn end_silence(&mut self) {
+        if self.is_broken {
+            self.is_broken = false;
+            self.shared.set_broken(false);
         }
     }
 
@@ -98,31 +125,23 @@ impl Session<'_> {
         }
         self.shared.set_failing(Some(Arc::clone(&error.text)));
         if self.trial.is_none() {
-            self.trial = Some(Trial {
-                key,
-                at: Instant::now() + TRIAL_MIN,
-                pause: TRIAL_MIN,
-            });
+            self.trial = Some(Trial::new(key, Instant::now() + TRIAL_MIN));
             // The timer may be set for later.
             self.fires_at = None;
         }
     }
 
-    /// Handles the reply to a trial.
-    pub(super) fn finish_trial(&mut self, reply: &Reply) -> io::Result<()> {
+    /// Handles the reply to a trial that was sent at `sent_at`.
+    pub(super) fn finish_trial(&mut self, sent_at: Instant, reply: &Reply) -> io::Result<()> {
         let Reply::Error(text) = reply else {
-            self.note_success(true);
+            self.note_success(sent_at, true);
             return Ok(());
         };
         match Rejection::read(text) {
             Rejection::NoScript => self.load(),
             // This node no longer serves the slot.
-            Rejection::Elsewhere(_) => self.note_success(true),
-            Rejection::Unable(error) => self
-                .shared
-                .stats
-                .trouble
-                .record_error(&self.address, &error),
+            Rejection::Elsewhere(_) => self.note_success(sent_at, true),
+            Rejection::Unable(error) => self.fail_trial(sent_at, &error),
             Rejection::NotMaster(error) => {
                 self.shared
                     .stats
@@ -132,5 +151,19 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Notes that a trial was answered with an error. A server that was silent is one that replies
+    /// with errors now.
+    fn fail_trial(&mut self, sent_at: Instant, error: &ErrorReply) {
+        self.shared.stats.trouble.record_error(&self.address, error);
+        if let Some(trial) = &mut self.trial {
+            trial.pause = (trial.pause * 2).min(TRIAL_MAX);
+            trial.at = Instant::now() + trial.pause;
+        }
+        if self.is_in_time(sent_at) {
+            self.shared.set_failing(Some(Arc::clone(&error.text)));
+            self.end_silence();
+        }
     }
 }

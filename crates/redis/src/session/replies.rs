@@ -31,10 +31,6 @@ impl Session<'_> {
         let took = self.received_at.saturating_duration_since(call.at);
         if took <= self.shared.reply_timeout {
             self.lost = 0;
-            if self.is_broken {
-                self.is_broken = false;
-                self.shared.set_broken(false);
-            }
         }
         match call.sent {
             Sent::Plain(requests) => {
@@ -56,10 +52,8 @@ impl Session<'_> {
                     return Err(io::Error::other(error.text.to_string()));
                 }
             }
-            // Even an error (a full disk) shows that the server is alive.
-            Sent::Probe => {}
             Sent::Check => self.check_identity(&reply)?,
-            Sent::Trial => self.finish_trial(&reply)?,
+            Sent::Trial => self.finish_trial(call.at, &reply)?,
         }
         Ok(())
     }
@@ -78,7 +72,7 @@ impl Session<'_> {
         self.note_replies(sent_at, requests.len());
         match reply {
             Reply::Bulk(packed) => {
-                self.note_success(writes(&requests));
+                self.note_success(sent_at, writes(&requests));
                 if spans_slots(&requests) {
                     self.slot_sharing.note_success();
                 }

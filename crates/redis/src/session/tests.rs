@@ -142,7 +142,8 @@ fn session_on(
             hello: Hello::default(),
             checks_keys: false,
         };
-        let session = Session::new(&task, &shared, connection, &"h:1".into());
+        let mut lost = None;
+        let session = Session::new(&task, &shared, connection, &"h:1".into(), &mut lost);
         reply.send(session.run().await).unwrap();
     });
     (queue, stats, ended)

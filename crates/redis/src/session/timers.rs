@@ -4,10 +4,10 @@ use std::io;
 
 use tokio::time::Instant;
 
-use super::{LAST_CHANCE, LOST_MAX, PROBE_EVERY, SILENCE_MAX, Sent, Session};
+use super::health::{TRIAL_MIN, Trial};
+use super::{LAST_CHANCE, LOST_MAX, SILENCE_MAX, Sent, Session};
 use crate::failure::Failure;
 use crate::request_queue::Pending;
-use crate::resp;
 
 impl Session<'_> {
     /// Sets the timer, if it is not set.
@@ -23,8 +23,8 @@ impl Session<'_> {
         let now = Instant::now();
         // No caller waits, but whether the server is healthy is still open.
         let is_doubtful = self.is_broken || !self.sent.is_empty();
-        let probe = is_doubtful.then(|| now + PROBE_EVERY);
-        let due = first.or(probe).unwrap_or(self.check_at);
+        let look = is_doubtful.then(|| now + TRIAL_MIN);
+        let due = first.or(look).unwrap_or(self.check_at);
         let trial = self.trial.as_ref().map_or(due, |trial| trial.at);
         self.set_timer(due.min(trial).min(self.check_at));
     }
@@ -64,8 +64,8 @@ impl Session<'_> {
         self.fires_at = Some(at);
     }
 
-    /// Fails requests past their deadlines; opens the circuit breaker, probes, or closes the
-    /// connection.
+    /// Fails requests past their deadlines; opens the circuit breaker, sends a trial call, or closes
+    /// the connection.
     pub(super) fn on_timer(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let reply_timeout = self.shared.reply_timeout;
@@ -80,6 +80,7 @@ impl Session<'_> {
                 pending.fail(&Failure::OutcomeUnknown);
                 self.shared.stats.count_lost();
                 self.lost += 1;
+                *self.last_lost = Some(pending.request.keys()[0]);
                 self.window.on_loss(call.at, now, self.requests);
             }
         }
@@ -90,18 +91,10 @@ impl Session<'_> {
         if self.lost >= LOST_MAX && is_out && !self.is_broken {
             self.is_broken = true;
             self.shared.set_broken(true);
+            let lost = *self.last_lost;
+            self.trial = self.trial.take().or(lost.map(|key| Trial::new(key, now)));
         }
         self.check_silence(now)?;
-        let is_probing = self
-            .sent
-            .iter()
-            .any(|call| matches!(call.sent, Sent::Probe));
-        if self.is_broken && !is_probing && self.probed_at + PROBE_EVERY <= now {
-            self.probed_at = now;
-            resp::command(&mut self.out, 1);
-            resp::word(&mut self.out, b"PING");
-            self.push_call(Sent::Probe);
-        }
         self.check_health(now);
         Ok(())
     }
