@@ -191,9 +191,12 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     ///
     /// Its future is as large as its largest stage, and there are as many as connections, most of
     /// which are idle: so a stage that ends is in a box of its own.
-    async fn serve(self: Arc<Self>, socket: RawSocket, permit: Permit) {
+    async fn serve(self: Arc<Self>, mut socket: RawSocket, permit: Permit) {
         let _counted = Counted::new(self.session.counts());
         let connection = &permit.connection;
+        if !self.terms.half_close {
+            socket = socket.with_hang_up(connection);
+        }
         match Box::pin(self.shake_hands(socket, connection)).await {
             Some(Ok(stream)) => self.session.serve(stream, connection, &self.terms).await,
             Some(Err(error)) => {

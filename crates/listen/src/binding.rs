@@ -62,11 +62,11 @@ impl Binding {
                 let (stream, peer) = listener.accept().await?;
                 // A response is one small write: waiting for more to send only delays it.
                 let _ = stream.set_nodelay(true);
-                Ok((RawSocket::Tcp(stream), peer.into()))
+                Ok((stream.into(), peer.into()))
             }
             Binding::Unix { listener, .. } => {
                 let (stream, _) = listener.accept().await?;
-                Ok((RawSocket::Unix(stream), PeerAddress::Unix))
+                Ok((stream.into(), PeerAddress::Unix))
             }
         }
     }

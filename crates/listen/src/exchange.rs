@@ -40,6 +40,11 @@ impl Exchange {
         }
     }
 
+    /// Whether the service answers a request.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == OPEN
+    }
+
     pub(crate) fn is_none(&self) -> bool {
         self.0.load(Ordering::Relaxed) == NONE
     }

@@ -15,12 +15,6 @@ mod limits;
 
 mod address;
 
-mod raw_socket;
-
-mod socket_file;
-
-mod binding;
-
 mod shutdown;
 
 mod idleness;
@@ -38,6 +32,14 @@ mod head_timer;
 mod exchange;
 
 mod connection;
+
+mod hang_up;
+
+mod raw_socket;
+
+mod socket_file;
+
+mod binding;
 
 mod answered;
 

@@ -1,34 +1,84 @@
 //! An accepted socket, before any handshake.
 
-use std::io::{IoSlice, Result};
+use std::io::{ErrorKind, IoSlice, Result};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::connection::Connection;
+use crate::hang_up::HangUp;
+
 /// A connection of TCP or of a Unix socket.
 #[derive(Debug)]
-pub enum RawSocket {
-    /// Of a TCP listener.
+pub struct RawSocket {
+    transport: Transport,
+    /// Of HTTP/1, if a peer that hangs up has gone.
+    hang_up: Option<HangUp>,
+}
+
+#[derive(Debug)]
+enum Transport {
     Tcp(TcpStream),
-    /// Of a Unix socket.
     Unix(UnixStream),
 }
 
 /// Calls a method of the stream within.
 macro_rules! on_stream {
     ($socket:expr, $method:ident($($argument:expr),*)) => {
-        match $socket.get_mut() {
-            RawSocket::Tcp(stream) => Pin::new(stream).$method($($argument),*),
-            RawSocket::Unix(stream) => Pin::new(stream).$method($($argument),*),
+        match &mut $socket.transport {
+            Transport::Tcp(stream) => Pin::new(stream).$method($($argument),*),
+            Transport::Unix(stream) => Pin::new(stream).$method($($argument),*),
         }
     };
 }
 
+// === impl RawSocket ===
+
+impl RawSocket {
+    const fn new(transport: Transport) -> RawSocket {
+        RawSocket {
+            transport,
+            hang_up: None,
+        }
+    }
+
+    /// The same socket, which breaks when the peer hangs up while its request is answered.
+    pub(crate) fn with_hang_up(self, connection: &Arc<Connection>) -> RawSocket {
+        RawSocket {
+            hang_up: Some(HangUp::new(Arc::clone(connection))),
+            ..self
+        }
+    }
+
+    fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(hang_up) = &mut self.hang_up else {
+            return Poll::Pending;
+        };
+        match &self.transport {
+            Transport::Tcp(stream) => hang_up.poll(stream, cx),
+            Transport::Unix(stream) => hang_up.poll(stream, cx),
+        }
+    }
+}
+
+impl From<TcpStream> for RawSocket {
+    fn from(stream: TcpStream) -> RawSocket {
+        RawSocket::new(Transport::Tcp(stream))
+    }
+}
+
+impl From<UnixStream> for RawSocket {
+    fn from(stream: UnixStream) -> RawSocket {
+        RawSocket::new(Transport::Unix(stream))
+    }
+}
+
 impl AsyncRead for RawSocket {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
@@ -37,20 +87,28 @@ impl AsyncRead for RawSocket {
 }
 
 impl AsyncWrite for RawSocket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<Result<usize>> {
         on_stream!(self, poll_write(cx, buf))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    /// The HTTP library flushes whenever it has been polled, also if it has written nothing.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.poll_hang_up(cx).is_ready() {
+            return Poll::Ready(Err(ErrorKind::ConnectionAborted.into()));
+        }
         on_stream!(self, poll_flush(cx))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         on_stream!(self, poll_shutdown(cx))
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
@@ -58,9 +116,9 @@ impl AsyncWrite for RawSocket {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            RawSocket::Tcp(stream) => stream.is_write_vectored(),
-            RawSocket::Unix(stream) => stream.is_write_vectored(),
+        match &self.transport {
+            Transport::Tcp(stream) => stream.is_write_vectored(),
+            Transport::Unix(stream) => stream.is_write_vectored(),
         }
     }
 }

@@ -350,9 +350,7 @@ async fn a_handshake_ends_in_time_or_when_its_connection_is_closed() {
         if closes {
             connection.close(Close::Idle);
         }
-        let shaken = acceptor
-            .shake_hands(RawSocket::Tcp(socket), &connection)
-            .await;
+        let shaken = acceptor.shake_hands(socket.into(), &connection).await;
         let error = shaken.map(|shaken| shaken.unwrap_err().failure);
         assert_eq!(error, (!closes).then_some(Failure::TimedOut));
     }

@@ -55,7 +55,7 @@ async fn shake_hands(
     let address = listener.local_addr().unwrap();
     let serve = async {
         let (socket, _) = listener.accept().await.unwrap();
-        match tls.handshake(RawSocket::Tcp(socket)).await {
+        match tls.handshake(socket.into()).await {
             Ok(mut stream) => {
                 stream.write_all(b"x").await.unwrap();
                 stream.shutdown().await.unwrap();
@@ -203,7 +203,7 @@ async fn a_peer_that_does_not_speak_tls_is_recognised() {
         peer.write_all(sent).await.unwrap();
         peer.shutdown().await.unwrap();
         let (socket, _) = listener.accept().await.unwrap();
-        let failed = tls.handshake(RawSocket::Tcp(socket)).await.unwrap_err();
+        let failed = tls.handshake(socket.into()).await.unwrap_err();
         assert_eq!(failed.failure, expected, "{sent:?}: {failed}");
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
+use tollgate_testbed::Certificates;
 
+use super::encrypted::connect_to_gateway;
 use super::upstream::{Echo, Stage};
 use super::{FREE, gateway};
 use crate::http_client::Client;
@@ -29,6 +31,32 @@ async fn the_request_of_a_client_that_goes_away_is_dropped() {
     let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
     let canceled = r#"tollgate_gateway_requests_total{route="default",outcome="canceled"} 1"#;
     assert!(metrics.contains(canceled), "{metrics}");
+}
+
+/// What the gateway holds of a client hides nothing from it: neither a byte of the next request nor
+/// the records of TLS.
+#[tokio::test]
+async fn a_client_that_goes_away_behind_more_than_its_request_is_noticed() {
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), FREE).await;
+    let mut client = Client::to(house.gateway()).await;
+    client.send(GET).await;
+    client.send(b"G").await;
+    let mut upstream = stage.accept().await;
+    upstream.head().await;
+    drop(client);
+    upstream.wait_for_end().await;
+
+    let issued = Certificates::new();
+    let settings = super::section(stage.address(), FREE);
+    let (_house, stream) = connect_to_gateway(&issued, settings).await;
+    let mut client = Client(stream);
+    client.send(GET).await;
+    client.send(b"G").await;
+    let mut upstream = stage.accept().await;
+    upstream.head().await;
+    drop(client);
+    upstream.wait_for_end().await;
 }
 
 #[tokio::test]
