@@ -12,12 +12,7 @@ const FRACTION_HELP: &str = "write a whole number and a window to match: 1.5 uni
 /// The text of a node. Whole numbers and flags are taken as they are written, because Envoy's
 /// service does so for names and values.
 pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Spanned<String>> {
-    let Some(scalar) = node.scalar() else {
-        let message = format!("`{key}` takes text, and this is {}", node.kind());
-        let help = format!("write `{key}: NAME`");
-        findings.error(node.mark, "type", message, help);
-        return None;
-    };
+    let scalar = scalar(node, key, findings)?;
     if scalar.looks() == Looks::Float {
         let message = format!(
             "`{key}` takes text, and {} is a number with a point (error checking config)",
@@ -34,6 +29,17 @@ pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Sp
         value: scalar.text.clone(),
         mark: node.mark,
     })
+}
+
+/// A node that is neither a map nor a list.
+pub(crate) fn scalar<'n>(node: &'n Node, key: &str, findings: &mut Findings) -> Option<&'n Scalar> {
+    let scalar = node.scalar();
+    if scalar.is_none() {
+        let message = format!("`{key}` takes text, and this is {}", node.kind());
+        let help = format!("write `{key}: NAME`");
+        findings.error(node.mark, "type", message, help);
+    }
+    scalar
 }
 
 /// `true` or `false`; also the words of YAML 1.1, which Envoy's service accepts.

@@ -184,11 +184,11 @@ impl<'n> Settings<'n> {
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
         let node = self.get(key)?;
-        let text = scalar::text(node, key, &mut self.findings_about(key))?;
-        match parse(&text.value) {
+        let text = &scalar::scalar(node, key, &mut self.findings_about(key))?.text;
+        match parse(text) {
             Ok(parsed) => Some(parsed),
             Err(why) => {
-                let shown = self.findings_about(key).quote(&text.value);
+                let shown = self.findings_about(key).quote(text);
                 let message = format!("{shown} {why}");
                 self.wrong(node.mark, message, &format!("write `{key}: {example}`"));
                 None

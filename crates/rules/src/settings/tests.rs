@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use tollgate_core::{Mode, OnStoreError};
+use tollgate_core::{Mode, OnStoreError, Span};
 
 use super::*;
 
@@ -157,6 +157,7 @@ struct Typed {
     hops: Option<usize>,
     names: Vec<String>,
     choice: Choice,
+    wait: Option<Span>,
 }
 
 #[derive(Debug, Default, PartialEq, serde::Deserialize)]
@@ -201,6 +202,7 @@ fn types_of_other_crates_are_read() {
         hops: Some(3),
         names: vec!["a".to_owned(), "7".to_owned()],
         choice: Choice::Named("x".to_owned()),
+        wait: None,
     };
     assert_eq!(typed(text).unwrap(), Some(expected));
     for text in [
@@ -241,7 +243,7 @@ fn errors_in_types_of_other_crates_are_reported_at_their_place() {
         ),
         (
             "{x: 1}",
-            "1:9: unknown key `x`; write one of `flag`, `bits`, `port`, `hops`, `names`, `choice`",
+            "1:9: unknown key `x`; write one of `flag`, `bits`, `port`, `hops`, `names`, `choice`, `wait`",
         ),
         (
             "{flag: 1}",
@@ -258,6 +260,25 @@ fn errors_in_types_of_other_crates_are_reported_at_their_place() {
         (
             "{names: a}",
             "1:16: `names` is a list, and this is text; write `names: [...]`",
+        ),
+        (
+            "{names: [1.5]}",
+            "1:17: `names` takes text, and `1.5` is a number with a point (error checking config); \
+             put it in quotes: `names: \"1.5\"`",
+        ),
+        (
+            "{wait: 15}",
+            "1:15: a number has no unit of time after it; write a length of time such as `15m`",
+        ),
+        (
+            "{wait: 1.5s}",
+            "1:15: a length of time is not a whole number of its unit; write a length of time such \
+             as `15m`",
+        ),
+        (
+            "{wait: 1.5}",
+            "1:15: a length of time is not a whole number of its unit; write a length of time such \
+             as `15m`",
         ),
         (
             "{names: [{}]}",

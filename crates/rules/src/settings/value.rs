@@ -9,14 +9,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, StrDeserializer};
-use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Expected, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::nearest::nearest;
 use crate::findings::Findings;
 use crate::quote::quote;
 use crate::scalar;
-use crate::yaml::{Body, Looks, Node, Pair};
+use crate::yaml::{Body, Looks, Node, Pair, Scalar};
 
 mod wrong;
 
@@ -76,7 +76,7 @@ impl<'n> Value<'n> {
             Wrong::Reported => return Wrong::Reported,
             Wrong::MissingKey(key) => self.lacks(Some(key)),
             Wrong::UnknownKey { .. } | Wrong::UnknownChoice { .. } => false,
-            Wrong::BareChoice | Wrong::Other(_) => self.lacks(None),
+            Wrong::BareChoice | Wrong::Text { .. } | Wrong::Other(_) => self.lacks(None),
         };
         let skipped = self.skip();
         if follows {
@@ -100,6 +100,7 @@ impl<'n> Value<'n> {
                 format!("{} needs a value", quote(text)),
                 format!("write `{}: {{ {text}: VALUE }}`", self.key),
             ),
+            Wrong::Text { message, expected } => (message.clone(), format!("write {expected}")),
             Wrong::Other(message) => (message.clone(), String::new()),
         };
         let code = match wrong {
@@ -145,6 +146,13 @@ impl<'n> Value<'n> {
         let mut findings = self.findings.borrow_mut();
         findings.error(self.node.mark, "type", message, help);
         Err(self.skip())
+    }
+
+    /// A node that is neither a map nor a list; reports these.
+    fn scalar(self) -> Result<&'n Scalar, Wrong> {
+        let mut findings = self.findings.borrow_mut();
+        let scalar = scalar::scalar(self.node, self.key, &mut findings);
+        scalar.ok_or_else(|| self.skip())
     }
 
     /// Its text; reports anything else.
@@ -232,7 +240,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
     type Error = Wrong;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        let looks = self.node.scalar().map(crate::yaml::Scalar::looks);
+        let looks = self.node.scalar().map(Scalar::looks);
         match (&self.node.body, looks) {
             (Body::Map(_), _) => self.deserialize_map(visitor),
             (Body::List(_), _) => self.deserialize_seq(visitor),
@@ -269,8 +277,13 @@ impl<'de> Deserializer<'de> for Value<'_> {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        let read = visitor.visit_string(self.text()?);
-        read.map_err(|wrong: Wrong| self.report(&wrong))
+        let expected: &dyn Expected = &visitor;
+        let expected = expected.to_string();
+        match visitor.visit_string(self.scalar()?.text.clone()) {
+            // A number with a point is no text, unless it is something else than a text.
+            Ok(read) => self.text().map(|_| read),
+            Err(wrong) => Err(self.report(&Wrong::of_text(wrong, expected))),
+        }
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {

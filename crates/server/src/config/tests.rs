@@ -245,6 +245,7 @@ fn thresholds_of_headroom() {
     assert_eq!(config.unwrap().headroom, expected);
     for (text, problem) in [
         ("cpu: {low: 60}", "is not a percentage from 0% to 100%"),
+        ("cpu: {low: 0.6}", "write `low: 60%`"),
         ("cpu: {low: 1%%}", "is not a percentage"),
         ("cpu: {low: -1%}", "is not a percentage"),
         ("cpu: {high: 101%}", "is not a percentage from 0% to 100%"),

@@ -20,10 +20,25 @@ pub(super) enum Wrong {
     MissingKey(&'static str),
     /// A choice that has a value, without one.
     BareChoice,
+    /// A text that is not what its type expects, such as "a length of time such as `15m`".
+    Text {
+        message: String,
+        expected: String,
+    },
     Other(String),
 }
 
 // === impl Wrong ===
+
+impl Wrong {
+    /// What is wrong with a text, whose type expects `expected`.
+    pub(super) fn of_text(wrong: Wrong, expected: String) -> Wrong {
+        match wrong {
+            Wrong::Other(message) => Wrong::Text { message, expected },
+            wrong => wrong,
+        }
+    }
+}
 
 impl std::error::Error for Wrong {}
 
