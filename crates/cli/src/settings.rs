@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_backends::{AnyBackend, backend_names};
 use tollgate_core::{Mode, Sharing};
 use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
-use tollgate_server::{Config, ConfigError, Place};
+use tollgate_server::{Config, ConfigError, Place, find_unlimited};
 
 use crate::message::{Reason, with_causes};
 
@@ -49,22 +49,8 @@ impl Service {
     pub(crate) fn notes(&self) -> Vec<String> {
         let rules = &self.loaded.rules;
         let has_rules = |domain: &str| rules.domains().any(|known| known == domain);
-        let mut notes = Vec::new();
-        if let Some(auth) = &self.config.auth
-            && !has_rules(&auth.domain)
-        {
-            notes.push(format!(
-                "`auth` asks for the domain `{}`, which has no rules, so it allows everything",
-                auth.domain
-            ));
-        }
-        let domains = self.config.gateway.iter().flat_map(|one| one.domains());
-        for domain in domains.filter(|domain| !has_rules(domain)) {
-            notes.push(format!(
-                "`gateway` asks for the domain `{domain}`, which has no rules, so it allows \
-                 everything"
-            ));
-        }
+        let (auth, gateway) = (self.config.auth.as_ref(), self.config.gateway.as_ref());
+        let mut notes: Vec<String> = find_unlimited(auth, gateway, rules).into_iter().collect();
         for store in &self.config.stores {
             for domain in &store.domains {
                 if !has_rules(domain) {

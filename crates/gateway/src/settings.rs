@@ -168,9 +168,16 @@ impl GatewaySettings {
         }
     }
 
-    /// Each identity whose requests reserve units until their response comes: the keys that lead to
-    /// it, the domain whose rules apply, and the identity itself.
+    /// Each identity whose requests reserve units until their response comes, as in
+    /// [`GatewaySettings::identities`].
     pub fn reserving_identities(&self) -> impl Iterator<Item = (String, &str, &IdentitySettings)> {
+        self.identities()
+            .filter(|(_, _, identity)| identity.needs_response())
+    }
+
+    /// Each identity that identifies requests: the keys that lead to it, the domain whose rules
+    /// apply, and the identity itself. The gateway's own is there once for each route without one.
+    pub fn identities(&self) -> impl Iterator<Item = (String, &str, &IdentitySettings)> {
         let of_gateway = || {
             Some((
                 "identity".to_owned(),
@@ -187,8 +194,14 @@ impl GatewaySettings {
                 None => ("identity".to_owned(), domain, &self.identity),
             })
         });
-        let all = alone.into_iter().chain(routes);
-        all.filter(|(_, _, identity)| identity.needs_response())
+        alone.into_iter().chain(routes)
+    }
+
+    /// The keys of the descriptors that concurrency limits count.
+    pub fn in_flight_keys(&self) -> impl Iterator<Item = &[String]> {
+        let routes = self.routes.iter().filter_map(|one| one.in_flight.as_ref());
+        let all = std::iter::once(&self.in_flight).chain(routes).flatten();
+        all.map(|limit| &*limit.per)
     }
 
     /// The domain whose rules apply to a route.

@@ -70,6 +70,16 @@ impl RuleSet {
         domains.flat_map(|domain| domain.rules.iter().map(RuleView::of))
     }
 
+    /// Whether a rule of this domain is for descriptors with keys that `may_be` accepts, which gets
+    /// them from the top.
+    pub fn has_rule(&self, domain: &str, may_be: impl Fn(&[&str]) -> bool) -> bool {
+        let rules = self.domain(domain).into_iter();
+        rules.flat_map(|domain| &domain.rules).any(|rule| {
+            let keys: Vec<&str> = rule.path.iter().map(|step| &*step.key).collect();
+            may_be(&keys)
+        })
+    }
+
     /// Every rule whose limit has an elastic part, and whether there is headroom for it now.
     pub fn elastic_rules(&self, headroom: &dyn Headroom) -> impl Iterator<Item = RuleView> {
         let domains = self.domains.values();

@@ -109,3 +109,4 @@ pub use tollgate_listen::{InvalidTls, Limits, TlsFiles};
 pub use tollgate_telemetry::{
     Endpoint, FLUSH_WITHIN, QUEUED_SPANS_MAX, Ratio, SignalConfig, TelemetryConfig,
 };
+pub use unlimited::find_unlimited;

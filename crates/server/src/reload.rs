@@ -7,12 +7,13 @@ use std::sync::Arc;
 use tollgate_core::{Limit, Mode};
 use tollgate_engine::{RuleSource, Why};
 use tollgate_gateway::{Gateway, GatewaySettings};
-use tollgate_rules::{Loaded, Source, read_paths};
+use tollgate_rules::{Diagnostic, Loaded, Source, read_paths};
 
 use crate::admin_tokens::AdminTokens;
 use crate::auth::ActiveAuth;
 use crate::certificates::Certificates;
 use crate::config::Config;
+use crate::unlimited;
 use settings::SettingsFile;
 
 mod settings;
@@ -79,7 +80,14 @@ impl RuleSource for ConfiguredRules {
     }
 
     fn parse(&self, sources: &[Source]) -> Loaded {
-        self.config.load(sources)
+        let loaded = self.config.load(sources);
+        // A domain with errors keeps its former rules, if it has some.
+        if !loaded.diagnostics.iter().any(Diagnostic::is_error) {
+            let gateway = self.config.gateway.as_ref();
+            let gateway = gateway.filter(|_| self.gateway.is_some());
+            unlimited::warn(self.config.auth.as_ref(), gateway, &loaded.rules);
+        }
+        loaded
     }
 
     fn default_mode(&self) -> Mode {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tollgate_backends::backend_names;
 use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules, watch_stores};
-use tollgate_gateway::{Gateway, GatewaySettings};
+use tollgate_gateway::Gateway;
 use tollgate_listen::{
     Address, Budget, Limits, Shutdown, ShutdownSignal, open_files, shutdown_channel,
 };
@@ -32,7 +32,6 @@ use crate::redis_protocol::{RedisHandler, ThrottleStore};
 use crate::reload::{ConfiguredRules, known_limits};
 use crate::serve_error::ServeError;
 use crate::stores;
-use crate::unlimited;
 
 /// A running service. Dropping it closes connections at once; [`Running::stop`] is graceful.
 #[derive(Debug)]
@@ -126,8 +125,7 @@ async fn start_with(
         gateway.clone(),
     );
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
-    let served = config.gateway.as_ref().filter(|_| gateway.is_some());
-    load_rules(&mut reloader, &engine, served)?;
+    load_rules(&mut reloader, &engine)?;
     let opened = Opened::open(&config.listen, tls).await?;
     let (shutdown, signal) = shutdown_channel();
     let (orders, received) = mpsc::channel(ORDERS_MAX);
@@ -178,17 +176,10 @@ fn open_auth(
 }
 
 /// Loads the rules for the first time. There must be some.
-fn load_rules(
-    reloader: &mut Reloader<ConfiguredRules>,
-    engine: &Engine,
-    gateway: Option<&GatewaySettings>,
-) -> Result<(), ServeError> {
+fn load_rules(reloader: &mut Reloader<ConfiguredRules>, engine: &Engine) -> Result<(), ServeError> {
     let diagnostics = reloader.load().map_err(ServeError::Unreadable)?;
     if engine.rules().is_empty() {
         return Err(ServeError::NoRules(diagnostics));
-    }
-    if let Some(gateway) = gateway {
-        unlimited::warn(gateway, engine);
     }
     Ok(())
 }

@@ -112,7 +112,18 @@ descriptors: [{key: k, rate_limit: 5/day}]
     let (_, text) = check(&format!("{memory}{gateway}\n"), rules);
     let expected = "`gateway` asks for the domain `f`, which has no rules, so it allows everything";
     assert!(text.contains(expected), "{text}");
-    assert!(text.contains("0 errors, 1 warning"), "{text}");
+    assert!(text.contains("0 errors, 2 warnings"), "{text}");
+    let gateway = "gateway: {domain: d, upstreams: {u: {addresses: ['127.0.0.1:1']}}, \
+        in_flight: [{per: [busy], requests: 1}], identity: {descriptors: [\
+        {entries: [{key: fine, from: path}]}, {entries: [{key: fien, from: path}]}, \
+        {entries: [{key: fine, from: path}, {key: method, from: method}]}, \
+        {entries: [{key: busy, from: path}]}]}}";
+    let (_, text) = check(&format!("{memory}{gateway}\n"), rules);
+    for keys in ["fien", "fine`, `method"] {
+        let expected = format!("no rule of the domain `d` is for the descriptor `{keys}` of");
+        assert!(text.contains(&expected), "{text}");
+    }
+    assert!(text.contains("0 errors, 2 warnings"), "{text}");
     let others = format!("{memory}stores: {{a: {{memory: true, domains: [e]}}}}\n");
     let (_, text) = check(&others, leased);
     assert!(

@@ -309,34 +309,37 @@ fn start_up_errors_are_json_where_the_log_is() {
 
 /// A slip in the name, also in a change of the settings, switches all limits off.
 #[test]
-fn a_domain_of_the_gateway_without_rules_is_warned_of_also_after_a_reload() {
+fn requests_of_the_gateway_that_nothing_limits_are_warned_of_also_after_a_reload() {
     let settings = SETTINGS.replace("admin:", "gateway: '127.0.0.1:0', admin:")
         + "gateway: {domain: web, upstreams: {api: {addresses: ['127.0.0.1:1']}}}\n";
     let rules = RULES.replacen(
         "domain: ",
-        "domain: web\ndescriptors: [{key: k, rate_limit: 1/day}]\n---\ndomain: ",
+        "domain: web\ndescriptors: [{key: remote_address, rate_limit: 1/day}]\n---\ndomain: ",
         1,
     );
     let directory = directory(&[("rules.yaml", &rules), ("tollgate.yaml", &settings)]);
     let mut service = Service::start(directory.path());
     service.address("gateway");
-    let slip = settings.replace("domain: web", "domain: wbe");
-    std::fs::write(directory.path().join("tollgate.yaml"), slip).unwrap();
-    service.signal("-HUP");
-    let is_warning = |line: &serde_json::Value| {
-        line["message"]
-            .as_str()
-            .unwrap()
-            .contains("nothing limits its requests")
+    let mut warnings_after = |file: &str, text: &str, expected: &str| {
+        std::fs::write(directory.path().join(file), text).unwrap();
+        service.signal("-HUP");
+        let mut warnings = Vec::new();
+        service.logged(|line| {
+            let message = line["message"].as_str().unwrap().to_owned();
+            let is_expected = message == expected;
+            if line["level"] == "WARN" && !is_expected {
+                warnings.push(message);
+            }
+            is_expected
+        });
+        assert_eq!(warnings, [""; 0], "besides {expected:?}");
     };
-    let mut is_early = false;
-    let line = service.logged(|line| {
-        is_early |= line["level"] == "WARN" && !is_warning(line);
-        is_warning(line)
-    });
-    assert_eq!(
-        (line["domain"].as_str(), is_early),
-        (Some("wbe"), false),
-        "{line}"
-    );
+    let slip = rules.replace("remote_address", "remote_addres");
+    let expected = "no rule of the domain `web` is for the descriptor `remote_address` of \
+        `gateway.identity`, so it limits nothing";
+    warnings_after("rules.yaml", &slip, expected);
+    let slip = settings.replace("domain: web", "domain: wbe");
+    let expected =
+        "`gateway` asks for the domain `wbe`, which has no rules, so it allows everything";
+    warnings_after("tollgate.yaml", &slip, expected);
 }

@@ -3,9 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use tollgate_listen::{
-    Address, ConnectionLimits, Limits, Protocol, SOCKET_MODE, SocketPath, TlsFiles,
-};
+use tollgate_listen::{Address, ConnectionLimits, Limits, Protocol, SOCKET_MODE, TlsFiles};
 use tollgate_rules::Settings;
 
 use super::tls;
@@ -81,7 +79,7 @@ impl Listen {
         let listen = kinds.into_iter();
         let listen = listen.filter_map(|kind| Listen::take(map, kind, directory));
         let listen: Vec<Listen> = listen.collect();
-        check_sockets(map, &listen);
+        check_addresses(map, &listen);
         if !listen.iter().any(|listen| listen.kind.decides()) {
             let message = "`grpc`, `http` and `redis` are off, so no request can arrive".to_owned();
             let help = "give one of them an address, or write a section `gateway`";
@@ -150,20 +148,40 @@ fn parse_mode(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Reports listeners that have the same Unix socket. Those with the same port are reported when
-/// they are opened.
-fn check_sockets(map: &Settings<'_>, listen: &[Listen]) {
-    let paths = listen.iter().filter_map(|one| match &one.address {
-        Address::Unix(SocketPath { path, .. }) => Some((one.kind.name(), path)),
-        Address::Tcp(_) => None,
-    });
-    let paths: Vec<_> = paths.collect();
-    for (index, (name, path)) in paths.iter().enumerate() {
-        let earlier = paths[..index].iter().find(|(_, other)| other == path);
-        if let Some((other, _)) = earlier {
-            let message = format!("`{name}` has the same Unix socket as `{other}`");
-            map.report_error(name, message, "give each listener a path of its own");
+/// Reports listeners that cannot both be opened.
+fn check_addresses(map: &Settings<'_>, listen: &[Listen]) {
+    for (index, one) in listen.iter().enumerate() {
+        let mut earlier = listen[..index].iter();
+        if let Some(other) = earlier.find(|other| overlap(&one.address, &other.address)) {
+            let (name, other_name) = (one.kind.name(), other.kind.name());
+            let what = match one.address {
+                Address::Unix(_) => "Unix socket",
+                Address::Tcp(_) => "port",
+            };
+            let (address, other) = (&one.address, &other.address);
+            let message =
+                format!("`{name}` has the same {what} as `{other_name}`: {address} and {other}");
+            // The one that the settings name: the other may have its default address.
+            let (key, help) = match map.contains(name) {
+                true => (name, "give each listener an address of its own"),
+                false => (other_name, "give it another address, or the other one"),
+            };
+            map.report_error(key, message, help);
         }
+    }
+}
+
+/// Whether what is sent to one of these addresses may be meant for the other.
+fn overlap(one: &Address, other: &Address) -> bool {
+    match (one, other) {
+        (Address::Unix(one), Address::Unix(other)) => one.path == other.path,
+        (Address::Tcp(one), Address::Tcp(other)) => {
+            let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+            let is_same = one.ip() == other.ip() || is_any && one.is_ipv4() == other.is_ipv4();
+            // Port 0 is another one each time.
+            one.port() == other.port() && one.port() != 0 && is_same
+        }
+        (Address::Unix(_), Address::Tcp(_)) | (Address::Tcp(_), Address::Unix(_)) => false,
     }
 }
 

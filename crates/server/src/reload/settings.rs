@@ -103,7 +103,7 @@ fn apply(
         gateway.replace(&next)?;
         let (routes, upstreams) = (next.routes.len(), next.upstreams.len());
         info!(routes, upstreams, "the gateway's settings are in effect");
-        unlimited::warn(&next, gateway.engine());
+        unlimited::warn(None, Some(&next), &gateway.engine().rules());
         in_effect.gateway = Some(next);
     }
     Ok(())

@@ -78,6 +78,16 @@ fn errors_name_their_place_and_the_remedy() {
             "4:",
             "has the same Unix socket as `http`",
         ),
+        (
+            "  http: 127.0.0.1:6070\n",
+            "3:9",
+            "`admin` has the same port as `http`",
+        ),
+        (
+            "  grpc: 127.0.0.1:7000\n  http: 0.0.0.0:7000\n",
+            "4:9",
+            "`http` has the same port as `grpc`: 0.0.0.0:7000 and 127.0.0.1:7000",
+        ),
     ] {
         let error = parse(listen).unwrap_err().to_string();
         let place = format!("tollgate.yaml:{place}");
@@ -85,5 +95,16 @@ fn errors_name_their_place_and_the_remedy() {
             error.contains(expected) && error.contains(&place),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn several_listeners_may_have_one_port_on_addresses_of_their_own() {
+    for listen in [
+        "  grpc: 127.0.0.1:7000\n  http: 127.0.0.2:7000\n",
+        "  grpc: 127.0.0.1:0\n  http: 127.0.0.1:0\n",
+        "  grpc: 0.0.0.0:7000\n  http: '[::1]:7000'\n",
+    ] {
+        assert!(parse(listen).is_ok(), "{listen}");
     }
 }
