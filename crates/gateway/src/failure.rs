@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 use tollgate_core::StoreError;
 use tollgate_engine::ReserveError;
 use tollgate_http::{InvalidFraming, InvalidPath, Problem};
@@ -23,6 +23,9 @@ pub(crate) enum Failure {
     Loop,
     /// The path has no normal form.
     Path(InvalidPath),
+    /// A header by which routes are found, with `_` for `-` or the reverse: many servers take the
+    /// two for one, and the routes do not.
+    Respelled(HeaderName),
     /// The body has more bytes than are allowed.
     TooLarge(u64),
     /// The client sent nothing of its body for so long.
@@ -96,6 +99,7 @@ impl Failure {
             Self::NoRoute => "no_route",
             Self::Loop => "loop",
             Self::Path(_) => "invalid_path",
+            Self::Respelled(_) => "respelled_header",
             Self::TooLarge(_) => "too_large",
             Self::IdleBody(_) => "idle_body",
             Self::SlowBody(_) => "slow_body",
@@ -147,7 +151,7 @@ impl Failure {
             Self::Connect => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Loop => StatusCode::LOOP_DETECTED,
-            Self::Path(_) | Self::IncompleteBody => StatusCode::BAD_REQUEST,
+            Self::Path(_) | Self::Respelled(_) | Self::IncompleteBody => StatusCode::BAD_REQUEST,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::IdleBody(_) | Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Store(_)
@@ -171,6 +175,9 @@ impl Failure {
             Self::NoRoute => "no route is for this request".to_owned(),
             Self::Loop => "the request has passed through too many gateways".to_owned(),
             Self::Path(invalid) => invalid.to_string(),
+            Self::Respelled(name) => {
+                format!("a header is spelled with `_` for `-`, or the reverse; send `{name}`")
+            }
             Self::TooLarge(bytes) => format!("the body is larger than {bytes} bytes; send less"),
             Self::IdleBody(limit) => {
                 format!("nothing of the body arrived for {limit:?}; send it without a pause")

@@ -107,6 +107,11 @@ impl Matcher {
         !self.templates.is_empty()
     }
 
+    /// The headers that it looks at.
+    pub(crate) fn header_names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.headers.iter().map(|(name, _)| name)
+    }
+
     /// What the route is called if it has no name.
     pub(crate) fn first_condition(&self) -> Option<&str> {
         let host = self.hosts.first().map(|host| match host {

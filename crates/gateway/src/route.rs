@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use tollgate_core::Moment;
 use tollgate_engine::Pace;
-use tollgate_http::{Classifier, InvalidSetting, InvalidSettings, PathSettings, Responder};
+use tollgate_http::{
+    Classifier, InvalidSetting, InvalidSettings, PathSettings, Responder, is_same_to_cgi,
+};
 
 use crate::concurrency_limit::{ConcurrencyLimitReader, ConcurrencyLimits};
 use crate::failure::Failure;
@@ -36,6 +39,8 @@ pub(crate) struct RouteTable {
     in_flight: Arc<PermitTable>,
     normal_form: PathSettings,
     needs_path: bool,
+    /// The headers by which they are found.
+    headers: Vec<HeaderName>,
 }
 
 /// Where some requests go, and under which rules.
@@ -80,6 +85,7 @@ impl RouteTable {
             routes: Vec::with_capacity(settings.routes.len()),
             normal_form: settings.identity.path,
             needs_path: false,
+            headers: Vec::new(),
             upstreams,
             in_flight: permits,
         };
@@ -120,6 +126,7 @@ impl RouteTable {
             match made {
                 Ok(made) => {
                     self.needs_path |= made.matcher.needs_path();
+                    self.headers.extend(made.matcher.header_names().cloned());
                     self.routes.push(made);
                 }
                 Err::<_, InvalidSettings>(all) => {
@@ -200,13 +207,14 @@ impl RouteTable {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if none does, or if the path may mean several.
+    /// [`Failure`] if none does, or if the path or a header may mean several.
     pub(crate) fn find(&self, head: &Parts) -> Result<&Route, Failure> {
         let path = match self.needs_path {
             true => Some(self.normal_form.normalize(head.uri.path().as_bytes())),
             false => None,
         };
         let path = path.transpose().map_err(Failure::Path)?;
+        self.check_spelling(&head.headers)?;
         let target = Target {
             host: host(head),
             path: path.as_ref(),
@@ -216,6 +224,17 @@ impl RouteTable {
         let mut routes = self.routes.iter();
         let found = routes.find(|route| route.matcher.matches(&target));
         found.ok_or(Failure::NoRoute)
+    }
+
+    /// Checks that no header is one of those by which routes are found, in another spelling.
+    fn check_spelling(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        for name in &self.headers {
+            let mut sent = headers.keys();
+            if sent.any(|other| other != name && is_same_to_cgi(other, name)) {
+                return Err(Failure::Respelled(name.clone()));
+            }
+        }
+        Ok(())
     }
 }
 
