@@ -94,6 +94,10 @@ fn parameters_are_decoded_and_have_one_value() {
     assert_eq!(get("/?key=+a%20"), found("a"));
     assert_eq!(get("/?key=a&key=b"), Err(Flaw::Repeated));
     assert_eq!(get("/?key=a%0ab"), Err(Flaw::ControlCharacter));
+    // Bytes that are not UTF-8 stay apart, and are no character.
+    assert_eq!(get("/?key=%ff"), found(r"\xff"));
+    assert_eq!(get("/?key=+%F6"), found(r"\xf6"));
+    assert_eq!(get("/?key=%ff&key=%fe"), Err(Flaw::Repeated));
     for uri in ["/", "/?", "/?key", "/?key=", "/?Key=a", "/?keys=a"] {
         assert_eq!(get(uri), Ok(None), "{uri}");
     }

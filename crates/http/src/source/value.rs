@@ -66,15 +66,26 @@ pub(crate) fn cookie<'a>(
     only(values)
 }
 
-/// The value of a parameter in the query.
+/// The value of a parameter in the query, as in the URL standard's
+/// `application/x-www-form-urlencoded`, but its bytes as they are: those that are not UTF-8 would
+/// all become one character, and so would the values of different clients.
 pub(super) fn query<'a>(uri: &'a Uri, name: &str) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
     let query = uri.query().unwrap_or_default();
-    let pairs = collect_bounded(form_urlencoded::parse(query.as_bytes()))?;
-    let values = pairs.into_iter().filter(|(key, _)| key == name);
-    only(values.map(|(_, value)| match value {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    }))
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let values = collect_bounded(pairs)?.into_iter().filter_map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (*form_decode(key) == *name.as_bytes()).then(|| form_decode(value))
+    });
+    only(values)
+}
+
+/// A name or a value of a form, decoded.
+fn form_decode(text: &str) -> Cow<'_, [u8]> {
+    if text.contains('+') {
+        let spaced = text.replace('+', " ");
+        return Cow::Owned(percent_decode(spaced.as_bytes()).collect());
+    }
+    Cow::from(percent_decode(text.as_bytes()))
 }
 
 /// A value without white space round it; `None` if nothing is left.
