@@ -50,6 +50,7 @@ impl SettingsFile {
             applied.map_err(|invalid| invalid.below("gateway").to_string())?;
             Ok(config)
         });
+        let applied = applied.map_err(|error| read_files_again(gateway, in_effect, error));
         let found = match applied {
             Ok(config) if config == *in_effect => Found::Same,
             Ok(config) => Found::Changed(Box::new(config)),
@@ -75,6 +76,20 @@ impl SettingsFile {
             }
         }
         self.last = found;
+    }
+}
+
+/// Reads the files again that the settings in effect name, whatever is wrong with new settings.
+/// Returns what is wrong with both.
+fn read_files_again(gateway: Option<&Gateway>, in_effect: &mut Config, error: String) -> String {
+    let same = in_effect.clone();
+    let Err(invalid) = apply(gateway, &same, in_effect) else {
+        return error;
+    };
+    let of_files = invalid.below("gateway").to_string();
+    match error.contains(&of_files) {
+        true => error,
+        false => format!("{error}; {of_files}"),
     }
 }
 

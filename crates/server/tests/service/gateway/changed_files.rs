@@ -152,6 +152,11 @@ async fn keys_of_tokens_are_read_again() {
     replace(&keys, OTHER_KEYS);
     house.running.reload().await;
     assert_eq!(status(&house, ANN).await, denied);
+    // An error in the settings keeps no keys from taking effect, nor others from going.
+    change(&house, "  upstreams: {}\n").await;
+    replace(&keys, KEYS);
+    house.running.reload().await;
+    assert_eq!(status(&house, ANN).await, 200);
 }
 
 /// The status of a proxy's question about a request with this token.
