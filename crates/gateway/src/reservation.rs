@@ -10,7 +10,7 @@ use std::sync::Arc;
 use http::header::{ACCEPT_ENCODING, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::task::JoinHandle;
-use tollgate_core::{Answer, Cost, Request};
+use tollgate_core::{Answer, COST_MAX, Cost, Request};
 use tollgate_engine::{Engine, OwnedReservation, ReserveError};
 use tollgate_http::Identity;
 
@@ -215,9 +215,16 @@ impl Open {
     }
 
     /// Leaves everything charged, so that a shared store does not keep the reservation until it
-    /// expires.
+    /// expires. A body that costs its length costs at least what has passed of it: an upload that
+    /// is broken off is no cheaper.
     pub(crate) fn keep(self) {
-        let units = self.descriptors.iter().map(|reserved| reserved.units);
+        let units = self.descriptors.iter().map(|reserved| {
+            let passed = match &self.request_bytes {
+                Some(count) if self.pricing.counts_request(reserved.index) => count.bytes(),
+                _ => 0,
+            };
+            passed.min(COST_MAX).max(reserved.units)
+        });
         let units = units.collect();
         self.settle(units);
     }

@@ -363,3 +363,21 @@ async fn a_request_whose_body_still_comes_is_charged_its_estimate_at_least() {
     while unsettled(&house, "cut_off").await == 0 {}
     assert_eq!(used(&house).await, 500);
 }
+
+/// The client goes away in the middle of its body, before there is a response.
+#[tokio::test]
+async fn a_body_that_is_broken_off_costs_what_has_passed_of_it() {
+    let stage = Stage::open().await;
+    let cost = "{from: request_bytes, estimate: 5}";
+    let house = gateway_on(stage.address(), cost, Place::Memory).await;
+    let mut client = Client::to(house.gateway()).await;
+    let head = "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n";
+    let body = format!("3e8\r\n{}\r\n", "x".repeat(1000));
+    client.send(format!("{head}{body}").as_bytes()).await;
+    let mut upstream = stage.accept().await;
+    upstream.read_until(&"x".repeat(1000)).await;
+    drop(client);
+    upstream.wait_for_end().await;
+    while unsettled(&house, "no_response").await == 0 {}
+    assert_eq!(used(&house).await, 1000);
+}
