@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use tollgate_listen::SOCKET_PATH_BYTES_MAX;
+use tollgate_listen::{SOCKET_PATH_BYTES_MAX, SocketPath};
 use tollgate_rules::Source;
 
 use super::*;
