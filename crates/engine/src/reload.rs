@@ -216,7 +216,7 @@ fn log_diagnostics(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// Logs a line for each changed limit, and for each domain that was added, removed or kept
+/// Logs a line for each limit that was changed or removed, and for each domain that was added, removed or kept
 /// because of errors.
 fn log_changes(changes: &Changes) {
     for changed in &changes.changed {
@@ -229,6 +229,11 @@ fn log_changes(changes: &Changes) {
             ?to,
             "limit changed; what was consumed is kept"
         );
+    }
+    // A warning, because it may be a slip in a key.
+    for rule in &changes.removed_rules {
+        let (domain, rule) = (&rule.domain, rule.shown());
+        warn!(domain, rule, "rule removed: no request meets its limit");
     }
     for domain in &changes.kept {
         warn!(domain, "domain stays as it was");

@@ -19,6 +19,8 @@ pub const REMOVED_RULES_MAX: usize = 10_000;
 pub struct Changes {
     /// Rules with another limit than before.
     pub changed: Vec<Changed>,
+    /// Rules with a limit that are gone from domains that are not.
+    pub removed_rules: Vec<Arc<RuleName>>,
     /// Domains that stay as they were, because the new version has errors.
     pub kept: Vec<String>,
     /// New domains.
@@ -84,7 +86,12 @@ impl Loaded {
                 changes.removed.push(name.to_string());
             }
         }
-        let removed = Removed::after(previous, &domains);
+        let present = identities(&domains);
+        let gone = limited_rules(previous.domains.values()).filter(|(rule, ..)| {
+            domains.contains_key(&*rule.name.domain) && !present.contains(&*rule.identity)
+        });
+        changes.removed_rules = gone.map(|(rule, ..)| Arc::clone(&rule.name)).collect();
+        let removed = Removed::after(previous, &present);
         let rules = RuleSet {
             domains: Arc::new(domains),
             removed: Arc::new(removed),
@@ -152,14 +159,18 @@ fn limited_rules<'r>(
     })
 }
 
+/// The identities of all rules with limits.
+fn identities(domains: &BTreeMap<Arc<str>, Arc<Domain>>) -> HashSet<&[u8]> {
+    let rules = limited_rules(domains.values());
+    rules.map(|(rule, ..)| &*rule.identity).collect()
+}
+
 // === impl Removed ===
 
 impl Removed {
-    /// Rules removed earlier or now, without those in effect; the oldest are dropped.
-    fn after(previous: &RuleSet, domains: &BTreeMap<Arc<str>, Arc<Domain>>) -> Removed {
-        let present: HashSet<&[u8]> = limited_rules(domains.values())
-            .map(|(rule, _, _)| &*rule.identity)
-            .collect();
+    /// Rules removed earlier or now, without those in effect, which are `present`; the oldest are
+    /// dropped.
+    fn after(previous: &RuleSet, present: &HashSet<&[u8]>) -> Removed {
         let gone = limited_rules(previous.domains.values()).map(|(rule, limit, history)| {
             let former = FormerLimit {
                 limit: *limit,

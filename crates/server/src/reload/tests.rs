@@ -62,6 +62,15 @@ fn rules_behind_a_dangling_link_stay_and_a_removed_domain_is_a_warning() {
     assert!(engine.rules().domains().eq(["d"]));
     let removed = journal.lines("domain removed");
     assert!(removed[0].contains("WARN"), "{removed:?}");
+    // A rule is no longer where it was.
+    assert!(journal.lines("rule removed").is_empty());
+    fs::write(path("d.yaml"), rules("d").replace("key: k", "key: kk")).unwrap();
+    assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
+    let removed = journal.lines("rule removed");
+    assert!(
+        removed[0].contains("WARN") && removed[0].contains("rule=\"k\""),
+        "{removed:?}"
+    );
 }
 
 #[test]
