@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 
 use http::header::{HOST, TRANSFER_ENCODING};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 
 /// Why a request is rejected for its head. Its connection must be closed: a sender or proxy that
 /// gets this wrong may also disagree about the end of the request.
@@ -22,17 +22,21 @@ pub enum InvalidFraming {
     BadHost,
     /// `Host` is another than that of the request's target.
     OtherHost,
+    /// A target with another scheme than HTTP's, or `*` with another method than `OPTIONS`.
+    Target,
     /// A transfer coding that is not `chunked`, or several.
     TransferCoding,
 }
 
-/// Checks the head of a request, after RFC 9112 (sections 3.2 and 6.1).
+/// Checks the head of a request, after RFC 9112 (sections 3.2 and 6.1) and RFC 9110 (4.2).
 ///
 /// # Errors
 ///
-/// [`InvalidFraming`], unless there is one well-formed host, and no transfer coding but `chunked`.
+/// [`InvalidFraming`], unless there is one well-formed host, a target of HTTP, and no transfer
+/// coding but `chunked`.
 pub fn check_framing(head: &Parts) -> Result<(), InvalidFraming> {
     check_host(head)?;
+    check_target(head)?;
     // Nearly every body has its length instead.
     if !head.headers.contains_key(TRANSFER_ENCODING) {
         return Ok(());
@@ -43,6 +47,17 @@ pub fn check_framing(head: &Parts) -> Result<(), InvalidFraming> {
     match first_is_unread || codings.next().is_some() {
         true => Err(InvalidFraming::TransferCoding),
         false => Ok(()),
+    }
+}
+
+fn check_target(head: &Parts) -> Result<(), InvalidFraming> {
+    let is_http = head.uri.scheme_str().is_none_or(|scheme| {
+        let mut known = ["http", "https"].into_iter();
+        known.any(|known| scheme.eq_ignore_ascii_case(known))
+    });
+    match is_http && (head.uri.path() != "*" || head.method == Method::OPTIONS) {
+        true => Ok(()),
+        false => Err(InvalidFraming::Target),
     }
 }
 
@@ -126,6 +141,7 @@ impl std::error::Error for InvalidFraming {}
 impl fmt::Display for InvalidFraming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Target => "the request's target is none of HTTP; send a path or an http URL",
             Self::NoHost => "the request has no `host` header; HTTP/1.1 needs one",
             Self::ManyHosts => "the request has several `host` headers; send one",
             Self::BadHost => "the `host` header is malformed; send `name`, or `name:port`",
@@ -181,6 +197,13 @@ mod tests {
             (check("/", http1, &[host]), Ok(())),
             (check("/", http1, &[]), Err(InvalidFraming::NoHost)),
             (check("/", Version::HTTP_10, &[]), Ok(())),
+            (check("HTTPS://a:80/", http1, &[host]), Ok(())),
+            (
+                check("ftp://a:80/", http1, &[host]),
+                Err(InvalidFraming::Target),
+            ),
+            (check("*", http1, &[host]), Err(InvalidFraming::Target)),
+            (check("/*", http1, &[host]), Ok(())),
             (
                 check("/", http1, &[host, host]),
                 Err(InvalidFraming::ManyHosts),
@@ -218,5 +241,8 @@ mod tests {
         ] {
             assert_eq!(found, expected);
         }
+        let options = Request::options("*").header("host", "h").body(());
+        let (options, ()) = options.unwrap().into_parts();
+        assert_eq!(check_framing(&options), Ok(()));
     }
 }
