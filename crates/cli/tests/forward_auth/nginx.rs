@@ -39,6 +39,14 @@ fn headers_that_nginx_accepts_are_accepted() {
     assert_eq!(site.ask(2, "/", &headers).status, 200);
 }
 
+/// Those of HTTP/1.0 need none.
+#[test]
+fn requests_without_a_host_are_decided() {
+    let site = Site::start(Proxy::Nginx);
+    let without = ["--http1.0", "--header", "Host:"];
+    assert_eq!(site.ask(2, "/", &without).status, 200);
+}
+
 /// Tollgate trusts what comes over its Unix socket, as it trusts proxies on this host.
 #[test]
 fn nginx_asks_over_a_unix_socket() {
