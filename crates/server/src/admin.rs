@@ -129,8 +129,15 @@ async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Res
     }
 }
 
-async fn dashboard_events(State(state): State<Arc<AdminState>>) -> Response {
-    let events = state.dashboard.events(state.shutdown.clone());
+async fn dashboard_events(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
+    let tokens = state.tokens.clone();
+    let is_authorized = move || match &tokens {
+        Some(tokens) => tokens.authorize(&headers).is_ok(),
+        None => true,
+    };
+    let events = state
+        .dashboard
+        .events(state.shutdown.clone(), is_authorized);
     events.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 

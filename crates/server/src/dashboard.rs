@@ -82,31 +82,37 @@ impl Dashboard {
         }
     }
 
-    /// Snapshots as server-sent events, from now on.
+    /// Snapshots as server-sent events, from now on, for as long as the page `is_authorized`: its
+    /// token may be revoked.
     ///
     /// # Errors
     ///
     /// 503 if there are [`PAGES_MAX`] pages already.
-    pub(crate) fn events(self: &Arc<Self>, shutdown: ShutdownSignal) -> Result<Response, Failure> {
+    pub(crate) fn events(
+        self: &Arc<Self>,
+        shutdown: ShutdownSignal,
+        is_authorized: impl Fn() -> bool + Send + 'static,
+    ) -> Result<Response, Failure> {
         let page = Dashboard::open(self)?;
         let mut latest = self.latest.subscribe();
         latest.mark_changed();
         let ends = Instant::now() + STREAM_MAX;
         let stream = unfold(
-            (page, latest, shutdown),
-            move |(page, mut latest, mut shutdown)| async move {
+            (page, latest, shutdown, is_authorized),
+            move |(page, mut latest, mut shutdown, is_authorized)| async move {
                 loop {
                     let rest = ends.saturating_duration_since(Instant::now());
                     let changed = tokio::select! {
                         changed = timeout(rest, latest.changed()) => matches!(changed, Ok(Ok(()))),
                         () = shutdown.wait() => false,
                     };
-                    if !changed {
+                    if !changed || !is_authorized() {
                         return None;
                     }
                     let event = latest.borrow_and_update().clone();
                     if !event.is_empty() {
-                        return Some((Ok::<_, Infallible>(event), (page, latest, shutdown)));
+                        let state = (page, latest, shutdown, is_authorized);
+                        return Some((Ok::<_, Infallible>(event), state));
                     }
                 }
             },

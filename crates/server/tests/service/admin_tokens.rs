@@ -94,9 +94,15 @@ async fn a_token_is_replaced_without_a_restart() {
     assert_eq!(house.running.reload().await, Outcome::InEffect);
     assert_eq!(get(&house, "/v1/rules", &old).await.status, 200);
     assert_eq!(get(&house, "/v1/rules", &new).await.status, 200);
+    let mut page = Client::to(house.admin()).await;
+    let events = format!("GET /v1/dashboard/events HTTP/1.1\r\nhost: h\r\n{old}\r\n");
+    page.send(events.as_bytes()).await;
+    page.read_until("data: ").await;
     replace(&house.path("tokens"), NEXT);
     house.running.reload().await;
     assert_eq!(get(&house, "/v1/rules", &old).await.status, 401);
+    // A page that was open ends with its token.
+    page.read_until("0\r\n\r\n").await;
     fs::remove_file(house.path("tokens")).unwrap();
     house.running.reload().await;
     assert_eq!(get(&house, "/v1/rules", &new).await.status, 200);
