@@ -133,8 +133,10 @@ impl Browser {
         }
     }
 
+    /// Opens a page, and waits until all of it is there.
     pub(crate) async fn open(&mut self, url: &str) {
         self.call("Page.navigate", json!({"url": url})).await;
+        self.wait_for("document.readyState === 'complete'").await;
     }
 
     /// The value of an expression in the page, once its promise is fulfilled.
