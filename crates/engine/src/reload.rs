@@ -216,8 +216,8 @@ fn log_diagnostics(diagnostics: &[Diagnostic]) {
     }
 }
 
-/// Logs a line for each limit that was changed or removed, and for each domain that was added, removed or kept
-/// because of errors.
+/// Logs a line for each limit that was changed or removed, and for each domain that was added,
+/// removed or kept because of errors.
 fn log_changes(changes: &Changes) {
     for changed in &changes.changed {
         let (domain, rule) = (&changed.rule.domain, changed.rule.shown());

@@ -195,7 +195,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         let _counted = Counted::new(self.session.counts());
         let connection = &permit.connection;
         if !self.terms.half_close {
-            socket = socket.with_hang_up(connection);
+            socket = socket.with_hang_up(connection.exchange());
         }
         match Box::pin(self.shake_hands(socket, connection)).await {
             Some(Ok(stream)) => self.session.serve(stream, connection, &self.terms).await,

@@ -68,7 +68,7 @@ pub struct Connection {
     budget: Arc<Budget>,
     quantum: Quantum,
     /// Of HTTP/1.
-    exchange: Exchange,
+    exchange: Arc<Exchange>,
     opened: Instant,
     /// Milliseconds from `opened` to the last request that arrived completely, or 0.
     last_request: AtomicU64,
@@ -125,7 +125,7 @@ impl Connection {
             is_reserved,
             quantum: Quantum::new(turn_bytes, Arc::clone(budget.busy())),
             budget,
-            exchange: Exchange::none(),
+            exchange: Arc::new(Exchange::none()),
             opened: now,
             last_request: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
@@ -169,7 +169,7 @@ impl Connection {
     }
 
     /// Its present exchange, if it speaks HTTP/1.
-    pub(crate) const fn exchange(&self) -> &Exchange {
+    pub(crate) const fn exchange(&self) -> &Arc<Exchange> {
         &self.exchange
     }
 

@@ -1,8 +1,8 @@
 //! Peers that hang up while their requests are answered.
 //!
 //! The HTTP library finds the end of a stream only by reading, and it reads nothing while it holds
-//! bytes that belong to no request yet, or a body that nobody reads. One byte behind a request would
-//! hide from it that the peer has gone, for as long as the response takes. The system knows.
+//! bytes that belong to no request yet, or a body that nobody reads. One byte behind a request
+//! would hide from it that the peer has gone, for as long as the response takes. The system knows.
 
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::connection::Connection;
+use crate::exchange::Exchange;
 
 /// How often the system is asked while a request is answered.
 const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -21,25 +21,25 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Finds out whether the peer of a connection of HTTP/1 has hung up.
 #[derive(Debug)]
 pub(crate) struct HangUp {
-    connection: Arc<Connection>,
-    /// When the system is asked next. It is set once for all requests: they are short, and setting a
-    /// timer costs more than letting it fire.
+    exchange: Arc<Exchange>,
+    /// When the system is asked next. It is set once for all requests: they are short, and setting
+    /// a timer costs more than letting it fire.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 // === impl HangUp ===
 
 impl HangUp {
-    pub(crate) const fn new(connection: Arc<Connection>) -> HangUp {
+    pub(crate) const fn new(exchange: Arc<Exchange>) -> HangUp {
         HangUp {
-            connection,
+            exchange,
             timer: None,
         }
     }
 
     /// Ready once the peer has hung up during a request.
     pub(crate) fn poll(&mut self, socket: &impl AsFd, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.connection.exchange().is_open() {
+        if !self.exchange.is_open() {
             return Poll::Pending;
         }
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(ASK_EVERY)));
@@ -76,15 +76,6 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::address::PeerAddress;
-    use crate::budget::Budget;
-    use crate::limits::Limits;
-
-    fn connection() -> Arc<Connection> {
-        let budget = Arc::new(Budget::new(&Limits::default()));
-        let now = std::time::Instant::now();
-        Arc::new(Connection::new(PeerAddress::Unix, false, 1000, budget, now))
-    }
 
     /// Both ends of a connection.
     async fn connect() -> (TcpStream, TcpStream) {
@@ -97,18 +88,18 @@ mod tests {
     async fn a_peer_has_hung_up_whatever_of_it_is_unread() {
         let (mut peer, socket) = connect().await;
         peer.write_all(b"unread").await.unwrap();
-        let connection = connection();
-        connection.exchange().begin();
-        let mut hang_up = HangUp::new(Arc::clone(&connection));
+        let exchange = Arc::new(Exchange::none());
+        exchange.begin();
+        let mut hang_up = HangUp::new(Arc::clone(&exchange));
         let mut has_hung_up = async || {
             let polled = poll_fn(|cx| hang_up.poll(&socket, cx));
             timeout(10 * ASK_EVERY, polled).await.is_ok()
         };
         assert!(!has_hung_up().await, "it is connected");
         peer.shutdown().await.unwrap();
-        connection.exchange().complete();
+        exchange.complete();
         assert!(!has_hung_up().await, "no request is answered");
-        connection.exchange().begin();
+        exchange.begin();
         assert!(has_hung_up().await, "it has closed its side");
     }
 }

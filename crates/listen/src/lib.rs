@@ -31,11 +31,11 @@ mod head_timer;
 
 mod exchange;
 
-mod connection;
-
 mod hang_up;
 
 mod raw_socket;
+
+mod connection;
 
 mod socket_file;
 

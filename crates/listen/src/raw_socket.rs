@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::connection::Connection;
+use crate::exchange::Exchange;
 use crate::hang_up::HangUp;
 
 /// A connection of TCP or of a Unix socket.
@@ -46,9 +46,9 @@ impl RawSocket {
     }
 
     /// The same socket, which breaks when the peer hangs up while its request is answered.
-    pub(crate) fn with_hang_up(self, connection: &Arc<Connection>) -> RawSocket {
+    pub(crate) fn with_hang_up(self, exchange: &Arc<Exchange>) -> RawSocket {
         RawSocket {
-            hang_up: Some(HangUp::new(Arc::clone(connection))),
+            hang_up: Some(HangUp::new(Arc::clone(exchange))),
             ..self
         }
     }

@@ -40,7 +40,9 @@ pub fn find_unlimited(
             ));
             continue;
         }
-        for descriptor in unmatched(identity, domain, rules).filter(|one| !is_counted(one)) {
+        for descriptor in
+            descriptors_without_rule(identity, domain, rules).filter(|one| !is_counted(one))
+        {
             let entries = descriptor.entries.iter();
             let keys: Vec<&str> = entries.map(|entry| &*entry.key).collect();
             found.insert(format!(

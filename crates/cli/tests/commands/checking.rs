@@ -100,6 +100,18 @@ descriptors: [{key: k, rate_limit: 5/day}]
     let (_, text) = check(&format!("{memory}store: {{mode: leased}}\n"), rules);
     assert!(text.contains("no store is in Redis"), "{text}");
     assert!(text.contains("0 errors, 1 warning"), "{text}");
+    let others = format!("{memory}stores: {{a: {{memory: true, domains: [e]}}}}\n");
+    let (_, text) = check(&others, leased);
+    assert!(
+        text.contains("the store `a` serves the domain `e`, which has no rules"),
+        "{text}"
+    );
+}
+
+#[test]
+fn check_finds_what_no_rule_limits() {
+    let rules = "domain: d\ndescriptors: [{key: fine, rate_limit: 5/day}]\n";
+    let memory = "rules: rules.yaml\n";
     let auth = "auth: {domain: e, source: x-original-uri, \
         identity: {client_address: {source: x-real-ip}}}\n";
     let (_, text) = check(&format!("{memory}{auth}"), rules);
@@ -124,12 +136,6 @@ descriptors: [{key: k, rate_limit: 5/day}]
         assert!(text.contains(&expected), "{text}");
     }
     assert!(text.contains("0 errors, 2 warnings"), "{text}");
-    let others = format!("{memory}stores: {{a: {{memory: true, domains: [e]}}}}\n");
-    let (_, text) = check(&others, leased);
-    assert!(
-        text.contains("the store `a` serves the domain `e`, which has no rules"),
-        "{text}"
-    );
 }
 
 #[test]

@@ -5,10 +5,10 @@
 //!
 //! The circuit breaker opens when a server is silent ([`LOST_MAX`](super::LOST_MAX)), and when it
 //! answered [`ERRORS_MAX`] calls in a row with errors: then writing requests are rejected with the
-//! server's error. Meanwhile trial calls are sent: ordinary calls that take a unit of a reserved key
-//! in the slot that failed. The first one that succeeds closes the circuit breaker; after silence,
-//! it must succeed in time. No other reply does: a server may answer `HELLO` and execute nothing
-//! (`CLIENT PAUSE`, a disk that does not take its append-only file).
+//! server's error. Meanwhile trial calls are sent: ordinary calls that take a unit of a reserved
+//! key in the slot that failed. The first one that succeeds closes the circuit breaker; after
+//! silence, it must succeed in time. No other reply does: a server may answer `HELLO` and execute
+//! nothing (`CLIENT PAUSE`, a disk that does not take its append-only file).
 
 use std::io;
 use std::sync::Arc;

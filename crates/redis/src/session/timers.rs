@@ -64,8 +64,8 @@ impl Session<'_> {
         self.fires_at = Some(at);
     }
 
-    /// Fails requests past their deadlines; opens the circuit breaker, sends a trial call, or closes
-    /// the connection.
+    /// Fails requests past their deadlines; opens the circuit breaker, sends a trial call, or
+    /// closes the connection.
     pub(super) fn on_timer(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let reply_timeout = self.shared.reply_timeout;

@@ -243,7 +243,8 @@ fn errors_in_types_of_other_crates_are_reported_at_their_place() {
         ),
         (
             "{x: 1}",
-            "1:9: unknown key `x`; write one of `flag`, `bits`, `port`, `hops`, `names`, `choice`, `wait`",
+            "1:9: unknown key `x`; write one of `flag`, `bits`, `port`, `hops`, `names`, `choice`, \
+             `wait`",
         ),
         (
             "{flag: 1}",
@@ -260,25 +261,6 @@ fn errors_in_types_of_other_crates_are_reported_at_their_place() {
         (
             "{names: a}",
             "1:16: `names` is a list, and this is text; write `names: [...]`",
-        ),
-        (
-            "{names: [1.5]}",
-            "1:17: `names` takes text, and `1.5` is a number with a point (error checking config); \
-             put it in quotes: `names: \"1.5\"`",
-        ),
-        (
-            "{wait: 15}",
-            "1:15: a number has no unit of time after it; write a length of time such as `15m`",
-        ),
-        (
-            "{wait: 1.5s}",
-            "1:15: a length of time is not a whole number of its unit; write a length of time such \
-             as `15m`",
-        ),
-        (
-            "{wait: 1.5}",
-            "1:15: a length of time is not a whole number of its unit; write a length of time such \
-             as `15m`",
         ),
         (
             "{names: [{}]}",
@@ -304,6 +286,34 @@ fn errors_in_types_of_other_crates_are_reported_at_their_place() {
         (
             "{choice: {needed: {}}}",
             "1:26: `key` is missing below `needed`; write `key: ...`",
+        ),
+    ] {
+        let found = typed(&format!("typed: {value}\n")).unwrap_err();
+        assert_eq!(found, [expected], "{value}");
+    }
+}
+
+#[test]
+fn texts_with_a_form_of_their_own_have_it_as_the_remedy() {
+    for (value, expected) in [
+        (
+            "{names: [1.5]}",
+            "1:17: `names` takes text, and `1.5` is a number with a point (error checking config); \
+             put it in quotes: `names: \"1.5\"`",
+        ),
+        (
+            "{wait: 15}",
+            "1:15: a number has no unit of time after it; write a length of time such as `15m`",
+        ),
+        (
+            "{wait: 1.5s}",
+            "1:15: a length of time is not a whole number of its unit; write a length of time such \
+             as `15m`",
+        ),
+        (
+            "{wait: 1.5}",
+            "1:15: a length of time is not a whole number of its unit; write a length of time such \
+             as `15m`",
         ),
     ] {
         let found = typed(&format!("typed: {value}\n")).unwrap_err();
