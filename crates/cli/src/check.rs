@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use tollgate_rules::{Diagnostic, Options, RuleSet, escape, read_paths};
 use tollgate_server::ConfigError;
 
-use crate::message::{Reason, pluralize, with_causes};
-use crate::output::Output;
+use crate::message::{Reason, pluralize, print_error, with_causes};
+use crate::output::{Output, written};
 use crate::settings::{Hint, Service, Unread};
 
 /// Check rules files, and report every error and warning.
@@ -44,7 +44,8 @@ struct Checked {
     rules: RuleSet,
 }
 
-/// Exits with 0 if there is no error, with 1 if there is one, with 2 if a file cannot be read.
+/// Exits with 0 if there is no error, with 1 if there is one, with 2 if a file cannot be read or
+/// standard output cannot be written.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let checked = match &args.config {
         Some(config) => Checked::service(config),
@@ -61,11 +62,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Output::Human => checked.print(),
         Output::Json => checked.print_json(),
     };
-    match printed {
-        // The reader of a pipe may stop early, as `head` does; that is no error.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(2),
-        _ if checked.errors() > 0 => ExitCode::FAILURE,
-        _ => ExitCode::SUCCESS,
+    match written(printed) {
+        Err(message) => {
+            print_error(&message);
+            ExitCode::from(2)
+        }
+        Ok(()) if checked.errors() > 0 => ExitCode::FAILURE,
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 

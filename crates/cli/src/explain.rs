@@ -1,6 +1,5 @@
 //! `tollgate explain`: why a request would be allowed or denied.
 
-use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use tollgate_server::{DescriptorText, ExplanationReport, Place, Values};
 use crate::admin_client::Access;
 use crate::explain::note::notes;
 use crate::message::{Reason, with_causes};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::service_url::ServiceUrl;
 use crate::settings::{Service, Unread};
 
@@ -73,7 +72,7 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 Exit status: 0 if the request was explained, whether it would be allowed or denied; 1 if the rules \
 have errors or have no such domain, or the store or the service does not answer; 2 if the command \
-line or the settings are wrong, or a file cannot be read.";
+line or the settings are wrong, a file cannot be read, or standard output cannot be written.";
 
 /// What to do if there are several domains.
 const NAME_DOMAIN: &str = "name the domain with --domain";
@@ -117,12 +116,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
             None => explain(args).await,
         }
     });
-    match io::stdout().lock().write_all(report?.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(1, with_causes(&error)))
-        }
-        _ => Ok(()),
-    }
+    output::print(&report?).map_err(|message| Failure::new(2, message))
 }
 
 /// Reads the rules, and explains the request by the states that can be read.

@@ -1,6 +1,6 @@
 //! `tollgate keys`: shows or resets what a shared store holds for the values of a request.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use tollgate_server::{DescriptorText, Place};
 
 use crate::keys::report::{Key, Report};
 use crate::message::{Reason, with_causes};
-use crate::output::Output;
+use crate::output::{Output, written};
 use crate::settings::{Service, Unread};
 
 mod report;
@@ -73,7 +73,8 @@ fn after_help() -> String {
     format!(
         "Exit status: 0 if a limit matches and {backends} answers; 1 if no limit matches, the \
          domain is not kept in {backends}, its rules have errors, or {backends} does not answer; 2 \
-         if the command line or the settings are wrong, or a file cannot be read."
+         if the command line or the settings are wrong, a file cannot be read, or standard output \
+         cannot be written."
     )
 }
 
@@ -117,12 +118,10 @@ fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
         Output::Human => write!(out, "{report}"),
         Output::Json => writeln!(out, "{:#}", report.to_json()),
     };
-    match printed {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(1, with_causes(&error)))
-        }
-        _ if report.keys.is_empty() => Err(Failure::new(1, no_limit(target))),
-        _ => Ok(()),
+    match written(printed) {
+        Err(message) => Err(Failure::new(2, message)),
+        Ok(()) if report.keys.is_empty() => Err(Failure::new(1, no_limit(target))),
+        Ok(()) => Ok(()),
     }
 }
 

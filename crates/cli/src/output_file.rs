@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::replay::failure::is_standard;
+
 /// Where a file is written, and the name that it gets.
 pub(crate) struct OutputFile {
     /// What is opened.
@@ -16,12 +18,19 @@ pub(crate) struct OutputFile {
 }
 
 /// Fails if `path`, the value of `option`, could not be written, or would overwrite one of
-/// `others`. To be called before anything is read: reading and deciding can take minutes.
+/// `others`, or a rules file in a directory among them. To be called before anything is read:
+/// reading and deciding can take minutes.
 pub(crate) fn check<'p>(
     option: &str,
     path: &Path,
     others: impl IntoIterator<Item = &'p PathBuf>,
 ) -> Result<(), String> {
+    if is_standard(path) {
+        return Err(format!(
+            "{option} must name a file, because standard output has the report; write `./-` for a \
+             file of the name `-`"
+        ));
+    }
     let parent = fs::metadata(parent(path)).map_err(|error| cannot_write(path, &error))?;
     if !parent.is_dir() {
         return Err(cannot_write(path, &io::ErrorKind::NotADirectory.into()));
@@ -32,8 +41,9 @@ pub(crate) fn check<'p>(
     let file = OutputFile::at(path);
     let written = [Some(file.path()), file.target.as_deref()];
     let written = written.map(|path| path.map(identity));
-    let is_written = |other: &&PathBuf| written.contains(&Some(identity(other)));
-    match others.into_iter().find(is_written) {
+    let is_written = |other: &PathBuf| written.contains(&Some(identity(other)));
+    let mut others = others.into_iter().flat_map(|path| files_of(path));
+    match others.find(is_written) {
         Some(other) => Err(format!(
             "{option} would overwrite {}; name another file",
             other.display()
@@ -65,6 +75,20 @@ fn parent(path: &Path) -> &Path {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     }
+}
+
+/// The files that are read if `path` is named: those of rules in a directory, else itself.
+fn files_of(path: &Path) -> Vec<PathBuf> {
+    // A directory that cannot be read is an error when its rules are read.
+    let Ok(entries) = fs::read_dir(path) else {
+        return vec![path.to_owned()];
+    };
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_rules = |file: &PathBuf| {
+        let extension = file.extension().unwrap_or_default();
+        extension == "yaml" || extension == "yml"
+    };
+    files.filter(is_rules).collect()
 }
 
 /// One path for all names of a file, whether or not it exists.

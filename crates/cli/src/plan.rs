@@ -1,6 +1,5 @@
 //! `tollgate plan`: how much memory, how many instances and how much Redis some traffic needs.
 
-use std::io::{ErrorKind, Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,8 +7,8 @@ use tollgate_backends::BACKENDS;
 use tollgate_core::{CHARGES_MAX, DESCRIPTORS_MAX, Limit, Mode, Sharing, Span};
 use tollgate_replay::{MetLimit, Pattern, met_limits};
 
-use crate::message::{print_error, with_causes};
-use crate::output::Output;
+use crate::message::print_error;
+use crate::output::{self, Output};
 use crate::replay::args::{domain, rules_shared_as};
 use crate::replay::failure::Failure;
 
@@ -22,7 +21,7 @@ mod quantity;
 mod report;
 
 use constants::Constants;
-use demand::{Demand, DemandedLimit};
+use demand::{Demand, DemandedLimit, mode_in_effect};
 use estimate::Estimate;
 use machines::{ListenerChoice, Machines, ModeChoice, StoreChoice};
 use quantity::{Count, RequestRate};
@@ -103,8 +102,8 @@ const AFTER_HELP: &str = "\
 The plan does not include the memory of connections, of requests in progress, and of bodies in the \
 gateway.
 
-Exit status: 0 if there is a plan; 1 if the rules have errors; 2 if the command line is wrong or a \
-file cannot be read.";
+Exit status: 0 if there is a plan; 1 if the rules have errors; 2 if the command line is wrong, a \
+file cannot be read, or standard output cannot be written.";
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     match execute(args) {
@@ -155,12 +154,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
         Output::Human => report.to_string(),
         Output::Json => format!("{:#}\n", report.to_json()),
     };
-    match stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::Message(with_causes(&error)))
-        }
-        _ => Ok(()),
-    }
+    output::print(&text).map_err(Failure::Message)
 }
 
 fn usage<T>(message: impl Into<String>) -> Result<T, Failure> {
@@ -207,7 +201,7 @@ fn limits(args: &Args) -> Result<Vec<DemandedLimit>, Failure> {
     }
     let limits = met.into_iter().map(|met| DemandedLimit {
         limit: met.limit,
-        mode: met.sharing.mode,
+        mode: mode_in_effect(&met.limit, met.sharing.mode),
         keys: if met.is_per_client { args.users.0 } else { 1 },
         is_shared: !met.is_per_client,
     });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate_replay::{Error, Noun, Traffic, compare, replay, survey};
 use tollgate_rules::RuleSet;
 
-use crate::message::{print_error, print_notice, with_causes};
+use crate::message::{pluralize, print_error, print_notice, with_causes};
 use crate::output_file;
 use crate::replay::decisions::Decisions;
 use crate::replay::failure::{Failure, is_standard};
@@ -72,7 +72,10 @@ fn execute(args: &Args) -> Result<(), Failure> {
         )));
     }
     let written = &args.written;
-    args::check_conditions(&written.fail_if, !args.compare.is_empty())?;
+    if args.compare.is_empty() {
+        let instead = "needs --compare OLD-RULES, whose decisions it counts from";
+        args::check_conditions(&written.fail_if, instead)?;
+    }
     let inputs = || args.files.iter().chain(&args.rules).chain(&args.compare);
     if let Some(path) = &written.report {
         let others = inputs().chain(&written.decisions);
@@ -139,8 +142,8 @@ pub(crate) struct Rules {
 /// Why the replay ended early.
 pub(crate) struct Stopped {
     pub(crate) why: Error,
-    /// How many events there are.
-    pub(crate) events: usize,
+    /// How many events there are; `None` while they are simulated, before any decision is written.
+    pub(crate) events: Option<usize>,
 }
 
 /// Reads all inputs, then decides on their events.
@@ -158,7 +161,7 @@ fn read_and_decide(
     }
     let stopped = |why, traffic: &Traffic| Stopped {
         why,
-        events: traffic.events(),
+        events: Some(traffic.events()),
     };
     let partial = decisions.as_ref().and_then(|decisions| decisions.partial());
     let interrupt = Interrupt::listen(partial);
@@ -207,7 +210,7 @@ pub(crate) fn decide(
         }
         Err(why) => Err(Stopped {
             why,
-            events: traffic.events(),
+            events: Some(traffic.events()),
         }),
     }
 }
@@ -229,19 +232,28 @@ fn print_speed(events: usize, elapsed: Duration) {
 impl Stopped {
     /// The message: why the replay ended, how far it got, and where the decisions so far are.
     pub(crate) fn failure(self, decisions: Option<Decisions>) -> Failure {
-        let events = self.events;
-        let noun = Noun(events, "event");
+        let noun = Noun(self.events.unwrap_or(0), "event");
+        let of = self.events.map(|events| format!("{events} {noun}"));
         let is_interrupt = matches!(self.why, Error::Stopped { .. });
-        let message = match &self.why {
-            Error::Stopped { decided } => {
-                format!("interrupted after {decided} of {events} {noun}")
+        let message = match (&self.why, &of) {
+            (Error::Stopped { decided }, Some(of)) => {
+                format!("interrupted after {decided} of {of}")
             }
-            Error::Write { decided, source } => {
-                format!("cannot write the decisions after {decided} of {events} {noun}: {source}")
+            (Error::Stopped { decided }, None) => format!(
+                "interrupted after the simulation of {}, before their decisions were written; \
+                 nothing is written",
+                pluralize(decided, "event")
+            ),
+            (Error::Write { decided, source }, Some(of)) => {
+                format!("cannot write the decisions after {decided} of {of}: {source}")
             }
-            why => with_causes(why),
+            (why, _) => with_causes(why),
         };
-        let has_decided = matches!(self.why, Error::Stopped { .. } | Error::Write { .. });
+        let has_decided = match self.why {
+            Error::Stopped { decided } => decided > 0 && of.is_some(),
+            Error::Write { .. } => true,
+            _ => false,
+        };
         let left = decisions.and_then(|decisions| decisions.give_up(has_decided));
         let message = match left {
             Some(left) => format!("{message}; {left}"),

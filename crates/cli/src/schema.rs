@@ -1,7 +1,9 @@
 //! `tollgate schema`.
 
-use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
+
+use crate::message::print_error;
+use crate::output;
 
 /// Print the JSON Schema of rules files, for editors.
 #[derive(Debug, clap::Args)]
@@ -9,8 +11,11 @@ pub(crate) struct Args {}
 
 /// Exits with 0, or with 2 if standard output cannot be written.
 pub(crate) fn run(Args {}: &Args) -> ExitCode {
-    match writeln!(stdout().lock(), "{:#}", tollgate_rules::schema()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => ExitCode::from(2),
-        _ => ExitCode::SUCCESS,
+    match output::print(&format!("{:#}\n", tollgate_rules::schema())) {
+        Err(message) => {
+            print_error(&message);
+            ExitCode::from(2)
+        }
+        Ok(()) => ExitCode::SUCCESS,
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tollgate_backends::{AnyBackend, backend_names};
-use tollgate_core::{Mode, Sharing};
+use tollgate_core::{Limit, Mode, Sharing};
 use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
 use tollgate_server::{Config, ConfigError, Place, find_unlimited};
 
@@ -96,7 +96,7 @@ impl Service {
         let hints = self.loaded.rules.rules().filter_map(|view| {
             let (domain, rule) = (&view.rule.domain, view.rule.shown());
             let backend = self.backend_of(domain)?;
-            let too_small = too_small_to_lease(&view, backend)?;
+            let too_small = too_small_to_lease(&view.limit?, view.sharing.mode, backend)?;
             let name = backend.name;
             let message = format!(
                 "`{rule}` in `{domain}` is too small to be leased, so {name} is asked for each \
@@ -151,11 +151,19 @@ impl Service {
     }
 }
 
-/// Why a rule with the mode `leased` is not leased, if its limit is too small. A limit of 0 units
-/// has nothing to lease.
-pub(crate) fn too_small_to_lease(view: &RuleView, backend: AnyBackend) -> Option<String> {
-    let (capacity, needed) = (view.limit?.capacity(), backend.lease_capacity_min);
-    let is_leased = view.sharing.mode == Mode::Leased && suits(Mode::Leased, view);
+/// The mode in which a backend decides a limit whose rule has the mode `mode`.
+pub(crate) fn mode_in_effect(limit: &Limit, mode: Mode, backend: AnyBackend) -> Mode {
+    match mode.suits(limit) && too_small_to_lease(limit, mode, backend).is_none() {
+        true => mode,
+        false => Mode::Strict,
+    }
+}
+
+/// Why a limit with the mode `leased` is not leased, if it is too small. A limit of 0 units has
+/// nothing to lease.
+pub(crate) fn too_small_to_lease(limit: &Limit, mode: Mode, backend: AnyBackend) -> Option<String> {
+    let (capacity, needed) = (limit.capacity(), backend.lease_capacity_min);
+    let is_leased = mode == Mode::Leased && mode.suits(limit);
     let is_too_small = is_leased && (1..needed).contains(&capacity);
     is_too_small.then(|| format!("it holds {capacity} units, and a lease needs {needed}"))
 }

@@ -13,7 +13,7 @@ use tollgate_replay::{
 use tollgate_simulation::{Fleet, INSTANCE_EVENTS_MAX};
 
 use crate::output_file;
-use crate::replay::args::{domain, rules_shared_as};
+use crate::replay::args::{check_conditions, domain, rules_shared_as};
 use crate::replay::decisions::Decisions;
 use crate::replay::failure::Failure;
 use crate::replay::found::Preface;
@@ -76,10 +76,10 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["rules", "traffic", "domain", "seed", "start", "report",
         "decisions", "fail_if", "max_keys", "top", "merge_domains", "descriptors", "instances"])]
     table: bool,
-    /// The limit of --table.
+    /// The limits of --table: `10/second`, `30,60/minute`, `5/15m`.
     #[arg(
         long,
-        value_name = "N/UNIT",
+        value_name = "N,.../UNIT",
         default_value = "10/second",
         requires = "table",
         conflicts_with = "traffic"
@@ -132,7 +132,9 @@ struct Simulated {
 /// Simulates the traffic, and writes what came of it as a replay does.
 fn execute(args: &Args) -> Result<(), Failure> {
     let written = &args.written;
-    crate::replay::args::check_conditions(&written.fail_if, false)?;
+    let instead = "is for two sets of rules, which only `tollgate replay --compare` has; use \
+                   another metric, such as denied";
+    check_conditions(&written.fail_if, instead)?;
     if let Some(path) = &written.report {
         let others = args.rules.iter().chain(&written.decisions);
         output_file::check("--report", path, others).map_err(Failure::Message)?;
@@ -227,7 +229,7 @@ fn simulate(
             instances: None,
         })
     });
-    simulated.map_err(|why| Stopped { why, events: 0 })
+    simulated.map_err(|why| Stopped { why, events: None })
 }
 
 /// Has instances decide the traffic, of which a single one has decided `exact`.
@@ -238,8 +240,7 @@ fn share(
     exact: &Traffic,
     interrupt: &Interrupt,
 ) -> Result<Simulated, Stopped> {
-    let events = exact.events();
-    let simulated = with_bar(events.try_into().ok(), interrupt, |progress| {
+    let simulated = with_bar(exact.events().try_into().ok(), interrupt, |progress| {
         let played = fleet.predict(simulation, &rules.new, progress)?;
         let report = InstancesReport {
             instances: fleet.instances,
@@ -253,7 +254,7 @@ fn share(
             instances: Some(report),
         })
     });
-    simulated.map_err(|why| Stopped { why, events })
+    simulated.map_err(|why| Stopped { why, events: None })
 }
 
 /// Shows how far the work is, and stops it if the user interrupts.

@@ -1,7 +1,7 @@
 //! `tollgate suggest`: what recorded traffic is like, and which limits would touch how much of it.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use tollgate_replay::{Error, Format, Noun, Pattern, Study, Traffic};
 
 use crate::log_args::LogArgs;
 use crate::message::{print_error, with_causes};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::output_file;
 use crate::suggest::trial::trials;
 
@@ -124,6 +124,11 @@ fn top(text: &str) -> Result<usize, String> {
 
 /// Reads the logs, studies them, tries the limits that are named, and prints the report.
 fn execute(args: &Args) -> Result<(), String> {
+    if args.domain.is_empty() {
+        return Err(
+            "--domain is empty; name the domain of the rules, or leave it out for `web`".to_owned(),
+        );
+    }
     let route: Pattern = ROUTE.parse().expect("the pattern is valid");
     // A log without paths has no routes, but keys.
     let route = route.without_requirements();
@@ -170,10 +175,7 @@ fn execute(args: &Args) -> Result<(), String> {
             format!("{json:#}\n")
         }
     };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(with_causes(&error)),
-        _ => Ok(()),
-    }
+    output::print(&text)
 }
 
 fn read(path: &Path, traffic: &mut Traffic) -> Result<(), Error> {

@@ -1,13 +1,13 @@
 //! `tollgate top`: the dashboard of a running service in a terminal.
 
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use tokio::sync::mpsc::channel;
 
 use crate::admin_client::{Access, AdminClient};
 use crate::message::{print_error, with_causes};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::printable::json_lines;
 use crate::service_url::ServiceUrl;
 use feed::{Feed, Update, follow};
@@ -68,7 +68,8 @@ const AFTER_HELP: &str = "\
 No colours are used if the environment variable NO_COLOR is set.
 
 Exit status: 0 if it was ended by a key or SIGTERM, or has printed; 1 if the service does not \
-answer or is not Tollgate; 2 if the command line is wrong, or a file cannot be read.";
+answer or is not Tollgate; 2 if the command line is wrong, a file cannot be read, or \
+standard output cannot be written.";
 
 /// The exit status, and why.
 struct Failure(u8, String);
@@ -92,7 +93,10 @@ fn execute(args: &Args) -> Result<(), Failure> {
         .map_err(|error| Failure(1, with_causes(&error)))?;
     let is_once = args.once || args.output == Output::Json || !io::stdout().is_terminal();
     match is_once {
-        true => print(&runtime.block_on(print_once(&client, args))?),
+        true => {
+            let text = runtime.block_on(print_once(&client, args))?;
+            output::print(&text).map_err(|message| Failure(2, message))
+        }
         false => runtime.block_on(watch(client)),
     }
 }
@@ -112,13 +116,6 @@ async fn print_once(client: &AdminClient, args: &Args) -> Result<String, Failure
                 Output::Json => json_lines(&document) + "\n",
             });
         }
-    }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure(1, with_causes(&error))),
-        _ => Ok(()),
     }
 }
 

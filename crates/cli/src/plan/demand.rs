@@ -1,6 +1,9 @@
 //! What is asked of the machines.
 
+use tollgate_backends::BACKENDS;
 use tollgate_core::{Algorithm, Anchor, Limit, Mode, Segments};
+
+use crate::settings;
 
 /// Users, requests, and the limits that each request meets.
 #[derive(Debug)]
@@ -14,6 +17,7 @@ pub(super) struct Demand {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DemandedLimit {
     pub(super) limit: Limit,
+    /// The mode that is in effect.
     pub(super) mode: Mode,
     /// One for each user, or one that all share.
     pub(super) keys: u64,
@@ -30,6 +34,14 @@ pub(super) enum Kind {
     SlidingWindow,
     SlidingWindowSegments,
     SlidingLog,
+}
+
+/// The mode in which a limit is decided whose rule has the mode `mode`.
+pub(super) fn mode_in_effect(limit: &Limit, mode: Mode) -> Mode {
+    let backend = BACKENDS.first();
+    backend.map_or(mode, |backend| {
+        settings::mode_in_effect(limit, mode, *backend)
+    })
 }
 
 // === impl Demand ===

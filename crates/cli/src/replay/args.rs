@@ -232,15 +232,11 @@ pub(crate) fn rules_shared_as(
     Ok(loaded.rules)
 }
 
-/// Fails if a condition is about a comparison and there is none.
-pub(crate) fn check_conditions(
-    conditions: &[Condition],
-    is_comparison: bool,
-) -> Result<(), Failure> {
+/// Fails if a condition is about a comparison, for a command that makes none; `instead` says what
+/// to do.
+pub(crate) fn check_conditions(conditions: &[Condition], instead: &str) -> Result<(), Failure> {
     match conditions.iter().find_map(Condition::of_comparison) {
-        Some(metric) if !is_comparison => Err(Failure::Message(format!(
-            "--fail-if {metric} needs --compare OLD-RULES, whose decisions it counts from"
-        ))),
-        _ => Ok(()),
+        Some(metric) => Err(Failure::Message(format!("--fail-if {metric} {instead}"))),
+        None => Ok(()),
     }
 }

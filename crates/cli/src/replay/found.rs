@@ -1,7 +1,6 @@
 //! What a replay found: a report or a comparison, how it is written, and the exit status.
 
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
 
 use serde_json::{Map, Value};
 use tollgate_replay::{
@@ -9,9 +8,9 @@ use tollgate_replay::{
     SimulationSection, Summary, Survey, Traffic,
 };
 
-use super::failure::{Failure, cannot, is_standard};
+use super::failure::{Failure, is_standard};
 use super::report_args::ReportArgs;
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::output_file;
 
 /// What stands before a report, and the members that it adds to the JSON object.
@@ -136,14 +135,13 @@ impl Found {
 
 /// Writes to standard output or standard error. A closed pipe is no error.
 pub(super) fn print(text: &str, to_error: bool) -> Result<(), Failure> {
-    let written = match to_error {
-        true => io::stderr().lock().write_all(text.as_bytes()),
-        false => io::stdout().lock().write_all(text.as_bytes()),
-    };
-    match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(cannot("write", Path::new("the summary"), &error))
-        }
+    if !to_error {
+        return output::print(text).map_err(Failure::Message);
+    }
+    match io::stderr().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::Message(format!(
+            "cannot write to standard error: {error}"
+        ))),
         _ => Ok(()),
     }
 }

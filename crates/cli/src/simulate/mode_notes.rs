@@ -16,7 +16,7 @@ fn note(view: &RuleView) -> Option<String> {
     let (mode, rule) = (view.sharing.mode, view.rule.shown());
     let why = match mode.suits(&limit) {
         false => format!("{mode} does not suit {limit}"),
-        true => too_small_to_lease(view, *BACKENDS.first()?)?,
+        true => too_small_to_lease(&limit, mode, *BACKENDS.first()?)?,
     };
     Some(format!("{rule} is decided strictly: {why}"))
 }

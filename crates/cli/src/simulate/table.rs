@@ -1,17 +1,15 @@
 //! What each algorithm does to constant traffic, below and above its limit.
 
 use std::fmt::Write;
-use std::io::{self, ErrorKind, Write as _};
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use serde_json::{Value, json};
-use tollgate_core::{Moment, Span};
+use tollgate_core::Moment;
 use tollgate_replay::{EVENTS_MAX, Memories, Simulation, Workload, WorkloadTotals};
 
 use crate::message::with_causes;
-use crate::output::Output;
-use crate::replay::failure::{Failure, cannot};
+use crate::output::{self, Output};
+use crate::replay::failure::Failure;
 use crate::suggest::{AlgorithmChoice, TriedLimits, rules};
 
 /// The requests per unit of the limit that are offered.
@@ -33,8 +31,9 @@ struct Row {
 pub(super) fn print(limits: &TriedLimits, output: Output) -> Result<(), Failure> {
     let mut text = String::new();
     let mut tables = Vec::new();
-    for (count, unit) in limits.each() {
-        let rows = rows(count, unit).map_err(Failure::Message)?;
+    let unit = limits.unit();
+    for count in limits.counts() {
+        let rows = rows(count, limits).map_err(Failure::Message)?;
         match output {
             Output::Human => add_text(count, unit, &rows, &mut text),
             Output::Json => tables.push(json!({
@@ -47,16 +46,12 @@ pub(super) fn print(limits: &TriedLimits, output: Output) -> Result<(), Failure>
     if output == Output::Json {
         text = format!("{:#}\n", json!({"version": JSON_VERSION, "tables": tables}));
     }
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(cannot("write", Path::new("the table"), &error))
-        }
-        _ => Ok(()),
-    }
+    output::print(&text).map_err(Failure::Message)
 }
 
 /// Simulates every algorithm and offered rate.
-fn rows(count: u32, unit: &str) -> Result<Vec<Row>, String> {
+fn rows(count: u32, limits: &TriedLimits) -> Result<Vec<Row>, String> {
+    let unit = limits.unit();
     let mut rows = Vec::new();
     for algorithm in AlgorithmChoice::names(&[AlgorithmChoice::All]) {
         let rules = rules(
@@ -67,7 +62,7 @@ fn rows(count: u32, unit: &str) -> Result<Vec<Row>, String> {
         )?;
         for offered in OFFERED {
             let simulation = Simulation {
-                workloads: vec![workload(offered, unit)?],
+                workloads: vec![workload(offered, limits)?],
                 seed: 0,
                 start: Moment::ZERO,
                 domain: "table".to_owned(),
@@ -88,26 +83,23 @@ fn rows(count: u32, unit: &str) -> Result<Vec<Row>, String> {
 }
 
 /// Constant traffic of one client, for [`UNITS`] of the limit.
-fn workload(offered: u32, unit: &str) -> Result<Workload, String> {
-    let spans = [
-        ("second", Span::SECOND),
-        ("minute", Span::MINUTE),
-        ("hour", Span::HOUR),
-        ("day", Span::DAY),
-    ];
-    let known = spans.iter().find(|(name, _)| *name == unit);
-    let (_, span) = known.ok_or_else(|| format!("`{unit}` is no unit"))?;
-    let words = format!("constant {offered}/{unit} for {}", *span * UNITS);
+fn workload(offered: u32, limits: &TriedLimits) -> Result<Workload, String> {
+    let (unit, length) = (limits.unit(), limits.window() * UNITS);
+    let words = format!("constant {offered}/{unit} for {length}");
     words.parse().map_err(|error| with_causes(&error))
 }
 
 /// Adds the rows of a limit as a table, with a line between two algorithms.
 fn add_text(count: u32, unit: &str, rows: &[Row], text: &mut String) {
     let blank = if text.is_empty() { "" } else { "\n" };
+    let units = match unit.starts_with(|first: char| first.is_ascii_digit()) {
+        true => format!("times {unit}"),
+        false => format!("{unit}s"),
+    };
     // A `String` takes whatever is written.
     let _ = writeln!(
         text,
-        "{blank}one client, {count} per {unit}, {UNITS} {unit}s of constant traffic\n\n\
+        "{blank}one client, {count} per {unit}, {UNITS} {units} of constant traffic\n\n\
          {:<16} {:>14} {:>9} {:>9} {:>12} {:>13}",
         "algorithm", "offered", "allowed", "denied", "longest wait", "longest delay"
     );

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use serde_json::{Value, json};
-use tollgate_core::{Limit, Span};
+use tollgate_core::{Limit, ParseLimitError, ParseSpanError, Span, WINDOW_MAX};
 use tollgate_replay::{Options, Report, Traffic, replay};
 use tollgate_rules::{RuleSet, Source, escape};
 
@@ -27,6 +27,7 @@ const UNITS: [(&str, Span); 4] = [
 pub(crate) struct TriedLimits {
     counts: Vec<u32>,
     unit: String,
+    window: Span,
 }
 
 /// An algorithm, or all of them.
@@ -111,9 +112,19 @@ pub(crate) fn rules(
 // === impl TriedLimits ===
 
 impl TriedLimits {
-    /// The count of each, and the unit or the window: `minute`, `15m`.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (u32, &str)> {
-        self.counts.iter().map(|count| (*count, self.unit.as_str()))
+    /// The count of each.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = u32> {
+        self.counts.iter().copied()
+    }
+
+    /// The unit or the window: `minute`, `15m`.
+    pub(crate) fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// How long that is.
+    pub(crate) const fn window(&self) -> Span {
+        self.window
     }
 }
 
@@ -137,25 +148,36 @@ impl FromStr for TriedLimits {
         if counts.len() > LIMITS_MAX {
             return Err(format!("more than {LIMITS_MAX} limits"));
         }
-        let unit = read_unit(unit.trim())?;
-        Ok(TriedLimits { counts, unit })
+        let window = read_window(unit.trim())?;
+        let named = UNITS.iter().find(|(_, span)| *span == window);
+        let unit = named.map_or_else(|| window.to_string(), |(name, _)| (*name).to_owned());
+        Ok(TriedLimits {
+            counts,
+            unit,
+            window,
+        })
     }
 }
 
-/// A unit or a window as limits have them, `s`, `second`, `15m`: a unit's name, or the window.
-fn read_unit(text: &str) -> Result<String, String> {
+/// Parses a unit or a window as limits have them: `s`, `second`, `15m`.
+fn read_window(text: &str) -> Result<Span, String> {
     if text.contains(char::is_whitespace) {
         return Err(format!(
             "`{text}` is no unit; name algorithms with --algorithms"
         ));
     }
-    let limit: Result<Limit, _> = format!("1/{text}").parse();
-    let window = limit.map_err(|_| {
-        format!("`{text}` is no unit; write second, minute, hour or day, or a window such as 15m")
+    // A bucket could not be as fast as the shortest windows.
+    let limit: Result<Limit, _> = format!("1/{text} fixed_window").parse();
+    let limit = limit.map_err(|error| match error {
+        ParseLimitError::Invalid(error) => error.to_string(),
+        ParseLimitError::Window(error @ ParseSpanError::TooLong) => {
+            format!("the window `{text}`: {error}; the longest is {WINDOW_MAX}")
+        }
+        _ => format!(
+            "`{text}` is no unit; write second, minute, hour or day, or a window such as 15m"
+        ),
     })?;
-    let window = window.window();
-    let named = UNITS.iter().find(|(_, span)| *span == window);
-    Ok(named.map_or_else(|| window.to_string(), |(name, _)| (*name).to_owned()))
+    Ok(limit.window())
 }
 
 // === impl AlgorithmChoice ===

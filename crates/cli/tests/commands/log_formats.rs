@@ -359,7 +359,7 @@ fn an_option_about_keys_that_cannot_be_used_says_what_to_write() {
     let options = [&no_header[..], &plain, &["--trusted-proxies", "1"]].concat();
     let error = proxied(&options).unwrap_err();
     assert!(
-        error.contains("no column is known to be `forwarded_for`"),
+        error.contains("no column `xff`, which `--fields` names for `forwarded_for`"),
         "{error}"
     );
 }

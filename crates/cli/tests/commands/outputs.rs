@@ -74,6 +74,118 @@ fn no_option_overwrites_a_file_that_the_command_reads() {
     }
 }
 
+/// A link in the directory leads to the name that an output has until it is complete.
+#[test]
+fn no_option_overwrites_a_rules_file_in_a_directory() {
+    let directory = directory(&[("rules.yaml", RULES), ("x.log", LINE), ("x.partial", RULES)]);
+    let path = |name: &str| directory.path().join(name);
+    for (name, file) in [
+        ("rd", "rules.yaml"),
+        ("old", "rules.yml"),
+        ("linked", "a.yaml"),
+    ] {
+        fs::create_dir(path(name)).unwrap();
+        fs::write(path(name).join("notes.txt"), LINE).unwrap();
+        match name {
+            "linked" => symlink("../x.partial", path(name).join(file)).unwrap(),
+            _ => fs::write(path(name).join(file), RULES).unwrap(),
+        }
+    }
+    symlink("rd/rules.yaml", path("link")).unwrap();
+    let by = ["--descriptor", "k={client}"];
+    let replay = [&["replay", "x.log"][..], &by].concat();
+    let simulate = [&["simulate", "--traffic", "constant 1/s"][..], &by].concat();
+    let compared = ["--rules", "rules.yaml", "--compare", "old"];
+    let compare = [&replay[..], &compared].concat();
+    for (command, option, output, input) in [
+        (
+            &[&replay[..], &["--rules", "rd"]].concat(),
+            "--report",
+            "rd/rules.yaml",
+            "rd/rules.yaml",
+        ),
+        (
+            &[&replay[..], &["--rules", "rd"]].concat(),
+            "--decisions",
+            "link",
+            "rd/rules.yaml",
+        ),
+        (
+            &[&simulate[..], &["--rules", "rd"]].concat(),
+            "--report",
+            "link",
+            "rd/rules.yaml",
+        ),
+        (
+            &[&simulate[..], &["--rules", "rd"]].concat(),
+            "--decisions",
+            "rd/rules.yaml",
+            "rd/rules.yaml",
+        ),
+        (
+            &[&replay[..], &["--rules", "linked"]].concat(),
+            "--report",
+            "x",
+            "linked/a.yaml",
+        ),
+        (&compare, "--report", "old/rules.yml", "old/rules.yml"),
+        (&compare, "--decisions", "old/rules.yml", "old/rules.yml"),
+    ] {
+        let arguments = [&command[..], &[option, output]].concat();
+        let shown = text(&run(directory.path(), &arguments), 2);
+        let expected = format!("error: {option} would overwrite {input}; name another file\n");
+        assert_eq!(shown, expected, "{arguments:?}");
+    }
+    for name in ["rd/rules.yaml", "old/rules.yml", "x.partial"] {
+        assert_eq!(read(&directory, name), RULES);
+    }
+    // Other files in the directory are not rules.
+    let other = [&replay[..], &["--rules", "rd", "--report", "rd/notes.txt"]].concat();
+    text(&run(directory.path(), &other), 0);
+    assert!(read(&directory, "rd/notes.txt").contains("</html>"));
+}
+
+#[test]
+fn no_file_is_named_as_standard_output_is() {
+    let directory = scene();
+    let replay = [
+        "replay",
+        "--rules",
+        "rules.yaml",
+        "--descriptor",
+        "k={client}",
+        "x.log",
+    ];
+    let simulate = [
+        "simulate",
+        "--rules",
+        "rules.yaml",
+        "--traffic",
+        "constant 1/s",
+    ];
+    for (command, option) in [
+        (&replay[..], "--report"),
+        (&simulate, "--report"),
+        (&["suggest", "x.log"], "--write-rules"),
+    ] {
+        let shown = text(
+            &run(directory.path(), &[command, &[option, "-"]].concat()),
+            2,
+        );
+        let expected = format!(
+            "error: {option} must name a file, because standard output has the report; write \
+             `./-` for a file of the name `-`\n"
+        );
+        assert_eq!(shown, expected);
+        assert!(!directory.path().join("-").exists());
+        text(
+            &run(directory.path(), &[command, &[option, "./-"]].concat()),
+            0,
+        );
+        fs::remove_file(directory.path().join("-")).unwrap();
+    }
+}
+
 #[test]
 fn a_file_gets_its_name_when_it_is_complete_and_a_pipe_stays_a_pipe() {
     let directory = scene();
@@ -185,6 +297,45 @@ fn requests_are_sent_when_standard_error_cannot_be_written() {
     for stderr in unwritable() {
         let found = status(directory.path(), &arguments, Stdio::null(), stderr);
         assert_eq!(found, Some(0));
+    }
+}
+
+#[test]
+fn standard_output_that_cannot_be_written_is_an_error_and_a_closed_pipe_is_none() {
+    let directory = scene();
+    for arguments in [
+        "replay --rules rules.yaml --descriptor k={client} x.log",
+        "simulate --table",
+        "simulate --rules rules.yaml --traffic constant",
+        "plan --users 1 --rate 1 --limit 1/s",
+        "check rules.yaml",
+        "check --output json bad.yaml",
+        "explain --rules rules.yaml --domain d k=1",
+        "suggest x.log",
+        "schema",
+    ] {
+        let mut words: Vec<&str> = arguments.split(' ').collect();
+        if words.contains(&"constant") {
+            words.pop();
+            words.push("constant 1/s");
+        }
+        let [full, closed] = unwritable();
+        let output = tollgate(directory.path())
+            .args(&words)
+            .stdout(full)
+            .output();
+        let shown = text(&output.unwrap(), 2);
+        let errors = shown
+            .lines()
+            .filter(|line| line.starts_with("error: cannot"));
+        assert_eq!(
+            errors.collect::<Vec<_>>(),
+            ["error: cannot write to standard output: No space left on device (os error 28)"],
+            "{arguments}"
+        );
+        let expected = Some(i32::from(words.contains(&"bad.yaml")));
+        let found = status(directory.path(), &words, closed, Stdio::null());
+        assert_eq!(found, expected, "{arguments}");
     }
 }
 

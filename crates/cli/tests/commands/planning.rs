@@ -405,3 +405,46 @@ fn errors_say_what_to_do() {
         assert!(message.contains(part), "{arguments:?}: {message}");
     }
 }
+
+/// A limit that a mode does not suit, or that is too small to be leased, is decided strictly.
+#[test]
+fn the_mode_of_a_limit_is_the_one_in_effect() {
+    let redis = ["--users", "1k", "--rate", "10", "--store", "redis"];
+    for (limit, mode, expected) in [
+        ("100/minute", "leased", "leased"),
+        ("100/minute leaky_bucket", "leased", "strict"),
+        ("100/minute reserved 20%", "leased", "strict"),
+        ("100/minute elastic 20%", "write_back", "strict"),
+        ("2/minute", "leased", "strict"),
+        ("2/minute", "write_back", "write_back"),
+        ("100/minute sliding_log", "write_back", "strict"),
+        ("100/minute sliding_log", "leased", "leased"),
+    ] {
+        let arguments = [&redis[..], &["--limit", limit, "--mode", mode]].concat();
+        let found = json(&arguments);
+        assert_eq!(found["limits"][0]["mode"], expected, "{limit} {mode}");
+        let shown = String::from_utf8(plan(&arguments).stdout).unwrap();
+        let line = format!("a key for each user, {expected}\n");
+        assert!(shown.contains(&line), "{limit} {mode}: {shown}");
+    }
+}
+
+/// Advice to lease a limit is given only if it can be followed.
+#[test]
+fn a_shared_key_is_not_to_be_leased_if_it_cannot_be() {
+    for (limit, expected) in [
+        ("1000000/s", "calls: give this limit `mode: leased`"),
+        (
+            "{unit: second, requests_per_unit: 1000, algorithm: leaky_bucket}",
+            "calls: this limit cannot be leased, so give each user a key of its own",
+        ),
+    ] {
+        let rules = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {limit}}}]\n");
+        let directory = directory(&[("rules.yaml", &rules)]);
+        let arguments = ["plan", "--users", "1k", "--rate", "10M", "--store", "redis"];
+        let by = ["--rules", "rules.yaml", "--descriptor", "k=all"];
+        let output = run(directory.path(), &[&arguments[..], &by].concat());
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(shown.contains(expected), "{shown}");
+    }
+}

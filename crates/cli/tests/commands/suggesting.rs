@@ -181,13 +181,29 @@ fn limits_are_tried_with_every_algorithm() {
 fn what_cannot_be_read_or_tried_is_an_error() {
     let directory = log();
     std::fs::write(directory.path().join("none.log"), "nothing\n").unwrap();
-    let table: [(&[&str], &str); 11] = [
+    let table: [(&[&str], &str); 15] = [
         (&["missing.log"], "missing.log"),
         (&["none.log"], "none.log"),
         (&["--try", "10", "access.log"], "no list of limits"),
         (
             &["--try", "10/fortnight", "access.log"],
             "`fortnight` is no unit",
+        ),
+        (
+            &["--try", "10/367d", "access.log"],
+            "a window of 367d is outside 1ns to 366d",
+        ),
+        (
+            &["--try", "10/0s", "access.log"],
+            "a window of 0s is outside 1ns to 366d",
+        ),
+        (
+            &["--try", "10/9999999d", "access.log"],
+            "the window `9999999d`: a length of time is above 584 years; the longest is 366d",
+        ),
+        (
+            &["--write-rules", "out.yaml", "--domain", "", "access.log"],
+            "--domain is empty; name the domain of the rules, or leave it out for `web`",
         ),
         (&["--algorithms", "all", "access.log"], "--try"),
         (&["--top", "9", "access.log"], "--try"),
@@ -208,6 +224,7 @@ fn what_cannot_be_read_or_tried_is_an_error() {
         let found = text(&run(directory.path(), &arguments), 2);
         assert!(found.contains(expected), "{arguments:?}: {found}");
     }
+    assert!(!directory.path().join("out.yaml").exists());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tollgate_core::{Algorithm, Mode, Segments};
 
 use super::{Estimate, Sum, millicores};
-use crate::plan::demand::{DemandedLimit, Kind};
+use crate::plan::demand::{DemandedLimit, Kind, mode_in_effect};
 use crate::plan::figure::{Amount, Figure};
 
 impl Estimate<'_> {
@@ -57,9 +57,13 @@ impl Estimate<'_> {
         for one in shared.filter(|one| one.mode == Mode::Strict) {
             let nanos = self.constants.get(Kind::of(&one.limit).redis_cpu());
             if self.machines.count(self.load(nanos), 1) > 1 {
+                let instead = match mode_in_effect(&one.limit, Mode::Leased) {
+                    Mode::Leased => "give this limit `mode: leased`",
+                    _ => "this limit cannot be leased, so give each user a key of its own",
+                };
                 warnings.push(format!(
                     "all requests share the key of `{}`, and one Redis node cannot make so many \
-                     calls: give this limit `mode: leased`",
+                     calls: {instead}",
                     one.limit
                 ));
             }
