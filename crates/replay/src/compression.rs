@@ -8,11 +8,14 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::rc::Rc;
 
-use bzip2::bufread::MultiBzDecoder;
-use flate2::bufread::MultiGzDecoder;
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
 
+use crate::compression::members::Members;
 use crate::compression::xz::XzReader;
 use crate::noun::Noun;
+
+mod members;
 
 mod xz;
 
@@ -48,8 +51,30 @@ pub struct Cut {
     pub is_short: bool,
 }
 
-/// Where a [`Cut`] will be, once the reader has come to it.
-pub(crate) type Found = Rc<RefCell<Option<Cut>>>;
+/// What is known of the end of a compressed input, once the reader has come to it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    cut: Rc<RefCell<Option<Cut>>>,
+    has_trailing: Rc<Cell<bool>>,
+}
+
+// === impl Found ===
+
+impl Found {
+    /// Where the data end early, if they do.
+    pub(crate) fn cut(&self) -> Option<Cut> {
+        self.cut.borrow().clone()
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.borrow().is_some()
+    }
+
+    /// Whether something that is no zero and no data follows the data.
+    pub(crate) fn has_trailing(&self) -> bool {
+        self.has_trailing.get()
+    }
+}
 
 // === impl Compression ===
 
@@ -71,11 +96,8 @@ impl Compression {
         found.map(|(_, compression)| *compression)
     }
 
-    /// Unpacks `input`; what ends it early is put into the second value.
-    pub(crate) fn unpack<'i>(
-        self,
-        input: impl Read + 'i,
-    ) -> io::Result<(Box<dyn Read + 'i>, Found)> {
+    /// Unpacks `input`; what is found at its end is put into the second value.
+    pub(crate) fn unpack<'i>(self, input: impl Read + 'i) -> (Box<dyn Read + 'i>, Found) {
         let has_failed = Rc::new(Cell::new(false));
         let source = Source {
             input,
@@ -84,26 +106,26 @@ impl Compression {
         let source = BufReader::with_capacity(CHUNK_BYTES, source);
         let found = Found::default();
         let unpacked = Unpacked {
-            decoder: self.decoder(source)?,
+            decoder: self.decoder(source, &found),
             has_failed,
             compression: self,
             bytes: 0,
-            found: Rc::clone(&found),
+            found: found.clone(),
         };
-        Ok((Box::new(unpacked), found))
+        (Box::new(unpacked), found)
     }
 
-    fn decoder<'i>(self, source: impl BufRead + 'i) -> io::Result<Box<dyn Read + 'i>> {
-        Ok(match self {
-            Compression::Gzip => Box::new(MultiGzDecoder::new(source)),
-            Compression::Bzip2 => Box::new(MultiBzDecoder::new(source)),
+    fn decoder<'i, R: BufRead + 'i>(self, source: R, found: &Found) -> Box<dyn Read + 'i> {
+        let trailing = Rc::clone(&found.has_trailing);
+        match self {
+            Compression::Gzip => Box::new(Members::<R, GzDecoder<_>>::new(self, source, trailing)),
+            Compression::Bzip2 => Box::new(Members::<R, BzDecoder<_>>::new(self, source, trailing)),
+            Compression::Zstd => Box::new(Members::<R, zstd::Decoder<'static, _>>::new(
+                self, source, trailing,
+            )),
+            // Zeros may follow its pieces, in blocks of four; anything else is damage.
             Compression::Xz => Box::new(XzReader::new(source, XZ_MEMORY_KIB_MAX)),
-            Compression::Zstd => {
-                let mut decoder = zstd::Decoder::with_buffer(source)?;
-                decoder.window_log_max(WINDOW_BITS_MAX)?;
-                Box::new(decoder)
-            }
-        })
+        }
     }
 
     /// The program's name.
@@ -166,7 +188,7 @@ struct Unpacked<'i> {
 
 impl Read for Unpacked<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.found.borrow().is_some() {
+        if self.found.is_cut() {
             return Ok(0);
         }
         let error = match self.decoder.read(buffer) {
@@ -182,7 +204,7 @@ impl Read for Unpacked<'_> {
         if let Some(too_large) = self.compression.too_large(&error) {
             return Err(too_large);
         }
-        *self.found.borrow_mut() = Some(Cut {
+        *self.found.cut.borrow_mut() = Some(Cut {
             compression: self.compression,
             bytes: self.bytes,
             is_short: error.kind() == ErrorKind::UnexpectedEof,

@@ -38,10 +38,21 @@ pub(crate) struct Found {
 /// A key that has nearly all events of its rule.
 pub(crate) struct OneKey {
     pub(crate) rule: usize,
+    /// Half of it.
+    key: u64,
     /// A request that counts under it.
     pub(crate) request: u32,
     pub(crate) events: u64,
     pub(crate) of: u64,
+}
+
+// === impl OneKey ===
+
+impl OneKey {
+    /// Whether this is the key.
+    pub(crate) fn is(&self, key: Key) -> bool {
+        half(key) == self.key
+    }
 }
 
 // === impl Concentration ===
@@ -72,12 +83,8 @@ impl Concentration {
         if self.watched.binary_search(&rule).is_err() {
             return;
         }
-        let bytes = key.bits().to_le_bytes();
-        let half = bytes
-            .first_chunk::<8>()
-            .map_or(0, |half| u64::from_le_bytes(*half));
         self.meetings.push(Meeting {
-            key: half,
+            key: half(key),
             rule: u32::try_from(rule).unwrap_or(u32::MAX),
             request,
         });
@@ -97,7 +104,7 @@ impl Concentration {
 
     /// Looks for a key that takes most of a rule's requests.
     fn rule(&self, of_rule: &[Meeting], found: &mut Found) {
-        let (mut events, mut keys, mut most) = (0, 0_u64, (0, 0));
+        let (mut events, mut keys, mut most) = (0, 0_u64, (0, 0, 0));
         for of_key in of_rule.chunk_by(|one, other| one.key == other.key) {
             let counts = of_key
                 .iter()
@@ -105,7 +112,7 @@ impl Concentration {
             let count: u64 = counts.map(u64::from).sum();
             events += count;
             keys += 1;
-            most = most.max((count, of_key[0].request));
+            most = most.max((count, of_key[0].request, of_key[0].key));
         }
         let rule = index(of_rule[0].rule);
         if events < EVENTS_MIN {
@@ -115,6 +122,7 @@ impl Concentration {
             found.one_key.push(OneKey {
                 rule,
                 request: most.1,
+                key: most.2,
                 events: most.0,
                 of: events,
             });
@@ -122,6 +130,14 @@ impl Concentration {
             found.own_keys.push((rule, events));
         }
     }
+}
+
+/// Half of a key.
+fn half(key: Key) -> u64 {
+    let bytes = key.bits().to_le_bytes();
+    bytes
+        .first_chunk::<8>()
+        .map_or(0, |half| u64::from_le_bytes(*half))
 }
 
 fn index(number: u32) -> usize {

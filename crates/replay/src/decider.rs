@@ -1,9 +1,10 @@
 //! Decides events by one set of rules, with a store of its own, and counts what comes of them.
 
-use tollgate_core::{Charge, Key, Ledger, Moment, Now, PerCharge, StoreError, Verdict};
+use tollgate_core::{Charge, Key, Ledger, Moment, Now, PerCharge, RuleName, StoreError, Verdict};
 use tollgate_memory::{Memory, RandomKeys};
 use tollgate_rules::RuleSet;
 
+use crate::concentration::OneKey;
 use crate::error::Error;
 use crate::event::Event;
 use crate::replay::Memories;
@@ -90,6 +91,17 @@ impl<'r> Judge<'r> {
             verdict: verdict.unwrap_or_default(),
         })
     }
+
+    /// The descriptor of a request that counts under this key of this rule.
+    fn descriptor_of(&self, one: &OneKey, rule: &RuleName, traffic: &Traffic) -> Option<usize> {
+        traffic.request(one.request, |request| {
+            let resolved = CachedRules::of(self.rules.resolve(request, &self.store.keys));
+            let charges = resolved.charges();
+            let mut met = charges.iter().zip(resolved.rules_by_charge());
+            let met = met.find(|(charge, (_, name))| **name == *rule && one.is(charge.key));
+            met.map(|(_, (descriptor, _))| *descriptor)
+        })
+    }
 }
 
 // === impl Decider ===
@@ -149,8 +161,11 @@ impl<'r> Decider<'r> {
 
     /// What was counted, with the `top` keys that were denied most.
     pub(crate) fn report(self, traffic: &Traffic, top: usize) -> Report {
-        let evicted = self.judge.store.accounts.evicted_keys();
-        self.tally.report(traffic, top, evicted)
+        let Decider { judge, tally } = self;
+        let evicted = judge.store.accounts.evicted_keys();
+        tally.report(traffic, top, evicted, &|one, rule| {
+            judge.descriptor_of(one, rule, traffic)
+        })
     }
 }
 

@@ -47,10 +47,10 @@ impl DeniedKeys {
     /// How many keys there are, and those with the most denials, with their descriptors.
     pub(crate) fn top(&self, top: usize, rules: &[RuleTotals], traffic: &Traffic) -> TopKeys {
         let first = self.most(top).into_iter().map(|key| {
-            let denied = &self.denied[&key];
+            let (denied, rule) = (&self.denied[&key], &rules[key.0]);
             DeniedKey {
-                rule: Arc::clone(&rules[key.0].rule),
-                descriptor: describe(traffic, denied.request, denied.descriptor),
+                rule: Arc::clone(&rule.rule),
+                descriptor: describe(traffic, denied.request, denied.descriptor, rule),
                 denied: denied.count,
             }
         });
@@ -61,19 +61,25 @@ impl DeniedKeys {
     }
 }
 
-/// The keys and values of a descriptor.
+/// What a counter of this rule belongs to, given a descriptor that counts under it: the keys of the
+/// descriptor and its values, or the rule's own value for all values that share a counter.
 pub(crate) fn describe(
     traffic: &Traffic,
     request: u32,
     descriptor: usize,
+    rule: &RuleTotals,
 ) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| Escaped(bytes).to_string();
     traffic.request(request, |request| {
         let descriptor = request.descriptors.get(descriptor);
         let entries = descriptor.map_or(&[][..], |descriptor| &descriptor.entries);
-        let entries = entries
-            .iter()
-            .map(|entry| (text(entry.key), text(entry.value)));
+        // A limit that a request brought has no values of its own.
+        let shared = rule.shared_values.iter().map(Option::as_deref);
+        let shared = shared.chain(std::iter::repeat(None));
+        let entries = entries.iter().zip(shared).map(|(entry, shared)| {
+            let value = shared.map_or(entry.value, str::as_bytes);
+            (text(entry.key), text(value))
+        });
         entries.collect()
     })
 }

@@ -47,6 +47,8 @@ pub enum Guess {
     Combined,
     /// Whole numbers.
     Counts,
+    /// Whole numbers, as the user has said, which are larger than the requests of a second can be.
+    LargeCounts,
     /// The format that the user has named.
     Named,
     /// JSON objects, as the user has said, whose members have other names.
@@ -168,6 +170,10 @@ impl Guess {
                  and --fields"
             }
             Guess::Counts => "it looks like requests per second; add --format counts",
+            Guess::LargeCounts => {
+                "its numbers are larger than 1000000000, the most requests that a second can have; \
+                 does it have requests per minute or hour? write those of each second"
+            }
             Guess::Named => "no line of it can be read in the format that is named",
             Guess::NamedJson => {
                 "no line of it can be read in the format that is named; say which members are the \

@@ -20,8 +20,9 @@ pub(crate) struct Lines<'i> {
     input: Box<dyn BufRead + 'i>,
     line: Vec<u8>,
     is_first: bool,
-    /// Where its compressed data end early, once that is known.
-    cut: Found,
+    compression: Option<Compression>,
+    /// What is known of the end of its compressed data.
+    end: Found,
 }
 
 /// One line, without its end.
@@ -50,13 +51,14 @@ impl<'i> Lines<'i> {
     /// The lines of `input`, unpacked if its first bytes are those of a [`Compression`].
     pub(crate) fn of(input: impl Read + 'i) -> Result<Lines<'i>, NoLines> {
         let (head, whole) = read_head(input)?;
-        let (input, cut): (Box<dyn BufRead + 'i>, Found) = match Compression::of(&head) {
+        let compression = Compression::of(&head);
+        let (input, end): (Box<dyn BufRead + 'i>, Found) = match compression {
             Some(compression) => {
-                let (unpacked, cut) = compression.unpack(whole).map_err(NoLines::Io)?;
+                let (unpacked, end) = compression.unpack(whole);
                 let (head, whole) = read_head(unpacked)?;
                 Foreign::reject(&head).map_err(NoLines::Foreign)?;
                 let whole = BufReader::with_capacity(UNPACKED_CHUNK_BYTES, whole);
-                (Box::new(whole), cut)
+                (Box::new(whole), end)
             }
             None => {
                 Foreign::reject(&head).map_err(NoLines::Foreign)?;
@@ -68,13 +70,20 @@ impl<'i> Lines<'i> {
             input,
             line: Vec::new(),
             is_first: true,
-            cut,
+            compression,
+            end,
         })
     }
 
     /// Where the compressed data of the input ended early; known after the last line.
     pub(crate) fn cut(&self) -> Option<Cut> {
-        self.cut.borrow().clone()
+        self.end.cut()
+    }
+
+    /// How the input is compressed, if something that is ignored follows its data; known after the
+    /// last line.
+    pub(crate) fn find_trailing(&self) -> Option<Compression> {
+        self.compression.filter(|_| self.end.has_trailing())
     }
 
     /// The next line; `None` after the last. A line ends with LF or CR LF, the last one may do so.
@@ -93,7 +102,7 @@ impl<'i> Lines<'i> {
             self.input.skip_until(b'\n')?;
             return Ok(Some(Line::TooLong));
         }
-        if self.line.last() != Some(&b'\n') && self.cut.borrow().is_some() {
+        if self.line.last() != Some(&b'\n') && self.end.is_cut() {
             return Ok(Some(Line::Cut(&self.line)));
         }
         let text = self.line.strip_suffix(b"\n").unwrap_or(&self.line);

@@ -97,11 +97,16 @@ impl KeyShape {
         })
     }
 
+    /// Its templates of paths.
+    pub(crate) fn templates(&self) -> &[String] {
+        let templates = self.templates.as_ref();
+        templates.map_or(&[], |templates| templates.texts.as_slice())
+    }
+
     /// Whether a path is one of its templates.
     pub(crate) fn is_template(&self, path: &[u8]) -> bool {
-        let templates = self.templates.as_ref();
-        templates
-            .is_some_and(|Templates { texts, .. }| texts.iter().any(|text| text.as_bytes() == path))
+        let mut templates = self.templates().iter();
+        templates.any(|template| template.as_bytes() == path)
     }
 
     /// The fields that it reads of every line.

@@ -41,7 +41,7 @@ pub(crate) fn template_of(path: &str) -> Option<String> {
 }
 
 /// Whether a byte needs no escape in a path, and has no meaning in a template or a rules file.
-pub(crate) fn is_plain(byte: u8) -> bool {
+fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~+".contains(&byte)
 }
 

@@ -239,6 +239,10 @@ impl<'f> Reader<'f> {
             (Guess::Json, Some(layout)) if layout.is_json() => Guess::NamedJson,
             (Guess::Csv, Some(layout)) if layout.is_columns() => Guess::Named,
             (Guess::Other, Some(_)) => Guess::Named,
+            (Guess::Counts, _) if matches!(self.lines, LineReader::Counts) => match count(line) {
+                Ok(_) => Guess::Named,
+                Err(_) => Guess::LargeCounts,
+            },
             _ => guess,
         }
     }

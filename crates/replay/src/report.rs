@@ -65,6 +65,9 @@ pub struct RuleTotals {
     /// Requests that were denied because of it. A request that several limits deny counts for the
     /// one with the longest wait.
     pub denied: u64,
+    /// For each descriptor on the way to the rule, its value as written; `None` if requests with
+    /// different values for it have different counters.
+    pub(crate) shared_values: Vec<Option<Box<str>>>,
 }
 
 /// The keys with the most denials.
@@ -81,7 +84,8 @@ pub struct TopKeys {
 pub struct DeniedKey {
     /// The rule that counts it.
     pub rule: Arc<RuleName>,
-    /// The keys and values of a descriptor that met it, escaped where they are no text.
+    /// The keys and values of a descriptor that met it, escaped where they are no text. Of values
+    /// that share a counter, the value as the rule has it, such as `/blog/*`.
     pub descriptor: Vec<(String, String)>,
     /// Requests that were denied because of it.
     pub denied: u64,
@@ -159,6 +163,7 @@ impl RuleTotals {
             judged: 0,
             over: 0,
             denied: 0,
+            shared_values: Vec::new(),
         }
     }
 

@@ -48,7 +48,8 @@ impl<'r> Cache<'r> {
 // === impl CachedRules ===
 
 impl<'r> CachedRules<'r> {
-    fn of(resolved: Resolved<'r>) -> CachedRules<'r> {
+    /// What a request resolves to.
+    pub(crate) fn of(resolved: Resolved<'r>) -> CachedRules<'r> {
         let charges = resolved.charges().len();
         let all_passes = Verdict {
             decisions: PerCharge::from_elem(Decision::Allow(Grant::default()), charges),

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 
 use tollgate_core::{Moment, Span};
 
+use crate::key_shape::KeyShape;
 use crate::traffic::Traffic;
-use crate::warning::cut_message;
+use crate::warning::{cut_message, trailing_message};
 
 mod quantiles;
 mod report;
@@ -49,6 +50,11 @@ pub struct Study {
     /// The routes with the most requests: templates of paths such as `/users/{id}`, first segments
     /// with a star such as `/img/*`, and paths of one segment.
     pub routes: Vec<(String, Part)>,
+    /// How many requests are in routes that no rule can be for: a rule's value cannot stand for
+    /// their paths alone.
+    pub without_rule: usize,
+    /// Templates by which the log's paths are shaped, and that are no [`Study::routes`].
+    pub other_templates: Vec<String>,
     /// The key with the most requests, and how many.
     pub largest: Option<(String, usize)>,
     /// Reasons to doubt what is suggested.
@@ -61,6 +67,11 @@ pub enum StudyWarning {
     /// The compressed data of an input end early; what precedes counts.
     Cut {
         /// Which, after how many lines, and why.
+        message: String,
+    },
+    /// Something that is ignored follows the compressed data of an input.
+    Trailing {
+        /// Which input.
         message: String,
     },
     /// One key has nearly all requests: a proxy, or one client that sends most of the traffic.
@@ -128,7 +139,11 @@ impl Study {
         for event in events {
             counts[index(event.request)] += 1;
         }
-        let routes = describe_routes(traffic, &counts);
+        let paths: Vec<_> = numbers_of_requests(traffic)
+            .map(|number| path_of(traffic, number))
+            .collect();
+        let routes = describe_routes(traffic.shape(), &paths, &counts);
+        let without_rule = count_without_rule(&routes, &paths, &counts);
         let of_all: Vec<Event> = events
             .iter()
             .map(|event| (keys.of_requests[index(event.request)], event.at))
@@ -164,7 +179,9 @@ impl Study {
         let largest = keys.largest(&of_all);
         Study {
             span,
+            other_templates: other_templates(traffic.shape(), &of_routes),
             routes: routes.collect(),
+            without_rule,
             warnings: warnings(&all, largest.as_ref(), traffic),
             all,
             largest,
@@ -185,7 +202,11 @@ fn warnings(all: &Part, largest: Option<&(String, usize)>, traffic: &Traffic) ->
     let cuts = traffic.cuts().map(|(input, lines, cut)| StudyWarning::Cut {
         message: cut_message(input, lines, cut),
     });
-    let mut warnings: Vec<_> = cuts.collect();
+    let trailing = traffic.find_trailing();
+    let trailing = trailing.map(|(input, compression)| StudyWarning::Trailing {
+        message: trailing_message(input, compression),
+    });
+    let mut warnings: Vec<_> = cuts.chain(trailing).collect();
     let most = largest.map_or(0, |(_, events)| *events);
     if all.events >= EVENTS_MIN && most * 100 >= all.events * ONE_KEY_PERCENT {
         warnings.push(StudyWarning::OneKey);
@@ -240,18 +261,21 @@ fn describe_keys(traffic: &Traffic) -> Keys {
     Keys { of_requests, names }
 }
 
-/// The route of each distinct request, of each of which there are so many.
-fn describe_routes(traffic: &Traffic, counts: &[usize]) -> Vec<Option<Route>> {
-    let paths: Vec<Option<Vec<u8>>> = numbers_of_requests(traffic)
-        .map(|number| {
-            traffic.request(number, |request| {
-                let path = request.descriptors.get(1)?.entries.first()?;
-                Some(path.value.to_vec())
-            })
-        })
-        .collect();
+/// The path of a request, which is empty if its line has none.
+fn path_of(traffic: &Traffic, number: u32) -> Option<Vec<u8>> {
+    traffic.request(number, |request| {
+        let path = request.descriptors.get(1)?.entries.first()?;
+        Some(path.value.to_vec())
+    })
+}
+
+/// The route of each distinct request, which has this path and of which there are so many.
+fn describe_routes(
+    shape: &KeyShape,
+    paths: &[Option<Vec<u8>>],
+    counts: &[usize],
+) -> Vec<Option<Route>> {
     let found = || paths.iter().map(Option::as_deref).zip(counts);
-    let shape = traffic.shape();
     let counted = || {
         let found = found().filter_map(|(path, count)| Some((path?, *count)));
         found.filter(|(path, _)| !shape.is_template(path))
@@ -266,6 +290,27 @@ fn describe_routes(traffic: &Traffic, counts: &[usize]) -> Vec<Option<Route>> {
         path => finder.find(path),
     });
     routes.collect()
+}
+
+/// The templates of the shape that are not among these routes.
+fn other_templates(shape: &KeyShape, routes: &[(Route, Vec<Event>)]) -> Vec<String> {
+    let mut templates = shape.templates().to_vec();
+    templates.retain(|template| routes.iter().all(|(route, _)| route.pattern() != *template));
+    templates
+}
+
+/// How many requests have a path and no route.
+fn count_without_rule(
+    routes: &[Option<Route>],
+    paths: &[Option<Vec<u8>>],
+    counts: &[usize],
+) -> usize {
+    let requests = routes.iter().zip(paths).zip(counts);
+    let without = requests.filter(|((route, path), _)| {
+        let has_path = path.as_ref().is_some_and(|path| !path.is_empty());
+        route.is_none() && has_path
+    });
+    without.map(|(_, count)| count).sum()
 }
 
 fn numbers_of_requests(traffic: &Traffic) -> impl Iterator<Item = u32> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollgate_core::{Charge, Decision, Enforcement, Key, RuleName, Span, Verdict};
 use tollgate_rules::RuleSet;
 
-use crate::concentration::Concentration;
+use crate::concentration::{Concentration, Found, OneKey};
 use crate::denied_keys::{DeniedKeys, describe};
 use crate::event::Event;
 use crate::report::{Report, RuleTotals};
@@ -58,7 +58,10 @@ impl Tally {
             let rule = Arc::clone(&view.rule);
             tally.rules.insert(rule, tally.report.rules.len());
             let totals = RuleTotals::new(view.rule, view.text, view.enforcement);
-            tally.report.rules.push(totals);
+            tally.report.rules.push(RuleTotals {
+                shared_values: view.shared_values,
+                ..totals
+            });
         }
         tally
     }
@@ -147,13 +150,21 @@ impl Tally {
         index
     }
 
-    /// What was counted, with the `top` keys that were denied most.
-    pub(crate) fn report(self, traffic: &Traffic, top: usize, evicted_keys: Option<u64>) -> Report {
+    /// What was counted, with the `top` keys that were denied most; `descriptor_of` finds the
+    /// descriptor of a request that counts under a key of a rule.
+    pub(crate) fn report(
+        self,
+        traffic: &Traffic,
+        top: usize,
+        evicted_keys: Option<u64>,
+        descriptor_of: &dyn Fn(&OneKey, &RuleName) -> Option<usize>,
+    ) -> Report {
         let mut report = self.report;
         report.denied_keys = self.denied.top(top, &report.rules, traffic);
         report.shadow_keys = self.shadow.top(top, &report.rules, traffic);
         report.evicted_keys = evicted_keys;
-        report.warnings = warnings(&report, &self.concentration.finish(), traffic);
+        let found = self.concentration.finish();
+        report.warnings = warnings(&report, &found, traffic, descriptor_of);
         report
     }
 }
@@ -161,8 +172,9 @@ impl Tally {
 /// The warnings that the counts give rise to.
 fn warnings(
     report: &Report,
-    found: &crate::concentration::Found,
+    found: &Found,
     traffic: &Traffic,
+    descriptor_of: &dyn Fn(&OneKey, &RuleName) -> Option<usize>,
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if report.events > 0 {
@@ -170,6 +182,11 @@ fn warnings(
             input: input.to_owned(),
             lines,
             cut: cut.clone(),
+        }));
+        let trailing = traffic.find_trailing();
+        warnings.extend(trailing.map(|(input, compression)| Warning::Trailing {
+            input: input.to_owned(),
+            compression,
         }));
         let without = traffic.without_events();
         warnings.extend(without.map(|(input, guess)| Warning::NoEvents {
@@ -183,13 +200,12 @@ fn warnings(
     // Whether a simulation has one client is for its words to say.
     let one_key = found.one_key.iter().filter(|_| !traffic.is_simulated());
     for one in one_key {
-        let rule = &report.rules[one.rule].rule;
-        let of_request = traffic.request(one.request, |request| request.descriptors.len());
-        let descriptors = 0..of_request;
-        let shown = descriptors.map(|descriptor| describe(traffic, one.request, descriptor));
+        let totals = &report.rules[one.rule];
+        let descriptor = descriptor_of(one, &totals.rule);
+        let shown = descriptor.map(|descriptor| describe(traffic, one.request, descriptor, totals));
         warnings.push(Warning::OneKey {
-            rule: rule.shown().to_owned(),
-            descriptors: shown.collect(),
+            rule: totals.rule.shown().to_owned(),
+            descriptor: shown.unwrap_or_default(),
             events: one.events,
             of: one.of,
         });

@@ -5,7 +5,7 @@
 
 use tollgate_core::{ChargeDenied, Cost, Moment, Request};
 
-use crate::compression::Cut;
+use crate::compression::{Compression, Cut};
 use crate::error::Error;
 use crate::event::Event;
 use crate::field::Field;
@@ -63,6 +63,8 @@ struct Input {
     guess: Guess,
     /// Where its compressed data end early, if they do.
     cut: Option<Cut>,
+    /// How it is compressed, if something that is ignored follows its data.
+    trailing: Option<Compression>,
 }
 
 /// The place of a line.
@@ -219,6 +221,12 @@ impl Traffic {
     pub fn cuts(&self) -> impl Iterator<Item = (&str, u32, &Cut)> {
         let inputs = self.inputs.iter();
         inputs.filter_map(|input| Some((input.name.as_str(), input.lines, input.cut.as_ref()?)))
+    }
+
+    /// The compressed inputs with something behind their data, which is ignored.
+    pub fn find_trailing(&self) -> impl Iterator<Item = (&str, Compression)> {
+        let inputs = self.inputs.iter();
+        inputs.filter_map(|input| Some((input.name.as_str(), input.trailing?)))
     }
 
     /// How many events there are.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::compression::Cut;
+use crate::compression::{Compression, Cut};
 use crate::foreign::Guess;
 use crate::plain::Plain;
 
@@ -28,14 +28,21 @@ pub enum Warning {
         /// Where and why.
         cut: Cut,
     },
+    /// Something that is ignored follows the compressed data of an input.
+    Trailing {
+        /// Which.
+        input: String,
+        /// How it is compressed.
+        compression: Compression,
+    },
     /// No rule with a limit matched any event.
     NoRule,
     /// One key has nearly all events of a rule that counts by value.
     OneKey {
         /// Which rule.
         rule: String,
-        /// The keys and values of the descriptors of a request that counts under it.
-        descriptors: Vec<Vec<(String, String)>>,
+        /// The keys and values of a descriptor that counts under it.
+        descriptor: Vec<(String, String)>,
         /// How many events it has.
         events: u64,
         /// How many the rule has.
@@ -58,6 +65,7 @@ impl Warning {
         match self {
             Warning::NoEvents { .. } => "no-events",
             Warning::Cut { .. } => "cut",
+            Warning::Trailing { .. } => "trailing",
             Warning::NoRule => "no-rule",
             Warning::OneKey { .. } => "one-key",
             Warning::OwnKeys { .. } => "own-keys",
@@ -82,13 +90,16 @@ impl fmt::Display for Warning {
                 )
             }
             Warning::Cut { input, lines, cut } => f.write_str(&cut_message(input, *lines, cut)),
+            Warning::Trailing { input, compression } => {
+                f.write_str(&trailing_message(input, *compression))
+            }
             Warning::NoRule => f.write_str(
                 "no rule matched any event: compare the domain and the keys of the descriptors \
                  with those of the rules",
             ),
             Warning::OneKey {
                 rule,
-                descriptors,
+                descriptor,
                 events,
                 of,
             } => {
@@ -97,12 +108,9 @@ impl fmt::Display for Warning {
                     "{events} of {of} events of `{}` have one key (",
                     Plain(rule)
                 )?;
-                for (index, descriptor) in descriptors.iter().enumerate() {
-                    f.write_str(if index == 0 { "" } else { "; " })?;
-                    for (index, (key, value)) in descriptor.iter().enumerate() {
-                        f.write_str(if index == 0 { "" } else { ", " })?;
-                        write!(f, "{}={}", Plain(key), Plain(value))?;
-                    }
+                for (index, (key, value)) in descriptor.iter().enumerate() {
+                    f.write_str(if index == 0 { "" } else { ", " })?;
+                    write!(f, "{}={}", Plain(key), Plain(value))?;
                 }
                 write!(f, "). {ONE_KEY}")
             }
@@ -125,4 +133,14 @@ pub(crate) const ONE_KEY: &str = "\
 /// That the compressed data of an input end early.
 pub(crate) fn cut_message(input: &str, lines: u32, cut: &Cut) -> String {
     format!("{} is not complete: {cut}, in line {lines}", Plain(input))
+}
+
+/// That something follows the compressed data of an input.
+pub(crate) fn trailing_message(input: &str, compression: Compression) -> String {
+    format!(
+        "{} is read to the end of its {name} data; what follows them is no {name} data and is \
+         ignored",
+        Plain(input),
+        name = compression.name()
+    )
 }

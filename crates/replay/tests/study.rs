@@ -62,7 +62,7 @@ fn a_limit_touches_the_keys_that_the_engine_denies() {
     check("study", 6, |random| {
         let log = random_log(random, 300, 4_000);
         let study = Study::of(&mut traffic(&log));
-        assert_eq!((study.all.events, study.routes.len()), (4_000, 3));
+        assert_eq!((study.all.events, study.routes.len()), (4_000, 4));
         for (part, window) in study.all.windows.iter().zip(WINDOWS) {
             for (limit, per_mille) in part.limits.iter().zip(SHARES) {
                 let rules = format!(
@@ -79,6 +79,152 @@ fn a_limit_touches_the_keys_that_the_engine_denies() {
         }
     });
     assert!(touched > 0);
+}
+
+#[test]
+fn the_rules_that_are_written_deny_the_keys_that_the_study_says_they_touch() {
+    let mut touched = 0;
+    check("written", 4, |random| {
+        let logs = [random_log(random, 300, 4_000), log_of_api(random)];
+        for log in logs {
+            let study = Study::of(&mut traffic(&log));
+            let routes = study.routes.iter().map(|(route, _)| route.clone());
+            let templates: Vec<String> = routes.filter(|route| route.contains('{')).collect();
+            for (index, per_mille) in SHARES.into_iter().enumerate() {
+                let rules = study.to_rules("d", &["client".to_owned()], per_mille);
+                let loaded = RuleSet::parse(&[Source::new("r.yaml", rules)], &Default::default());
+                assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+                let options = Options {
+                    top_keys: 1000,
+                    ..Options::default()
+                };
+                let go_on = &mut |_| ControlFlow::Continue(());
+                let mut shaped = shaped_for_rules(&log, &templates);
+                let report = replay(&mut shaped, &loaded.rules, options, None, go_on).unwrap();
+                for (route, part) in &study.routes {
+                    let of_route = |path: &str| path.contains(&format!("path_{route}."));
+                    let denied = report.denied_keys.first.iter();
+                    let denied = denied.filter(|key| of_route(&key.rule.path)).count();
+                    let limit = part.windows[1].limits[index];
+                    assert_eq!(denied, limit.touched, "{route}: {limit:?}");
+                    touched += denied;
+                }
+            }
+        }
+    });
+    assert!(touched > 0);
+}
+
+#[test]
+fn rules_of_templates_that_are_given_count_what_was_studied() {
+    let mut log = String::new();
+    for index in 0..300 {
+        // 100 or more of each route, but 10 of `/users/{id}`.
+        let path = match index % 3 {
+            0 if index < 30 => format!("/users/{index}"),
+            0 | 1 => format!("/users/a/w{index}"),
+            _ => format!("/files/a/{index}"),
+        };
+        writeln!(
+            log,
+            "c - - [01/Jan/2026:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1"
+        )
+        .unwrap();
+    }
+    for index in 0..100 {
+        let path = format!("/files/w{index}");
+        writeln!(
+            log,
+            "c - - [01/Jan/2026:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1"
+        )
+        .unwrap();
+    }
+    let templates = ["/users/{id}", "/files/a/{*rest}"].map(str::to_owned);
+    let shape = KeyShape::default().with_templates(&templates).unwrap();
+    let mut shaped = empty().with_shape(shape).unwrap();
+    shaped.read("log", log.as_bytes()).unwrap();
+    let study = Study::of(&mut shaped);
+    let rules = study.to_rules("d", &["client".to_owned()], 0);
+    let loaded = RuleSet::parse(&[Source::new("r.yaml", &*rules)], &Default::default());
+    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+    let found = study.routes.iter().map(|(route, _)| route.as_str());
+    let mut all: Vec<String> = found.map(str::to_owned).collect();
+    all.extend(templates);
+    all.sort_unstable();
+    all.dedup();
+    let given: Vec<String> = all
+        .iter()
+        .filter(|one| one.contains('{'))
+        .cloned()
+        .collect();
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let mut again = shaped_for_rules(&log, &given);
+    let report = replay(&mut again, &loaded.rules, Options::default(), None, go_on).unwrap();
+    for (route, part) in &study.routes {
+        let of_route = |path: &str| path.ends_with(&format!("path_{route}.client"));
+        let found = report
+            .rules
+            .iter()
+            .find(|totals| of_route(&totals.rule.path));
+        let judged = found.map(|totals| totals.judged);
+        assert_eq!(judged, u64::try_from(part.events).ok(), "{route}\n{rules}");
+    }
+    assert_eq!(study.routes.len(), 3, "{all:?}");
+    assert_eq!(study.other_templates, ["/users/{id}"]);
+}
+
+#[test]
+fn routes_of_any_characters_are_rules_or_are_counted() {
+    let paths = [
+        // As a route, and its value in the rules.
+        ("/caf%C3%A9/x", Some("/caf%C3%A9/*")),
+        ("/a%20b", Some("/a%20b")),
+        ("/@types/node", Some("/@types/*")),
+        ("/é\u{2028}: #/x", Some("/é\u{2028}: #/*")),
+        ("/'&!|>%@/x", Some("/'&!|>%@/*")),
+        ("//x", Some("//*")),
+        ("/a*b/c", None),
+        ("/{id}/c", None),
+        ("*", None),
+        ("example.com:443", None),
+    ];
+    let mut log = String::new();
+    for (index, (path, _)) in paths.iter().enumerate() {
+        for client in 0..100 + index {
+            writeln!(
+                log,
+                "c{client} - - [01/Jan/2026:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1"
+            )
+            .unwrap();
+        }
+    }
+    let study = Study::of(&mut traffic(&log));
+    let mut routes: Vec<&str> = study.routes.iter().map(|(route, _)| &**route).collect();
+    let mut expected: Vec<&str> = paths.iter().filter_map(|(_, route)| *route).collect();
+    routes.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(routes, expected);
+    assert_eq!(study.without_rule, 106 + 107 + 108 + 109);
+    assert_eq!(study.to_json()["eventsWithoutRule"], 430);
+    let shown = study.to_string();
+    let said = "\n430 requests are in routes that cannot be a rule: the path does not begin with";
+    assert!(shown.contains(said), "{shown}");
+
+    let rules = study.to_rules("d", &["client".to_owned()], 0);
+    let loaded = RuleSet::parse(&[Source::new("r.yaml", &*rules)], &Default::default());
+    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let mut again = shaped_for_rules(&log, &[]);
+    let report = replay(&mut again, &loaded.rules, Options::default(), None, go_on).unwrap();
+    for (route, part) in &study.routes {
+        let of_route = |path: &str| path.ends_with(&format!("path_{route}.client"));
+        let found = report
+            .rules
+            .iter()
+            .find(|totals| of_route(&totals.rule.path));
+        let judged = found.map(|totals| totals.judged);
+        assert_eq!(judged, u64::try_from(part.events).ok(), "{route}\n{rules}");
+    }
 }
 
 #[test]
@@ -282,7 +428,9 @@ fn hostile_paths_are_bounded_and_no_template_is_invalid() {
     }
     let study = Study::of(&mut traffic(&log));
     let routes: Vec<&str> = study.routes.iter().map(|(route, _)| &**route).collect();
-    assert_eq!(routes, ["/a/*", "/deep/*"]);
+    assert_eq!(routes, ["/%7Bid%7D/*", "/a/*", "/deep/*"]);
+    // `/{*rest}/1/*` is no value for its paths.
+    assert_eq!(study.without_rule, 30_000);
 }
 
 #[test]

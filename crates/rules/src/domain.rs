@@ -163,6 +163,15 @@ pub(crate) enum StepMetric {
     Value,
 }
 
+// === impl Step ===
+
+impl Step {
+    /// The value as written, if all values that it matches count together.
+    pub(crate) fn shared_value(&self) -> Option<Box<str>> {
+        self.value.clone().filter(|_| !self.distinguishes)
+    }
+}
+
 // === impl Domain ===
 
 impl Domain {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollgate_core::{ChargeDenied, Enforcement, Escaped, Limit, RuleName, Sharing};
 
-use crate::domain::{ElasticLimit, PriorityLimit, Rule, RuleLimit};
+use crate::domain::{ElasticLimit, PriorityLimit, Rule, RuleLimit, Step};
 use crate::headroom::{Headroom, HeadroomSource, NoHeadroom};
 use crate::rule_set::RuleSet;
 
@@ -27,6 +27,9 @@ pub struct RuleView {
     pub text: String,
     /// Whether requests with different values have different counters.
     pub distinguishes: bool,
+    /// For each descriptor on the way to the rule, its value as written; `None` if requests with
+    /// different values for it have different counters.
+    pub shared_values: Vec<Option<Box<str>>>,
     /// What happens when it denies.
     pub enforcement: Enforcement,
     /// The percentage of the keys for which that is so, while the limit never denies the others;
@@ -146,6 +149,7 @@ impl RuleView {
             sources: rule.limit.ask_sources("", &NoHeadroom),
             text,
             distinguishes: rule.path.iter().any(|step| step.distinguishes),
+            shared_values: rule.path.iter().map(Step::shared_value).collect(),
             enforcement: rule.enforcement,
             enforce: rule.enforce,
             charge_denied: rule.charge_denied,

@@ -37,7 +37,7 @@ fn pack(compression: Compression, text: &[u8]) -> Vec<u8> {
 /// The text of a packed input and where it is cut, or why it cannot be read.
 fn unpack(packed: &[u8]) -> io::Result<(Vec<u8>, Option<Cut>)> {
     let compression = Compression::of(packed).unwrap();
-    let (mut unpacked, cut) = compression.unpack(packed)?;
+    let (mut unpacked, found) = compression.unpack(packed);
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -46,8 +46,8 @@ fn unpack(packed: &[u8]) -> io::Result<(Vec<u8>, Option<Cut>)> {
             read => text.extend_from_slice(&buffer[..read]),
         }
     }
-    let cut = cut.borrow().clone();
-    Ok((text, cut))
+    assert!(!found.has_trailing());
+    Ok((text, found.cut()))
 }
 
 /// Lines that do not repeat, so that the packed text has many blocks.
@@ -88,6 +88,50 @@ fn each_compression_is_known_by_its_first_bytes_and_may_come_in_several_pieces()
     ] {
         assert_eq!(Compression::of(none), None);
     }
+}
+
+#[test]
+fn zeros_behind_the_data_are_padding_and_anything_else_is_noticed() {
+    let text = text(100_000);
+    for compression in ALL {
+        let packed = pack(compression, &text);
+        for zeros in [4, 512, CHUNK_BYTES + 4] {
+            let padded = [packed.clone(), vec![0; zeros]].concat();
+            let (found, cut) = unpack(&padded).unwrap();
+            assert!(found == text && cut.is_none(), "{compression:?}: {zeros}");
+        }
+        if compression == Compression::Xz {
+            continue;
+        }
+        let zeros = vec![0; CHUNK_BYTES];
+        for trailing in [
+            &b"x"[..],
+            b"garbage\n",
+            b"\x1f\x8c\0\0\0",
+            &[&zeros[..], b"x"].concat(),
+        ] {
+            let followed = [packed.clone(), trailing.to_vec()].concat();
+            let (mut unpacked, end) = compression.unpack(&*followed);
+            let mut found = Vec::new();
+            unpacked.read_to_end(&mut found).unwrap();
+            assert!(found == text, "{compression:?}");
+            assert!(end.has_trailing() && !end.is_cut(), "{compression:?}");
+        }
+        // The beginning of another piece is one.
+        let followed = [&packed[..], &packed[..packed.len() / 2]].concat();
+        let (found, cut) = unpack(&followed).unwrap();
+        assert!(found.starts_with(&text) && cut.is_some(), "{compression:?}");
+    }
+}
+
+#[test]
+fn frames_of_zstd_without_text_are_skipped() {
+    let text = text(1000);
+    let packed = pack(Compression::Zstd, &text);
+    let skippable = b"\x5e\x2a\x4d\x18\x03\0\0\0abc";
+    let all = [&packed[..], skippable, &packed, skippable].concat();
+    let (found, cut) = unpack(&all).unwrap();
+    assert!(found == [&text[..], &text].concat() && cut.is_none());
 }
 
 #[test]

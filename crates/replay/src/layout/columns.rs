@@ -174,36 +174,59 @@ impl<'f> Columns<'f> {
                 places.push((slot, parts));
             }
         }
-        let has = |slot: Slot| places.iter().any(|(known, _)| *known == slot);
-        let missing = if has(Slot::Time) {
-            let mut needed = self.needed.iter();
-            needed
-                .find(|field| !is_had(**field, has))
-                .map(|field| field.name())
-        } else {
-            Some("time")
-        };
-        let Some(missing) = missing else {
-            return Ok(Heading {
+        match self.find_missing(|slot| places.iter().any(|(known, _)| *known == slot)) {
+            None => Ok(Heading {
                 columns: columns.len(),
                 places,
-            });
-        };
-        let shown: Vec<_> = columns
-            .iter()
-            .take(COLUMNS_NAMED_MAX)
-            .map(|name| name.trim())
-            .collect();
+            }),
+            Some(missing) => Err(self.describe_missing(missing, &columns)),
+        }
+    }
+
+    /// The first value that every line needs and that no column makes.
+    fn find_missing(&self, has: impl Fn(Slot) -> bool) -> Option<Slot> {
+        if !has(Slot::Time) {
+            return Some(Slot::Time);
+        }
+        let mut needed = self.needed.iter();
+        let missing = needed.find(|field| !is_had(**field, &has))?;
+        // That `--fields` names a request that is none is why it has no path.
+        let is_of_request = is_had(*missing, |slot| slot == Slot::Request);
+        let is_chosen = |slot| self.names.chosen_names(slot).is_some();
+        match Slot::Field(*missing) {
+            own if !is_chosen(own) && is_of_request && is_chosen(Slot::Request) => {
+                Some(Slot::Request)
+            }
+            own => Some(own),
+        }
+    }
+
+    /// Why lines with these columns cannot be read: a value is missing.
+    fn describe_missing(&self, missing: Slot, columns: &[Cow<'_, str>]) -> String {
+        let shown = columns.iter().take(COLUMNS_NAMED_MAX);
+        let shown: Vec<_> = shown.map(|name| name.trim()).collect();
         let more = if columns.len() > COLUMNS_NAMED_MAX {
             ", …"
         } else {
             ""
         };
-        Err(format!(
-            "no column is known to be `{missing}`; say which with `--fields {missing}=COLUMN`, or \
-             with --columns if these are no names: {}{more}",
+        let name = match missing {
+            Slot::Time => "time",
+            Slot::Request => "request",
+            Slot::Field(field) => field.name(),
+        };
+        let problem = match self.names.chosen_names(missing) {
+            Some(chosen) => {
+                let chosen = chosen.join("` or `");
+                format!("there is no column `{chosen}`, which `--fields` names for `{name}`")
+            }
+            None => format!("no column is known to be `{name}`"),
+        };
+        format!(
+            "{problem}; say which with `--fields {name}=COLUMN`, or with --columns if these are no \
+             names: {}{more}",
             shown.join(", ")
-        ))
+        )
     }
 }
 

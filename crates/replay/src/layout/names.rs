@@ -16,7 +16,11 @@ const NAMES_MAX: usize = 32;
 /// line has counts. Names that are joined by `+` are one value with a blank between its parts, as
 /// `date+time`. In JSON, `a.b` is the member `b` of the object `a`, or the member `a.b`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldNames(Vec<(Slot, Vec<Name>)>);
+pub struct FieldNames {
+    names: Vec<(Slot, Vec<Name>)>,
+    /// How many of them, the first, are not those of [`FieldNames::common`] or of a preset.
+    chosen: usize,
+}
 
 /// A name, or several that make one value together.
 pub(super) type Name = Vec<String>;
@@ -55,7 +59,7 @@ impl FieldNames {
         let time = "time=date+time|time|timestamp|@timestamp|datetime|ts|start_time|time_local|\
                     time_iso8601|msec,request=request";
         let mut names: FieldNames = time.parse().expect("the names are valid");
-        names.0.extend(Field::all().map(|field| {
+        names.names.extend(Field::all().map(|field| {
             let others = OTHER_NAMES.iter().filter(|(_, of)| *of == field.name());
             let all = std::iter::once(field.name()).chain(others.map(|(name, _)| *name));
             (
@@ -63,15 +67,15 @@ impl FieldNames {
                 all.map(|name| vec![name.to_owned()]).collect(),
             )
         }));
-        names
+        FieldNames { chosen: 0, ..names }
     }
 
     /// These names, and those of `other` for what has none here.
     #[must_use]
     pub fn or(mut self, other: FieldNames) -> FieldNames {
-        for (slot, names) in other.0 {
-            if !self.0.iter().any(|(known, _)| *known == slot) {
-                self.0.push((slot, names));
+        for (slot, names) in other.names {
+            if !self.names.iter().any(|(known, _)| *known == slot) {
+                self.names.push((slot, names));
             }
         }
         self
@@ -87,12 +91,21 @@ impl FieldNames {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &[Name])> {
-        self.0.iter().map(|(slot, names)| (*slot, names.as_slice()))
+        let names = self.names.iter();
+        names.map(|(slot, names)| (*slot, names.as_slice()))
+    }
+
+    /// The names of a value as text, such as `date+time` or `ip`, if they were chosen for this
+    /// log.
+    pub(super) fn chosen_names(&self, slot: Slot) -> Option<Vec<String>> {
+        let mut chosen = self.names.iter().take(self.chosen);
+        let (_, names) = chosen.find(|(known, _)| *known == slot)?;
+        Some(names.iter().map(|name| name.join("+")).collect())
     }
 
     /// The names of one value.
     pub(super) fn names(&self, slot: Slot) -> impl Iterator<Item = &Name> {
-        let of_slot = self.0.iter().filter(move |(known, _)| *known == slot);
+        let of_slot = self.names.iter().filter(move |(known, _)| *known == slot);
         of_slot.flat_map(|(_, names)| names)
     }
 }
@@ -133,7 +146,10 @@ impl FromStr for FieldNames {
             }
             found.push((slot, names));
         }
-        Ok(FieldNames(found))
+        Ok(FieldNames {
+            chosen: found.len(),
+            names: found,
+        })
     }
 }
 

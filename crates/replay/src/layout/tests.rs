@@ -238,6 +238,42 @@ fn a_line_of_columns_that_is_no_event_says_why() {
 }
 
 #[test]
+fn a_column_that_is_chosen_and_missing_is_named() {
+    for (chosen, needed, why) in [
+        (
+            "client=NOPE",
+            Field::Client,
+            "there is no column `NOPE`, which `--fields` names for `client`; say which with \
+             `--fields client=COLUMN`, or with --columns if these are no names: time, ip, x",
+        ),
+        (
+            "time=day+hour",
+            Field::Client,
+            "`day+hour`, which `--fields` names for `time`; ",
+        ),
+        (
+            "client=a|b",
+            Field::Client,
+            "there is no column `a` or `b`, which `--fields`",
+        ),
+        (
+            "request=line",
+            Field::Path,
+            "column `line`, which `--fields` names for `request`; ",
+        ),
+        (
+            "client=ip",
+            Field::Host,
+            "no column is known to be `host`; say which with",
+        ),
+    ] {
+        let names: FieldNames = chosen.parse().unwrap();
+        let csv = Layout::csv(names.or(FieldNames::common()), None);
+        check_reasons(&csv, &[needed], &[("time,ip,x\n1,a,b", why)]);
+    }
+}
+
+#[test]
 fn members_of_json_are_found_by_their_path_or_by_a_name_with_dots() {
     let names = "time=t,client=a.b.c|x,path=p";
     let layout = Layout::json(names.parse().unwrap());

@@ -18,6 +18,13 @@ const MINUTE: usize = 1;
 const TEMPLATES: &str = "\
 Paths with identifiers have templates as routes. A request must send its template as the path, as
 the gateway's `routes` make it; for `tollgate replay` add:";
+/// What a rules file says before the templates that have no limit.
+const OTHER_TEMPLATES_IN_RULES: &str = "  \
+  # Too few requests to suggest a limit. Without these, their paths would count for other routes.
+";
+/// Why requests are in no route.
+const WITHOUT_RULE: &str = "the path does not begin with a slash, or its first segment has `*`, \
+    `{`, control characters or bytes that are no text";
 /// What a rules file with templates says.
 const TEMPLATES_IN_RULES: &str = "\
 # A path with {id} is a template, which a request must send as its path: name it in `routes` of the
@@ -45,10 +52,25 @@ impl Study {
             "to": to.map(|at| Utc(at).to_string()),
             "all": self.all.to_json(),
             "routes": routes.collect::<Vec<_>>(),
+            "eventsWithoutRule": self.without_rule,
             "pathTemplates": self.templates().collect::<Vec<_>>(),
             "largestKey": largest.map(|(key, events)| json!({"key": key, "events": events})),
             "warnings": warnings.collect::<Vec<_>>(),
         })
+    }
+
+    /// Writes how many requests are in no route, if any are.
+    fn write_without_rule(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let requests = self.without_rule;
+        if requests == 0 {
+            return Ok(());
+        }
+        let are = if requests == 1 { "is" } else { "are" };
+        writeln!(
+            f,
+            "\n{requests} {} {are} in routes that cannot be a rule: {WITHOUT_RULE}",
+            Noun(requests, "request")
+        )
     }
 
     /// The routes that are templates of paths.
@@ -81,12 +103,36 @@ impl Study {
         }
         text.push_str("descriptors:\n");
         write_keys(&mut text, 2, keys, &self.all.rule_limit(per_mille));
-        for (route, part) in &self.routes {
-            let route = json!(route);
-            let _ = writeln!(text, "  - key: path\n    value: {route}\n    descriptors:");
-            write_keys(&mut text, 6, keys, &part.rule_limit(per_mille));
-        }
+        self.write_routes(&mut text, keys, per_mille);
         text
+    }
+
+    /// Writes the rules of the routes, so that each counts the requests that it was made of.
+    fn write_routes(&self, text: &mut String, keys: &[String], per_mille: usize) {
+        // Of values with a star, the first that matches counts, and `/a/*` matches `/a/{*rest}`.
+        let is_template = |text: &str| text.contains('{') && text.contains('*');
+        let mut routes: Vec<_> = self.routes.iter().collect();
+        routes.sort_by_key(|(route, _)| !is_template(route));
+        if !self.other_templates.is_empty() {
+            text.push_str(OTHER_TEMPLATES_IN_RULES);
+        }
+        for template in &self.other_templates {
+            write_value(text, template);
+        }
+        for (route, part) in routes {
+            write_value(text, route);
+            text.push_str("    descriptors:\n");
+            write_keys(text, 6, keys, &part.rule_limit(per_mille));
+        }
+    }
+}
+
+/// Writes the beginning of a descriptor with a route's value. Its paths share a counter, because
+/// the study counts them together.
+fn write_value(text: &mut String, route: &str) {
+    let _ = writeln!(text, "  - key: path\n    value: {}", json!(route));
+    if route.contains('*') {
+        text.push_str("    share_threshold: true\n");
     }
 }
 
@@ -124,8 +170,9 @@ impl Display for Study {
         }
         self.all.write("all requests", f)?;
         for (route, part) in &self.routes {
-            part.write(route, f)?;
+            part.write(&Plain(route).to_string(), f)?;
         }
+        self.write_without_rule(f)?;
         if self.templates().next().is_some() {
             writeln!(f, "\n{TEMPLATES}")?;
         }
@@ -298,6 +345,7 @@ impl StudyWarning {
     pub const fn code(&self) -> &'static str {
         match self {
             StudyWarning::Cut { .. } => "cut",
+            StudyWarning::Trailing { .. } => "trailing",
             StudyWarning::OneKey => "one-key",
             StudyWarning::OwnKeys => "own-keys",
             StudyWarning::FewKeys => "few-keys",
@@ -309,7 +357,7 @@ impl StudyWarning {
     fn message(&self, study: &Study) -> String {
         let (events, keys) = (study.all.events, study.all.keys);
         match self {
-            StudyWarning::Cut { message } => message.clone(),
+            StudyWarning::Cut { message } | StudyWarning::Trailing { message } => message.clone(),
             StudyWarning::OneKey => {
                 let (key, most) = study.largest.clone().unwrap_or_default();
                 format!(

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tollgate_http::{PathSettings, Routes};
 
 use super::{ROUTE_EVENTS_MIN, ROUTES_MAX};
-use crate::path_template::{is_plain, template_of};
+use crate::path_template::template_of;
 
 /// The most templates that are counted. Those that come later are not found.
 const COUNTED_MAX: usize = 100_000;
@@ -41,16 +41,15 @@ impl Route {
             .map(|text| Route(text.to_owned()))
     }
 
-    /// `None` for a path that is not named in a rules file: one that is empty, or whose first
-    /// segment has characters such as stars and escapes.
+    /// `None` for a path that no value in a rules file stands for: one without a first segment, or
+    /// whose first segment would be a wildcard or a template there, or is no text.
     fn of_first_segment(path: &[u8]) -> Option<Route> {
         let rest = path.strip_prefix(b"/")?;
         let end = rest.iter().position(|byte| *byte == b'/');
-        let segment = &rest[..end.unwrap_or(rest.len())];
-        if !segment.iter().all(|byte| is_plain(*byte)) || (end.is_some() && segment.is_empty()) {
+        let segment = std::str::from_utf8(&rest[..end.unwrap_or(rest.len())]).ok()?;
+        if !segment.chars().all(can_be_in_value) {
             return None;
         }
-        let segment = std::str::from_utf8(segment).ok()?;
         Some(Route(match end {
             Some(_) => format!("/{segment}/*"),
             None => format!("/{segment}"),
@@ -66,6 +65,13 @@ impl Route {
     pub(super) fn is_template(&self) -> bool {
         self.0.contains('{')
     }
+}
+
+/// Whether a character stands for itself in the value of a rule: a star is a wildcard, `{` begins
+/// a part of a template, and YAML files have no control characters.
+fn can_be_in_value(character: char) -> bool {
+    let is_special = matches!(character, '*' | '{' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    !is_special && !character.is_control()
 }
 
 // === impl TemplateCounts ===

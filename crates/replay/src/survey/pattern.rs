@@ -26,7 +26,8 @@ const MOST_SHOWN: usize = 3;
 pub struct DeniedPattern {
     /// The rule that denies it.
     pub rule: Arc<RuleName>,
-    /// The keys and values of a descriptor that counts under it.
+    /// The keys and values of a descriptor that counts under it, as in
+    /// [`DeniedKey::descriptor`](crate::DeniedKey::descriptor).
     pub descriptor: Vec<(String, String)>,
     /// Its requests.
     pub offered: u64,
@@ -206,9 +207,10 @@ impl Followed {
     fn finish(self, report: &Report, traffic: &Traffic) -> Option<DeniedPattern> {
         let (request, descriptor) = self.example?;
         let (first, last) = self.denials?;
+        let rule = &report.rules[self.rule];
         Some(DeniedPattern {
-            rule: Arc::clone(&report.rules[self.rule].rule),
-            descriptor: describe(traffic, request, descriptor),
+            rule: Arc::clone(&rule.rule),
+            descriptor: describe(traffic, request, descriptor, rule),
             offered: self.offered,
             denied: self.denied,
             first,

@@ -38,7 +38,8 @@ impl Traffic {
     /// [`Error::Read`] if the input cannot be read to its end, [`Error::Foreign`] if it is packed
     /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond
     /// [`LINES_MAX`](crate::LINES_MAX). A line that is no event is no error, and neither are
-    /// compressed data that end early: [`Traffic::cuts`].
+    /// compressed data that end early, [`Traffic::cuts`], or are followed by something else,
+    /// [`Traffic::trailing`].
     pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
         let failed = |source| Error::Read {
             input: name.to_owned(),
@@ -58,6 +59,7 @@ impl Traffic {
             events: 0,
             guess: Guess::Empty,
             cut: None,
+            trailing: None,
         });
         let (format, selection) = (self.format.clone(), self.selection.clone());
         let filters = self.filters.clone();
@@ -76,6 +78,7 @@ impl Traffic {
         }
         if let Some(input) = self.inputs.last_mut() {
             input.cut = lines.cut();
+            input.trailing = lines.find_trailing();
         }
         Ok(())
     }

@@ -240,6 +240,49 @@ fn a_compressed_input_that_is_cut_keeps_the_lines_before() {
 }
 
 #[test]
+fn what_follows_compressed_data_is_ignored_with_a_warning_unless_it_is_zeros() {
+    let line = b"1.2.3.4 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n";
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, &line.repeat(3)).unwrap();
+    let packed = encoder.finish().unwrap();
+    for (trailing, warns) in [(&[0; 1000][..], false), (b"garbage", true)] {
+        let mut log = log("c={client}");
+        log.read("a.gz", &*[&packed, trailing].concat()).unwrap();
+        assert_eq!((log.events(), log.skipped_lines().count), (3, 0));
+        assert_eq!(log.cuts().count(), 0);
+        let rules = tollgate_rules::RuleSet::default();
+        let go_on = &mut |_| std::ops::ControlFlow::Continue(());
+        let report = crate::replay(&mut log, &rules, Default::default(), None, go_on).unwrap();
+        let studied = crate::Study::of(&mut log).to_json()["warnings"][0].clone();
+        let warning = report.warnings[0].to_json();
+        assert_eq!(
+            (warning["code"] == "trailing", studied == warning),
+            (warns, warns)
+        );
+        let said = "a.gz is read to the end of its gzip data; what follows them is no gzip data";
+        let message = warning["message"].as_str().unwrap();
+        assert_eq!(message.starts_with(said), warns, "{message}");
+    }
+}
+
+#[test]
+fn numbers_that_are_too_large_for_a_second_are_no_reason_to_add_the_format_that_is_named() {
+    let mut counts = Traffic::new(Format::Counts {
+        domain: "d".to_owned(),
+        descriptors: vec!["k={client}".parse().unwrap()],
+        keys: std::num::NonZeroU32::MIN,
+        start: Moment::ZERO,
+    });
+    counts.read("counts", &b"1000000001\n"[..]).unwrap();
+    let why = counts.check().unwrap_err().to_string();
+    let bound = format!("larger than {}, the most", crate::EVENTS_PER_SECOND_MAX);
+    assert!(
+        why.contains(&bound) && !why.contains("add --format"),
+        "{why}"
+    );
+}
+
+#[test]
 fn requests_that_the_service_would_reject_are_skipped_with_its_reason() {
     let mut traffic = Traffic::new(Format::Trace);
     let input = r#"{"at":1,"domain":"","descriptors":[{"entries":[{"key":"k"}]}]}
