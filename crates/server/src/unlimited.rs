@@ -56,7 +56,7 @@ pub fn find_unlimited(
 }
 
 /// The descriptors for which there is no rule, whatever their values.
-fn unmatched<'a>(
+fn descriptors_without_rule<'a>(
     identity: &'a IdentitySettings,
     domain: &str,
     rules: &RuleSet,
