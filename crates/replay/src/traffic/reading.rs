@@ -39,7 +39,7 @@ impl Traffic {
     /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond
     /// [`LINES_MAX`](crate::LINES_MAX). A line that is no event is no error, and neither are
     /// compressed data that end early, [`Traffic::cuts`], or are followed by something else,
-    /// [`Traffic::trailing`].
+    /// [`Traffic::find_trailing`].
     pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
         let failed = |source| Error::Read {
             input: name.to_owned(),
