@@ -87,8 +87,6 @@ pub(crate) struct Session<'d> {
     fires_at: Option<Instant>,
     /// Replies in a row that missed their deadlines.
     lost: u32,
-    /// Whether the server is silent: it has not answered a call since requests were lost.
-    is_broken: bool,
     /// The key of the last request that was lost, on this connection or an earlier one.
     last_lost: &'d mut Option<Key>,
     /// The server had been silent for too long when the timer last fired.
@@ -156,7 +154,6 @@ impl<'d> Session<'d> {
         shared.set_shares_slots(connection.checks_keys);
         let trial = last_lost.filter(|_| shared.is_broken());
         let trial = trial.map(|key| Trial::new(key, now));
-        let is_broken = trial.is_some();
         Session {
             task,
             shared,
@@ -172,7 +169,6 @@ impl<'d> Session<'d> {
             timer: Box::pin(sleep_until(now)),
             fires_at: None,
             lost: 0,
-            is_broken,
             last_lost,
             is_suspect: false,
             received_at: now,

@@ -94,26 +94,19 @@ impl Session<'_> {
     /// Notes that a call that was sent at `sent_at` succeeded.
     pub(super) fn note_success(&mut self, sent_at: Instant, wrote: bool) {
         self.was_useful = true;
-        if !wrote || self.is_broken && !self.is_in_time(sent_at) {
+        if !wrote || self.shared.is_broken() && !self.is_in_time(sent_at) {
             return;
         }
         self.errors = 0;
         if self.trial.take().is_some() {
             self.shared.set_failing(None);
-            self.end_silence();
+            self.shared.set_broken(false);
         }
     }
 
     /// Whether the reply that was just received came in time for a call sent at `sent_at`.
-    fn is_in_time(&self, sent_at: Instant) -> bool {
+    pub(super) fn is_in_time(&self, sent_at: Instant) -> bool {
         self.received_at.saturating_duration_since(sent_at) <= self.shared.reply_timeout
-    }
-
-    fn end_silence(&mut self) {
-        if self.is_broken {
-            self.is_broken = false;
-            self.shared.set_broken(false);
-        }
     }
 
     /// Notes that a call on `key` was answered with an error.
@@ -163,7 +156,7 @@ impl Session<'_> {
         }
         if self.is_in_time(sent_at) {
             self.shared.set_failing(Some(Arc::clone(&error.text)));
-            self.end_silence();
+            self.shared.set_broken(false);
         }
     }
 }

@@ -28,8 +28,7 @@ impl Session<'_> {
 
     /// Passes one reply to the callers that wait for it, and notes what it says about the server.
     fn read_reply(&mut self, call: Call, reply: Reply) -> io::Result<()> {
-        let took = self.received_at.saturating_duration_since(call.at);
-        if took <= self.shared.reply_timeout {
+        if self.is_in_time(call.at) {
             self.lost = 0;
         }
         match call.sent {

@@ -22,7 +22,7 @@ impl Session<'_> {
         let first = [first, queued].into_iter().flatten().min();
         let now = Instant::now();
         // No caller waits, but whether the server is healthy is still open.
-        let is_doubtful = self.is_broken || !self.sent.is_empty();
+        let is_doubtful = self.shared.is_broken() || !self.sent.is_empty();
         let look = is_doubtful.then(|| now + TRIAL_MIN);
         let due = first.or(look).unwrap_or(self.check_at);
         let trial = self.trial.as_ref().map_or(due, |trial| trial.at);
@@ -88,8 +88,7 @@ impl Session<'_> {
         // A server that replies late may be overloaded: then the window shrinks first.
         let is_silent = self.received_at + reply_timeout <= now;
         let is_out = is_silent || self.window.is_least();
-        if self.lost >= LOST_MAX && is_out && !self.is_broken {
-            self.is_broken = true;
+        if self.lost >= LOST_MAX && is_out && !self.shared.is_broken() {
             self.shared.set_broken(true);
             let lost = *self.last_lost;
             self.trial = self.trial.take().or(lost.map(|key| Trial::new(key, now)));
