@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tollgate_rules::rule_files;
+
 use crate::replay::failure::is_standard;
 
 /// Where a file is written, and the name that it gets.
@@ -42,7 +44,9 @@ pub(crate) fn check<'p>(
     let written = [Some(file.path()), file.target.as_deref()];
     let written = written.map(|path| path.map(identity));
     let is_written = |other: &PathBuf| written.contains(&Some(identity(other)));
-    let mut others = others.into_iter().flat_map(|path| files_of(path));
+    // A directory that cannot be read is an error when its rules are read.
+    let files_of = |path: &PathBuf| rule_files(path).unwrap_or_else(|_| vec![path.clone()]);
+    let mut others = others.into_iter().flat_map(files_of);
     match others.find(is_written) {
         Some(other) => Err(format!(
             "{option} would overwrite {}; name another file",
@@ -75,20 +79,6 @@ fn parent(path: &Path) -> &Path {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     }
-}
-
-/// The files that are read if `path` is named: those of rules in a directory, else itself.
-fn files_of(path: &Path) -> Vec<PathBuf> {
-    // A directory that cannot be read is an error when its rules are read.
-    let Ok(entries) = fs::read_dir(path) else {
-        return vec![path.to_owned()];
-    };
-    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_rules = |file: &PathBuf| {
-        let extension = file.extension().unwrap_or_default();
-        extension == "yaml" || extension == "yml"
-    };
-    files.filter(is_rules).collect()
 }
 
 /// One path for all names of a file, whether or not it exists.

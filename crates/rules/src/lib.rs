@@ -109,7 +109,9 @@ pub use resolve::{ChargedRule, Explained, Finding, Resolved};
 pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
 pub use settings::{Settings, settings};
-pub use source::{FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths};
+pub use source::{
+    FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths, rule_files,
+};
 pub use view::RuleView;
 pub use walk::{Arrival, Candidate, CandidateOutcome, LOOK_UPS_SHOWN_MAX, LookUp, SHOWN_MAX, Walk};
 pub use written_limit::WrittenLimit;

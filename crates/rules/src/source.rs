@@ -69,11 +69,7 @@ impl Source {
 pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
     let mut files = Vec::new();
     for path in paths {
-        if path.is_dir() {
-            files.extend(files_in(path)?);
-        } else {
-            files.push(path.clone());
-        }
+        files.extend(rule_files(path)?);
         if files.len() > FILES_MAX {
             return Err(ReadError::TooManyFiles);
         }
@@ -89,6 +85,18 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
         sources.push(source);
     }
     Ok(sources)
+}
+
+/// The files that [`read_paths`] reads for a path: itself, or those of a directory.
+///
+/// # Errors
+///
+/// [`ReadError`] for a directory that [`read_paths`] rejects.
+pub fn rule_files(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
+    match path.is_dir() {
+        true => files_in(path),
+        false => Ok(vec![path.to_owned()]),
+    }
 }
 
 /// The rules files of a directory, sorted by name.
