@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName};
 use tollgate_core::Moment;
 use tollgate_engine::Pace;
 use tollgate_http::{
-    Classifier, InvalidSetting, InvalidSettings, PathSettings, Responder, is_same_to_cgi,
+    Classifier, InvalidSetting, InvalidSettings, PathSettings, Responder, is_respelled,
 };
 
 use crate::concurrency_limit::{ConcurrencyLimitReader, ConcurrencyLimits};
@@ -228,13 +228,11 @@ impl RouteTable {
 
     /// Checks that no header is one of those by which routes are found, in another spelling.
     fn check_spelling(&self, headers: &HeaderMap) -> Result<(), Failure> {
-        for name in &self.headers {
-            let mut sent = headers.keys();
-            if sent.any(|other| other != name && is_same_to_cgi(other, name)) {
-                return Err(Failure::Respelled(name.clone()));
-            }
+        let mut names = self.headers.iter();
+        match names.find(|name| is_respelled(headers, name)) {
+            Some(name) => Err(Failure::Respelled(name.clone())),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

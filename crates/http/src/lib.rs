@@ -119,7 +119,7 @@ pub use route::{ROUTES_MAX, Routes};
 pub use setting::{InvalidSetting, InvalidSettings};
 pub use source::{
     PAIRS_MAX, PATTERN_BYTES_MAX, SourceSettings, USER_AGENT_PATTERNS_MAX, UserAgentPattern,
-    VALUE_BYTES_MAX, is_same_to_cgi,
+    VALUE_BYTES_MAX, is_respelled, is_same_to_cgi,
 };
 #[cfg(feature = "jwt")]
 pub use token::{

@@ -22,7 +22,7 @@ mod value;
 pub(crate) use facts::Facts;
 pub use settings::{SourceSettings, UserAgentPattern};
 pub(crate) use settings::{cookie_name, header_name};
-pub use value::{PAIRS_MAX, VALUE_BYTES_MAX, is_same_to_cgi};
+pub use value::{PAIRS_MAX, VALUE_BYTES_MAX, is_respelled, is_same_to_cgi};
 pub(crate) use value::{cookie, fold_case, header};
 
 use settings::name;

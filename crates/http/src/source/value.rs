@@ -31,12 +31,17 @@ pub(crate) fn header<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
-    let is_other = |other: &HeaderName| other != name && is_same_to_cgi(other, name);
-    if headers.keys().any(is_other) {
+    if is_respelled(headers, name) {
         return Err(Flaw::Respelled);
     }
     let values = headers.get_all(name).iter();
     only(values.map(|value| Cow::Borrowed(value.as_bytes().trim_ascii())))
+}
+
+/// Whether there is a header with this name but for `_` in place of `-`, or the reverse.
+pub fn is_respelled(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let mut sent = headers.keys();
+    sent.any(|other| other != name && is_same_to_cgi(other, name))
 }
 
 /// Whether two names of headers are one to servers that read `_` as `-`, as those of CGI do.
