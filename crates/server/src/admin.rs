@@ -79,11 +79,7 @@ async fn demand_token(
     request: Request,
     next: Next,
 ) -> Response {
-    let authorized = match &state.tokens {
-        Some(tokens) => tokens.authorize(request.headers()),
-        None => Ok(()),
-    };
-    let (challenge, detail) = match authorized {
+    let (challenge, detail) = match state.authorize(request.headers()) {
         Ok(()) => return next.run(request).await,
         Err(Unauthorized::Missing) => (
             r#"Bearer realm="tollgate admin""#,
@@ -130,11 +126,8 @@ async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Res
 }
 
 async fn dashboard_events(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
-    let tokens = state.tokens.clone();
-    let is_authorized = move || match &tokens {
-        Some(tokens) => tokens.authorize(&headers).is_ok(),
-        None => true,
-    };
+    let checked = Arc::clone(&state);
+    let is_authorized = move || checked.authorize(&headers).is_ok();
     let events = state
         .dashboard
         .events(state.shutdown.clone(), is_authorized);
@@ -167,6 +160,14 @@ async fn rules(State(state): State<Arc<AdminState>>) -> Response {
 // === impl AdminState ===
 
 impl AdminState {
+    /// Whether a request with these headers has one of the tokens, if any is demanded.
+    fn authorize(&self, headers: &HeaderMap) -> Result<(), Unauthorized> {
+        match &self.tokens {
+            Some(tokens) => tokens.authorize(headers),
+            None => Ok(()),
+        }
+    }
+
     /// Takes a report of headroom.
     async fn report_headroom(&self, request: Request) -> Result<Response, Failure> {
         is_json(request.headers())?;
