@@ -92,15 +92,14 @@ fn the_rules_that_are_written_deny_the_keys_that_the_study_says_they_touch() {
             let templates: Vec<String> = routes.filter(|route| route.contains('{')).collect();
             for (index, per_mille) in SHARES.into_iter().enumerate() {
                 let rules = study.to_rules("d", &["client".to_owned()], per_mille);
-                let loaded = RuleSet::parse(&[Source::new("r.yaml", rules)], &Default::default());
-                assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+                let rules = load(&rules);
                 let options = Options {
                     top_keys: 1000,
                     ..Options::default()
                 };
                 let go_on = &mut |_| ControlFlow::Continue(());
                 let mut shaped = shaped_for_rules(&log, &templates);
-                let report = replay(&mut shaped, &loaded.rules, options, None, go_on).unwrap();
+                let report = replay(&mut shaped, &rules, options, None, go_on).unwrap();
                 for (route, part) in &study.routes {
                     let of_route = |path: &str| path.contains(&format!("path_{route}."));
                     let denied = report.denied_keys.first.iter();
@@ -113,6 +112,31 @@ fn the_rules_that_are_written_deny_the_keys_that_the_study_says_they_touch() {
         }
     });
     assert!(touched > 0);
+}
+
+/// The rules of a file without errors or warnings.
+fn load(rules: &str) -> RuleSet {
+    let loaded = RuleSet::parse(&[Source::new("r.yaml", rules)], &Default::default());
+    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+    loaded.rules
+}
+
+/// Checks that by the rules of a study, each route counts the requests that were studied, over the
+/// same log.
+fn counts_what_was_studied(study: &Study, log: &str, templates: &[String]) {
+    let rules = study.to_rules("d", &["client".to_owned()], 0);
+    let go_on = &mut |_| ControlFlow::Continue(());
+    let mut again = shaped_for_rules(log, templates);
+    let report = replay(&mut again, &load(&rules), Options::default(), None, go_on).unwrap();
+    for (route, part) in &study.routes {
+        let of_route = |path: &str| path.ends_with(&format!("path_{route}.client"));
+        let found = report
+            .rules
+            .iter()
+            .find(|totals| of_route(&totals.rule.path));
+        let judged = found.map(|totals| totals.judged);
+        assert_eq!(judged, u64::try_from(part.events).ok(), "{route}\n{rules}");
+    }
 }
 
 #[test]
@@ -144,9 +168,6 @@ fn rules_of_templates_that_are_given_count_what_was_studied() {
     let mut shaped = empty().with_shape(shape).unwrap();
     shaped.read("log", log.as_bytes()).unwrap();
     let study = Study::of(&mut shaped);
-    let rules = study.to_rules("d", &["client".to_owned()], 0);
-    let loaded = RuleSet::parse(&[Source::new("r.yaml", &*rules)], &Default::default());
-    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
     let found = study.routes.iter().map(|(route, _)| route.as_str());
     let mut all: Vec<String> = found.map(str::to_owned).collect();
     all.extend(templates);
@@ -157,18 +178,7 @@ fn rules_of_templates_that_are_given_count_what_was_studied() {
         .filter(|one| one.contains('{'))
         .cloned()
         .collect();
-    let go_on = &mut |_| ControlFlow::Continue(());
-    let mut again = shaped_for_rules(&log, &given);
-    let report = replay(&mut again, &loaded.rules, Options::default(), None, go_on).unwrap();
-    for (route, part) in &study.routes {
-        let of_route = |path: &str| path.ends_with(&format!("path_{route}.client"));
-        let found = report
-            .rules
-            .iter()
-            .find(|totals| of_route(&totals.rule.path));
-        let judged = found.map(|totals| totals.judged);
-        assert_eq!(judged, u64::try_from(part.events).ok(), "{route}\n{rules}");
-    }
+    counts_what_was_studied(&study, &log, &given);
     assert_eq!(study.routes.len(), 3, "{all:?}");
     assert_eq!(study.other_templates, ["/users/{id}"]);
 }
@@ -210,21 +220,7 @@ fn routes_of_any_characters_are_rules_or_are_counted() {
     let said = "\n430 requests are in routes that cannot be a rule: the path does not begin with";
     assert!(shown.contains(said), "{shown}");
 
-    let rules = study.to_rules("d", &["client".to_owned()], 0);
-    let loaded = RuleSet::parse(&[Source::new("r.yaml", &*rules)], &Default::default());
-    assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
-    let go_on = &mut |_| ControlFlow::Continue(());
-    let mut again = shaped_for_rules(&log, &[]);
-    let report = replay(&mut again, &loaded.rules, Options::default(), None, go_on).unwrap();
-    for (route, part) in &study.routes {
-        let of_route = |path: &str| path.ends_with(&format!("path_{route}.client"));
-        let found = report
-            .rules
-            .iter()
-            .find(|totals| of_route(&totals.rule.path));
-        let judged = found.map(|totals| totals.judged);
-        assert_eq!(judged, u64::try_from(part.events).ok(), "{route}\n{rules}");
-    }
+    counts_what_was_studied(&study, &log, &[]);
 }
 
 #[test]

@@ -95,29 +95,16 @@ fn no_option_overwrites_a_rules_file_in_a_directory() {
     let by = ["--descriptor", "k={client}"];
     let replay = [&["replay", "x.log"][..], &by].concat();
     let simulate = [&["simulate", "--traffic", "constant 1/s"][..], &by].concat();
+    let [replay_rd, simulate_rd] =
+        [&replay, &simulate].map(|command| [&command[..], &["--rules", "rd"]].concat());
     let compared = ["--rules", "rules.yaml", "--compare", "old"];
     let compare = [&replay[..], &compared].concat();
     for (command, option, output, input) in [
+        (&replay_rd, "--report", "rd/rules.yaml", "rd/rules.yaml"),
+        (&replay_rd, "--decisions", "link", "rd/rules.yaml"),
+        (&simulate_rd, "--report", "link", "rd/rules.yaml"),
         (
-            &[&replay[..], &["--rules", "rd"]].concat(),
-            "--report",
-            "rd/rules.yaml",
-            "rd/rules.yaml",
-        ),
-        (
-            &[&replay[..], &["--rules", "rd"]].concat(),
-            "--decisions",
-            "link",
-            "rd/rules.yaml",
-        ),
-        (
-            &[&simulate[..], &["--rules", "rd"]].concat(),
-            "--report",
-            "link",
-            "rd/rules.yaml",
-        ),
-        (
-            &[&simulate[..], &["--rules", "rd"]].concat(),
+            &simulate_rd,
             "--decisions",
             "rd/rules.yaml",
             "rd/rules.yaml",

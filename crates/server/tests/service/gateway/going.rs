@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tollgate_testbed::Certificates;
 
 use super::encrypted::connect_to_gateway;
@@ -39,18 +39,19 @@ async fn the_request_of_a_client_that_goes_away_is_dropped() {
 async fn a_client_that_goes_away_behind_more_than_its_request_is_noticed() {
     let stage = Stage::open().await;
     let house = gateway(stage.address(), FREE).await;
-    let mut client = Client::to(house.gateway()).await;
-    client.send(GET).await;
-    client.send(b"G").await;
-    let mut upstream = stage.accept().await;
-    upstream.head().await;
-    drop(client);
-    upstream.wait_for_end().await;
+    go_away_behind_more(Client::to(house.gateway()).await, &stage).await;
 
     let issued = Certificates::new();
     let settings = super::section(stage.address(), FREE);
     let (_house, stream) = connect_to_gateway(&issued, settings).await;
-    let mut client = Client(stream);
+    go_away_behind_more(Client(stream), &stage).await;
+}
+
+/// Sends a request and the first byte of another, goes away, and waits until the upstream sees it.
+async fn go_away_behind_more<S: AsyncRead + AsyncWrite + Unpin>(
+    mut client: Client<S>,
+    stage: &Stage,
+) {
     client.send(GET).await;
     client.send(b"G").await;
     let mut upstream = stage.accept().await;
