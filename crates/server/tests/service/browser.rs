@@ -160,13 +160,19 @@ impl Browser {
         self.evaluate(&wait).await;
     }
 
-    /// The size of the window, and whether its colours are dark.
+    /// Sets the size of the window, and whether its colours are dark, and waits until it is drawn
+    /// so: what moves on the page after that is not the change of the window.
     pub(crate) async fn show_as(&mut self, width: u32, height: u32, scheme: &str) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size).await;
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", features).await;
+        // The second call is made once the first frame has been drawn.
+        self.evaluate(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))",
+        )
+        .await;
     }
 
     /// A picture of the window, as PNG in base64.
