@@ -1,5 +1,6 @@
 //! How often keys without a lease are requested.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::{Key, Moment, Span};
@@ -24,7 +25,8 @@ const REST: u64 = 2;
 /// requests (16 bits).
 #[derive(Debug)]
 pub(crate) struct Heat {
-    slots: Box<[AtomicU64]>,
+    /// Allocated with the first request: many stores only have limits that are too small to lease.
+    slots: LazyLock<Box<[AtomicU64]>>,
 }
 
 // === impl Heat ===
@@ -32,7 +34,7 @@ pub(crate) struct Heat {
 impl Heat {
     pub(crate) fn new() -> Heat {
         Heat {
-            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            slots: LazyLock::new(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect()),
         }
     }
 
