@@ -472,3 +472,23 @@ fn one_instance_without_delay_and_faults_has_the_report_of_a_single_one() {
         assert_eq!(instances["rules"][0]["under"], 0);
     }
 }
+
+#[test]
+fn traffic_starts_before_times_saturate() {
+    let directory = rules();
+    let from = |start: &str| {
+        let traffic = ["--start", start, "--traffic", "constant 50/s for 10s"];
+        simulate(&directory, &[&traffic[..], &["--output", "json"]].concat())
+    };
+    let denied = |output: &Output| json(output)["denied"].as_u64().unwrap();
+    let usual = denied(&from("1970-01-01"));
+    assert!(usual > 0);
+    assert_eq!(denied(&from("2500-01-01")), usual);
+    let late = from("2500-01-01T00:00:01Z");
+    assert_eq!(late.status.code(), Some(2));
+    let shown = message(&late);
+    assert!(
+        shown.contains("'--start <TIME>': too late; the latest start is 2500-01-01"),
+        "{shown}"
+    );
+}
