@@ -1,10 +1,12 @@
 //! The frames of an HTTP/2 connection, counted as they come in.
 //!
 //! Frames that carry no part of a request cost their sender nothing, and the service a response
-//! each. A connection may send a burst of them, more for each request, and more as time passes:
-//! enough for keepalive, window updates and cancelled calls of any client that also sends requests.
-//! A connection that sends more is closed. The HTTP library bounds most floods, and not these.
+//! each. A connection may send a burst of them, more for each request, more for what it is sent,
+//! and more as time passes: enough for keepalive, window updates and cancelled calls of any client
+//! that also sends requests. A connection that sends more is closed. The HTTP library bounds most
+//! floods, and not these.
 
+use std::io::IoSlice;
 use std::time::Instant;
 
 /// The bytes before each frame's payload.
@@ -13,6 +15,10 @@ const HEAD_BYTES: usize = 9;
 const PREFACE_BYTES: usize = 24;
 /// Frames without a request that each request allows: window updates, priority, a reset.
 const FRAMES_PER_REQUEST: u32 = 4;
+/// Frames without a request that each DATA frame to the peer allows. gRPC's clients in C, and those
+/// in Python, Ruby and PHP that are built on it, send two window updates for each message of a
+/// stream, however short, and now and then a PING that measures the connection.
+const FRAMES_PER_DATA: u32 = 4;
 /// Bytes that are sent to the peer, for each of which it may send a frame: window updates, while it
 /// reads a long response.
 const SENT_PER_FRAME: usize = 1024;
@@ -34,15 +40,29 @@ pub(crate) struct Flood(pub(crate) &'static str);
 /// Counts the frames of one connection.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    /// Bytes of the preface or of a payload that are still to come.
-    skip: usize,
-    head: [u8; HEAD_BYTES],
-    head_bytes: usize,
+    from_peer: Heads,
+    to_peer: Heads,
     control: Allowance,
     /// Bytes sent that have not allowed a frame yet.
     sent: usize,
     /// Streams that the peer itself resets.
     resets: Allowance,
+}
+
+/// Finds the heads of frames in the bytes of one direction.
+#[derive(Debug)]
+struct Heads {
+    /// Bytes of the preface or of a payload that are still to come.
+    skip: usize,
+    head: [u8; HEAD_BYTES],
+    head_bytes: usize,
+}
+
+/// What a frame is, and how long its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    kind: u8,
+    payload: usize,
 }
 
 /// A token bucket of frames.
@@ -64,9 +84,9 @@ impl Frames {
             refilled: now,
         };
         Frames {
-            skip: PREFACE_BYTES,
-            head: [0; HEAD_BYTES],
-            head_bytes: 0,
+            from_peer: Heads::behind(PREFACE_BYTES),
+            // What the service sends begins with a frame.
+            to_peer: Heads::behind(0),
             control: Allowance { ..allowance },
             sent: 0,
             resets: allowance,
@@ -80,42 +100,38 @@ impl Frames {
     /// [`Flood`], if there are too many.
     pub(crate) fn read(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Flood> {
         let mut counted = Ok(());
-        while !bytes.is_empty() {
-            let skipped = self.skip.min(bytes.len());
-            self.skip -= skipped;
-            bytes = &bytes[skipped..];
-            let wanted = (HEAD_BYTES - self.head_bytes).min(bytes.len());
-            let (part, rest) = bytes.split_at(wanted);
-            self.head[self.head_bytes..self.head_bytes + wanted].copy_from_slice(part);
-            self.head_bytes += wanted;
-            bytes = rest;
-            if self.head_bytes == HEAD_BYTES {
-                self.head_bytes = 0;
-                counted = counted.and(self.count(now));
-            }
+        while let Some(head) = self.from_peer.next(&mut bytes) {
+            counted = counted.and(self.count(head, now));
         }
         counted
     }
 
-    /// Counts bytes that were sent to the peer.
-    pub(crate) fn record_sent(&mut self, bytes: usize) {
-        self.sent += bytes;
-        let frames = u32::try_from(self.sent / SENT_PER_FRAME).unwrap_or(u32::MAX);
+    /// Counts the first `written` bytes of these, which were sent to the peer.
+    pub(crate) fn record_sent(&mut self, parts: &[IoSlice<'_>], written: usize) {
+        self.sent += written;
+        let mut earned = u32::try_from(self.sent / SENT_PER_FRAME).unwrap_or(u32::MAX);
         self.sent %= SENT_PER_FRAME;
-        self.control.earn(frames.min(self.control.most));
+        let mut left = written;
+        for part in parts {
+            let mut bytes = &part[..part.len().min(left)];
+            left -= bytes.len();
+            while let Some(head) = self.to_peer.next(&mut bytes) {
+                if head.kind == DATA && head.payload > 0 {
+                    earned = earned.saturating_add(FRAMES_PER_DATA);
+                }
+            }
+        }
+        self.control.earn(earned.min(self.control.most));
     }
 
-    /// Counts the frame whose head is complete.
-    fn count(&mut self, now: Instant) -> Result<(), Flood> {
-        let [a, b, c, kind, ..] = self.head;
-        let length = u32::from_be_bytes([0, a, b, c]);
-        self.skip = usize::try_from(length).unwrap_or(usize::MAX);
-        let name = match kind {
+    /// Counts a frame of the peer.
+    fn count(&mut self, head: Head, now: Instant) -> Result<(), Flood> {
+        let name = match head.kind {
             HEADERS => {
                 self.control.earn(FRAMES_PER_REQUEST);
                 return Ok(());
             }
-            DATA if length > 0 => return Ok(()),
+            DATA if head.payload > 0 => return Ok(()),
             RST_STREAM => {
                 self.resets.spend(now).ok_or(Flood("RST_STREAM"))?;
                 "RST_STREAM"
@@ -128,6 +144,42 @@ impl Frames {
             _ => "other",
         };
         self.control.spend(now).ok_or(Flood(name))
+    }
+}
+
+// === impl Heads ===
+
+impl Heads {
+    /// The heads of the frames behind so many bytes.
+    const fn behind(skip: usize) -> Heads {
+        Heads {
+            skip,
+            head: [0; HEAD_BYTES],
+            head_bytes: 0,
+        }
+    }
+
+    /// The next head that is complete in `bytes`, which then begin behind it.
+    fn next(&mut self, bytes: &mut &[u8]) -> Option<Head> {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            *bytes = &bytes[skipped..];
+            let wanted = (HEAD_BYTES - self.head_bytes).min(bytes.len());
+            let (part, rest) = bytes.split_at(wanted);
+            self.head[self.head_bytes..self.head_bytes + wanted].copy_from_slice(part);
+            self.head_bytes += wanted;
+            *bytes = rest;
+            if self.head_bytes == HEAD_BYTES {
+                self.head_bytes = 0;
+                let [a, b, c, kind, ..] = self.head;
+                let length = u32::from_be_bytes([0, a, b, c]);
+                let payload = usize::try_from(length).unwrap_or(usize::MAX);
+                self.skip = payload;
+                return Some(Head { kind, payload });
+            }
+        }
+        None
     }
 }
 
@@ -214,22 +266,52 @@ mod tests {
         assert_eq!(fit(&mut frames, &request, now), 100_000);
     }
 
+    /// Sends bytes to the peer, a part of them at a time, in two buffers each.
+    fn send(frames: &mut Frames, bytes: &[u8], at_once: usize) {
+        for part in bytes.chunks(at_once) {
+            let (first, rest) = part.split_at(part.len() / 3);
+            // What lies behind the written bytes is not sent yet.
+            let later = frame(DATA, 9);
+            let parts = [first, rest, &later].map(IoSlice::new);
+            frames.record_sent(&parts, part.len());
+        }
+    }
+
     #[test]
     fn a_peer_that_reads_a_long_response_may_send_window_updates() {
         let now = Instant::now();
         let mut frames = frames(now);
         let update = frame(WINDOW_UPDATE, 4);
+        let response = frame(HEADERS, 16 * 1024 - HEAD_BYTES);
         for _ in 0..1000 {
-            frames.record_sent(16 * 1024);
+            send(&mut frames, &response, 16 * 1024);
             assert_eq!(frames.read(&update.repeat(2), now), Ok(()));
         }
         // The answer to a PING is too short to allow the next one.
         let ping = frame(PING, 8);
         let flood = (0..1000).find(|_| {
-            frames.record_sent(17);
+            send(&mut frames, &ping, 17);
             frames.read(&ping, now).is_err()
         });
         assert!(flood.is_some_and(|pings| pings < 110), "{flood:?}");
+    }
+
+    #[test]
+    fn a_peer_that_reads_a_stream_of_short_messages_may_send_window_updates_for_each() {
+        let now = Instant::now();
+        let update = frame(WINDOW_UPDATE, 4);
+        for at_once in [1, 5, 9, 24, 25, 1000] {
+            let mut frames = frames(now);
+            send(&mut frames, &frame(SETTINGS, 36), at_once);
+            for _ in 0..1000 {
+                send(&mut frames, &frame(DATA, 16), at_once);
+                let sent = [frame(DATA, 30), update.repeat(2), frame(PING, 8)].concat();
+                assert_eq!(frames.read(&sent, now), Ok(()), "{at_once}");
+            }
+            // Empty ones carry nothing that has to be acknowledged.
+            send(&mut frames, &frame(DATA, 0).repeat(100), at_once);
+            assert!(fit(&mut frames, &update, now) < 100, "{at_once}");
+        }
     }
 
     #[test]

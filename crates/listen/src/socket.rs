@@ -158,13 +158,13 @@ impl<S> Socket<S> {
         count > 0
     }
 
-    fn record_sent(&mut self, written: &Poll<Result<usize>>) {
+    fn record_sent(&mut self, parts: &[IoSlice<'_>], written: &Poll<Result<usize>>) {
         let Poll::Ready(Ok(bytes)) = written else {
             return;
         };
         self.connection.quantum().record_written(*bytes);
         if let Some(frames) = &mut self.frames {
-            frames.record_sent(*bytes);
+            frames.record_sent(parts, *bytes);
         }
     }
 
@@ -247,7 +247,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         }
         ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
-        this.record_sent(&poll);
+        this.record_sent(&[IoSlice::new(buf)], &poll);
         this.check_timeout(cx, poll)
     }
 
@@ -286,7 +286,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         }
         ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        this.record_sent(&poll);
+        this.record_sent(bufs, &poll);
         this.check_timeout(cx, poll)
     }
 
