@@ -8,7 +8,7 @@ use arc_swap::{ArcSwap, Guard};
 use serde_json::{Map, Value};
 use tollgate_core::{Answer, Request, Resolution, Store, StoreError, Verdict};
 use tollgate_memory::Stats;
-use tollgate_rules::{Attempt, Resolved, RuleSet};
+use tollgate_rules::{Attempt, ReservedPart, Resolved, RuleSet};
 
 use crate::decisions::{Decisions, Series};
 use crate::denied_requests::{DENIED_REQUESTS, DeniedRequests};
@@ -39,7 +39,7 @@ pub struct Engine {
     decisions: Decisions,
     reloads: Reloads,
     pub(crate) reload_history: ReloadHistory,
-    reservations: ReservationTable<reservation::ReservedPart>,
+    reservations: ReservationTable<ReservedPart>,
     pub(crate) denied_requests: DeniedRequests,
     pub(crate) hot_keys: HotKeyCounts,
     pub(crate) headroom_reports: HeadroomReports,

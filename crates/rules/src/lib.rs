@@ -105,7 +105,7 @@ pub use headroom::{Headroom, HeadroomSource, NoHeadroom};
 pub use options::Options;
 pub use parse::RULES_MAX;
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};
-pub use resolve::{ChargedRule, Explained, Finding, Resolved};
+pub use resolve::{ChargedRule, Explained, Finding, ReservedPart, Resolved};
 pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
 pub use settings::{Settings, settings};

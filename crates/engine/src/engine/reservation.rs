@@ -16,10 +16,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Charge, Cost, Decision, Grant, Key, Now, PerCharge, Request, Reserved, Resolution, RuleName,
-    Settlement, Span, StoreError, Verdict,
+    Charge, PerCharge, Request, Resolution, RuleName, Settlement, Span, StoreError,
 };
-use tollgate_rules::{Attempt, ChargedRule, Resolved};
+use tollgate_rules::{Attempt, ReservedPart, Resolved};
 
 use super::{ActiveRules, Decided, Engine};
 use crate::reservation_id::{NoRandomness, ReservationId};
@@ -83,16 +82,6 @@ pub enum SettleError {
     Unknown,
     /// The store has no answer. What was not settled can be settled later.
     Store(StoreError),
-}
-
-/// What a reservation was charged by one limit.
-#[derive(Clone, Debug)]
-pub(crate) struct ReservedPart {
-    rule: ChargedRule,
-    key: Key,
-    /// How many descriptors met this counter. Each of them costs what the request costs.
-    times: u64,
-    reserved: Reserved,
 }
 
 /// A decision, and what is kept of what it charged.
@@ -211,7 +200,7 @@ impl Engine {
             Err(error) => return Ok(Err(error)),
         };
         let (verdict, now) = memory.decide_timed(&charges)?;
-        let parts = reserved_parts(&resolved, &charges, &verdict, now);
+        let parts = resolved.reserved_parts(&charges, &verdict, now);
         let kept = keep(&resolved, &charges, parts);
         let decided = self.conclude(active, request, &resolved, &verdict);
         Ok(Ok((decided, kept)))
@@ -222,13 +211,8 @@ impl Engine {
         let mut attempt = Attempt::first(self.rules.load());
         loop {
             let (active, resolution) = (attempt.rules(), attempt.resolution());
-            let limit = part.rule.limit(&active.rules, &self.headroom());
-            let settled = limit.map(|(limit, history)| {
-                let charge = Charge {
-                    history,
-                    resolution,
-                    ..Charge::new(part.key, limit, Cost::Take(0))
-                };
+            let charge = part.charge(&active.rules, &self.headroom(), resolution);
+            let settled = charge.map(|charge| {
                 let memory = self.stores.memory();
                 memory.settle_reserved(&charge, &part.reserved, actual)
             });
@@ -243,46 +227,6 @@ impl Engine {
             }
         }
     }
-}
-
-/// What each counter was charged, if the request is allowed. Limits that would have denied it
-/// (shadow limits, and all but one of its quotas) have charged nothing.
-fn reserved_parts(
-    resolved: &Resolved<'_>,
-    charges: &[Charge<'_>],
-    verdict: &Verdict,
-    now: Now,
-) -> VecDeque<ReservedPart> {
-    let mut parts: VecDeque<ReservedPart> = VecDeque::new();
-    if !verdict.is_allowed() {
-        return parts;
-    }
-    let rules = resolved.charged_rules();
-    for ((charge, rule), decision) in charges.iter().zip(rules).zip(&verdict.decisions) {
-        let (Cost::Take(units), Decision::Allow(grant)) = (charge.cost, decision) else {
-            continue;
-        };
-        match parts.iter_mut().find(|part| part.key == charge.key) {
-            Some(part) => {
-                // The store adds up the charges on one counter; so does the reservation.
-                part.times += 1;
-                let units = part.reserved.units().saturating_add(units);
-                part.reserved = reserve(charge, units, grant, now);
-            }
-            None => parts.push_back(ReservedPart {
-                rule,
-                key: charge.key,
-                times: 1,
-                reserved: reserve(charge, units, grant, now),
-            }),
-        }
-    }
-    parts
-}
-
-fn reserve(charge: &Charge<'_>, units: u64, grant: &Grant, now: Now) -> Reserved {
-    let cost = Cost::Take(units);
-    Reserved::new(&Charge { cost, ..*charge }, grant, now)
 }
 
 // === impl ReserveError ===

@@ -9,9 +9,9 @@ use tollgate_core::{
     StoreError, Verdict,
 };
 use tollgate_fallback::Fallback;
-use tollgate_rules::{Attempt, ChargedRule, Resolved};
+use tollgate_rules::{Attempt, ChargedRule, ReservedPart, Resolved};
 
-use super::{ReserveError, ReservedPart, SettledLimit, charges_to_reserve};
+use super::{ReserveError, SettledLimit, charges_to_reserve};
 use crate::any_shared::AnyShared;
 use crate::engine::{ActiveRules, Decided, Engine};
 use crate::reservation_id::ReservationId;
