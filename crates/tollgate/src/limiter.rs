@@ -150,7 +150,10 @@ impl<C: Clock> Limiter<C> {
     /// assert_eq!(limiter.refund("alice", 10), 80);
     /// ```
     pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u64) -> u32 {
-        self.refund_key(self.keys.of(key), units)
+        let key = self.keys.of(key);
+        let decision = self.decide(key, Cost::Refund(units));
+        self.queues.refund(key);
+        decision.remaining()
     }
 
     /// Refunds everything that `key` consumed, as if it had never been seen. Wakes the first waiter
@@ -303,12 +306,6 @@ impl<C: Clock> Limiter<C> {
 
     pub(crate) fn terms(&self) -> LoadedTerms<'_> {
         self.terms.load()
-    }
-
-    pub(crate) fn refund_key(&self, key: Key, units: u64) -> u32 {
-        let decision = self.decide(key, Cost::Refund(units));
-        self.queues.refund(key);
-        decision.remaining()
     }
 
     #[inline(always)]

@@ -4,11 +4,14 @@ pub(crate) mod active_rules;
 
 mod error;
 
+#[cfg(feature = "tower")]
+mod held;
+
 use std::path::Path;
 
-use tollgate_core::{Answer, Clock, Request};
+use tollgate_core::{Answer, Charge, Clock, Request, StoreError};
 use tollgate_memory::{Memory, Stats, SystemClock};
-use tollgate_rules::{Attempt, Changes, Loaded, Options, RuleSet, Source};
+use tollgate_rules::{Attempt, Changes, Loaded, Options, Resolved, RuleSet, Source};
 
 use active_rules::{ActiveRules, read, request_of};
 
@@ -147,17 +150,26 @@ impl<C: Clock> RuleLimiter<C> {
     /// [`crate::Limiter::check`] describes. [`RuleError::UnknownDomain`] if
     /// [`RuleLimiter::on_unknown_domain`] chose that. A denial is an [`Answer`], not an error.
     pub fn decide(&self, request: &Request<'_>) -> Result<Answer, RuleError> {
-        let rules = self.rules.load_for(request)?;
-        let mut attempt = Attempt::first(rules);
+        self.decide_by(request, |resolved, charges| {
+            let verdict = self.store.decide_now(charges)?;
+            Ok(resolved.answer(&verdict))
+        })
+    }
+
+    /// Calls `decide` under the rules in effect, and again if they are replaced meanwhile.
+    fn decide_by<T>(
+        &self,
+        request: &Request<'_>,
+        decide: impl Fn(&Resolved<'_>, &[Charge<'_>]) -> Result<T, StoreError>,
+    ) -> Result<T, RuleError> {
+        let mut attempt = Attempt::first(self.rules.load_for(request)?);
         loop {
-            let answer = {
+            let decided = {
                 let resolved = attempt.rules().resolve(request, &self.store);
-                let charges = resolved.charges_under(attempt.resolution());
-                let verdict = self.store.decide_now(&charges);
-                verdict.map(|verdict| resolved.answer(&verdict))
+                decide(&resolved, &resolved.charges_under(attempt.resolution()))
             };
-            match attempt.next(&answer, || self.rules.load()) {
-                None => return answer.map_err(RuleError::Store),
+            match attempt.next(&decided, || self.rules.load()) {
+                None => return decided.map_err(RuleError::Store),
                 Some(next) => attempt = next,
             }
         }

@@ -77,7 +77,7 @@
 
 mod body;
 
-#[cfg(feature = "rules")]
+#[cfg(all(feature = "redis", feature = "rules"))]
 mod descriptors;
 
 mod gate;

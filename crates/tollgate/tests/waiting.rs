@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep};
-use tollgate::{Algorithm, Limit, Limiter, NotReady, TokioClock, until_all_ready};
+use tollgate::{Algorithm, Anchor, Limit, Limiter, NotReady, TokioClock, until_all_ready};
 
 const TASKS: usize = 8;
 
@@ -371,5 +371,42 @@ in_virtual_time! {
         held.abort();
         tokio::task::yield_now().await;
         assert_eq!((leaky.peek("key", 1).remaining(), hour.peek("key", 1).remaining()), (2, 10));
+    }
+
+    async fn a_joint_wait_that_is_dropped_gives_back_nothing_of_what_others_consumed() {
+        let leaky = Limit::per_minute(6).counted_by(Algorithm::LeakyBucket).burst(3);
+        let leaky = Rc::new(limiter(leaky));
+        let window = Limit::per_second(2).counted_by(Algorithm::FixedWindow(Anchor::Clock));
+        let window = Rc::new(leaky.sibling("window", window));
+        let log = Limit::per_minute(2).counted_by(Algorithm::SlidingLog);
+        let log = Rc::new(leaky.sibling("log", log));
+        let bucket = Rc::new(leaky.sibling("bucket", Limit::per_second(1).burst(5)));
+        let trial = Rc::new(leaky.sibling("trial", Limit::per_hour(3)));
+        assert!(trial.check_n("key", 3).is_allowed());
+        assert!(leaky.check("key").is_allowed());
+        let own = [&leaky, &window, &log, &bucket, &trial].map(Rc::clone);
+        let held = spawn_local(async move {
+            let [leaky, window, log, bucket, trial] = &own;
+            let [leaky, window, log, bucket] =
+                [leaky, window, log, bucket].map(|limiter| limiter.ask("key"));
+            let asks = [leaky, window, log, bucket, trial.ask("key").shadow()];
+            until_all_ready(&asks).await.map(drop)
+        });
+        tokio::task::yield_now().await;
+        advance(Duration::from_millis(5_200)).await;
+        // Another window, a later unit in the log, and the bucket is full again.
+        assert!(window.check_n("key", 2).is_allowed());
+        assert!(log.check("key").is_allowed());
+        assert!(bucket.check_n("key", 5).is_allowed());
+        held.abort();
+        tokio::task::yield_now().await;
+        assert_eq!(leaky.peek("key", 1).remaining(), 2);
+        for limiter in [&window, &bucket, &trial] {
+            assert_eq!(limiter.peek("key", 1).remaining(), 0, "{}", limiter.name());
+        }
+        // Its own unit of the log is free, and the other one counts for a minute.
+        assert!(log.check("key").is_allowed());
+        advance(Duration::from_millis(54_900)).await;
+        assert!(!log.check("key").is_allowed());
     }
 }

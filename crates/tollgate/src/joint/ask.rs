@@ -102,14 +102,6 @@ impl<'l, L> Ask<'l, L> {
     pub(crate) const fn limiter(&self) -> &'l L {
         self.limiter
     }
-
-    pub(crate) const fn key(&self) -> Key {
-        self.key
-    }
-
-    pub(crate) const fn cost(&self) -> Cost {
-        self.cost
-    }
 }
 
 impl<L: fmt::Debug> fmt::Debug for Ask<'_, L> {

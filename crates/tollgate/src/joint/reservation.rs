@@ -138,6 +138,12 @@ impl<'l, C: Clock> JointReservation<'l, C> {
         self.parts.into_iter().map(settle).collect()
     }
 
+    /// Leaves everything charged, as it was decided.
+    pub(crate) fn keep(self) -> JointDecision {
+        self.parts.into_iter().for_each(Reservation::keep);
+        self.decision
+    }
+
     /// The decision that allowed the estimates.
     pub const fn decision(&self) -> &JointDecision {
         &self.decision

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Clock, Cost, Moment};
+use tollgate_core::{Algorithm, Clock, Moment};
 
+use super::reservation::{JointReservation, NotReserved, reserve_all};
 use super::{Ask, JointDecision, check_all};
 use crate::limiter::{Limiter, NotReady};
 
@@ -11,11 +12,12 @@ use crate::limiter::{Limiter, NotReady};
 /// change of a limit, may it take to notice.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// A request that all limits allowed, held until its turn in a leaky bucket. If dropped before, it
-/// refunds its units.
-struct Held<'a, 'l, C: Clock> {
-    asks: &'a [Ask<'l, Limiter<C>>],
-    has_gone: bool,
+/// What became of a request.
+enum Taken<'l, C: Clock> {
+    Allowed(JointDecision),
+    /// It is allowed, at its turn.
+    Reserved(JointReservation<'l, C>),
+    Denied(JointDecision),
 }
 
 /// Consumes the units of `asks` as soon as all limits allow it, on tokio's timer.
@@ -23,8 +25,9 @@ struct Held<'a, 'l, C: Clock> {
 /// All or nothing, as [`check_all`]: while one limit denies the request, none is charged. There is
 /// no order of arrival here: of two waiting requests either may come first, and one for many units
 /// can be overtaken again and again by others for few. A refund or another limit lets it ask again
-/// within a second. Dropping the future costs nothing; in a leaky bucket, the turn of a request
-/// that is dropped while it is held goes to the next that arrives, so two may leave together.
+/// within a second. Dropping the future refunds what was charged and still counts, as a
+/// [`Reservation`](crate::Reservation) does; in a leaky bucket, the turn of a request that is
+/// dropped while it is held goes to the next that arrives, so two may leave together.
 ///
 /// # Errors
 ///
@@ -68,17 +71,45 @@ pub async fn until_all_ready_with<C: Clock, S: Future>(
     sleep: impl Fn(Duration) -> S,
 ) -> Result<JointDecision, NotReady> {
     loop {
-        let decision = check_all(asks)?;
-        if decision.is_allowed() {
-            hold(asks, decision.delay(), &sleep).await;
-            return Ok(decision);
-        }
+        let decision = match take(asks)? {
+            Taken::Allowed(decision) => {
+                // Of a limit that has just become a leaky bucket.
+                hold(asks, decision.delay(), &sleep).await;
+                return Ok(decision);
+            }
+            Taken::Reserved(reservation) => {
+                hold(asks, reservation.decision().delay(), &sleep).await;
+                return Ok(reservation.keep());
+            }
+            Taken::Denied(decision) => decision,
+        };
         let wait = decision.retry_after().ok_or(NotReady::NeverFits)?;
         sleep(wait.min(ASK_EVERY)).await;
     }
 }
 
-/// Holds an allowed request until its turn by the limiters' clock, because a timer may fire early.
+/// Consumes the units of `asks` if all limits allow it. If one of them may delay the request, they
+/// are reserved, so that a request that is dropped before its turn refunds what still counts, and
+/// nothing that others have consumed.
+fn take<'l, C: Clock>(asks: &[Ask<'l, Limiter<C>>]) -> Result<Taken<'l, C>, NotReady> {
+    let delays =
+        |ask: &Ask<'_, Limiter<C>>| ask.limiter().limit().algorithm() == Algorithm::LeakyBucket;
+    if !asks.iter().any(delays) {
+        let decision = check_all(asks)?;
+        return Ok(match decision.is_allowed() {
+            true => Taken::Allowed(decision),
+            false => Taken::Denied(decision),
+        });
+    }
+    match reserve_all(asks) {
+        Ok(reservation) => Ok(Taken::Reserved(reservation)),
+        Err(NotReserved::Denied(decision)) => Ok(Taken::Denied(*decision)),
+        Err(NotReserved::Failed(error)) => Err(error.into()),
+    }
+}
+
+/// Waits until the turn of an allowed request by the limiters' clock, because a timer may fire
+/// early.
 async fn hold<C: Clock, S: Future>(
     asks: &[Ask<'_, Limiter<C>>],
     delay: Duration,
@@ -88,32 +119,12 @@ async fn hold<C: Clock, S: Future>(
         return;
     };
     let now = || -> Moment { clock.now().monotonic };
-    let mut held = Held {
-        asks,
-        has_gone: false,
-    };
     let due = now() + delay.into();
     loop {
         let wait = due.since(now());
         if wait.is_zero() {
-            break;
-        }
-        sleep(wait.into()).await;
-    }
-    held.has_gone = true;
-}
-
-// === impl Held ===
-
-impl<C: Clock> Drop for Held<'_, '_, C> {
-    fn drop(&mut self) {
-        if self.has_gone {
             return;
         }
-        for ask in self.asks {
-            if let Cost::Take(units) = ask.cost() {
-                ask.limiter().refund_key(ask.key(), units);
-            }
-        }
+        sleep(wait.into()).await;
     }
 }

@@ -230,6 +230,11 @@ impl<'l, C: Clock> Reservation<'l, C> {
         self.limiter.settle(key, &self.reserved, actual)
     }
 
+    /// Leaves the estimate charged.
+    pub(crate) fn keep(mut self) {
+        self.is_settled = true;
+    }
+
     /// The units that are charged until the reservation is settled.
     pub const fn estimate(&self) -> u64 {
         self.reserved.units()

@@ -1,9 +1,12 @@
 //! The limits of a rules file, counted in Redis.
 
+#[cfg(feature = "tower")]
+mod held;
+
 use std::path::Path;
 
-use tollgate_core::{Answer, Request, Verdict};
-use tollgate_rules::{Attempt, Changes, Loaded, Options, RuleSet, Source, WrittenLimit};
+use tollgate_core::{Answer, Charge, Request, Verdict};
+use tollgate_rules::{Attempt, Changes, Loaded, Options, Resolved, RuleSet, Source, WrittenLimit};
 
 use super::store::Redis;
 use crate::rule_limiter::active_rules::{ActiveRules, OnUnknownDomain, read, request_of};
@@ -110,19 +113,30 @@ impl RuleLimiter {
     /// the same keys. [`RuleError::UnknownDomain`] if [`RuleLimiter::on_unknown_domain`] chose
     /// that. A denial is an [`Answer`], not an error.
     pub async fn decide(&self, request: &Request<'_>) -> Result<Answer, RuleError> {
+        let decided = self.decide_by(request, |resolved, _, verdict| resolved.answer(verdict));
+        decided.await
+    }
+
+    /// Decides under the rules in effect, and again if they are replaced meanwhile. `conclude`
+    /// makes the result of a request, its charges, and the verdict on these.
+    async fn decide_by<T>(
+        &self,
+        request: &Request<'_>,
+        conclude: impl Fn(&Resolved<'_>, &[Charge<'_>], &Verdict) -> T,
+    ) -> Result<T, RuleError> {
         let mut attempt = Attempt::first(self.rules.load_for(request)?);
         loop {
-            let answer = {
+            let decided = {
                 let resolved = attempt.rules().resolve(request, self.redis.hasher());
                 let charges = resolved.charges_under(attempt.resolution());
                 let verdict = match charges.is_empty() {
                     true => Ok(Verdict::default()),
                     false => self.redis.decide(&charges).await,
                 };
-                verdict.map(|verdict| resolved.answer(&verdict))
+                verdict.map(|verdict| conclude(&resolved, &charges, &verdict))
             };
-            match attempt.next(&answer, || self.rules.load()) {
-                None => return answer.map_err(RuleError::Store),
+            match attempt.next(&decided, || self.rules.load()) {
+                None => return decided.map_err(RuleError::Store),
                 Some(next) => attempt = next,
             }
         }

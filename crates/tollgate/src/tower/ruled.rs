@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Extensions, StatusCode};
-use tollgate_core::{Clock, Cost, Request, Span};
+use tollgate_core::{Clock, Request, Span};
 use tollgate_http::{Classifier, Head, Peer, Problem};
+use tollgate_rules::ReservedPart;
 
-use super::descriptors::Descriptors;
 use super::gate::{Decided, Gate, Outcome};
 use super::missing_peer;
 use crate::rule_limiter::{RuleError, RuleLimiter};
@@ -29,10 +29,10 @@ pub(super) struct Ruled<L, P> {
 }
 
 /// An allowed request that is held until its turn in a leaky bucket. If dropped before, it refunds
-/// its units.
+/// its units, as far as they still count.
 struct Held<C: Clock> {
     limiter: Arc<RuleLimiter<C>>,
-    charged: Descriptors,
+    charged: Vec<ReservedPart>,
     has_gone: bool,
 }
 
@@ -78,8 +78,8 @@ where
 
 impl<C: Clock + 'static> RuleLimits for RuleLimiter<C> {
     fn gate(self: &Arc<Self>, request: &Request<'_>) -> Outcome {
-        let answer = match self.decide(request) {
-            Ok(answer) => answer,
+        let (answer, charged) = match self.decide_held(request) {
+            Ok(decided) => decided,
             Err(error) => return Outcome::Failed(problem(&error)),
         };
         let delay = answer.delay;
@@ -88,7 +88,7 @@ impl<C: Clock + 'static> RuleLimits for RuleLimiter<C> {
         }
         let held = Held {
             limiter: Arc::clone(self),
-            charged: Descriptors::of_charged(request, &answer),
+            charged,
             has_gone: false,
         };
         let decided = Decided::new(answer, self.clock());
@@ -133,7 +133,8 @@ impl<C: Clock> Drop for Held<C> {
         if self.has_gone {
             return;
         }
-        // If the store fails, the units stay charged until they decay.
-        let _refunded = self.limiter.decide(&self.charged.request(Cost::Refund(1)));
+        for part in &self.charged {
+            self.limiter.release(part);
+        }
     }
 }

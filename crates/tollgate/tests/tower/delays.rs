@@ -9,7 +9,9 @@ use http::StatusCode;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tollgate::tower::{Classifier, ClientAddress, Gate, IdentitySettings, RateLimitLayer};
-use tollgate::{Algorithm, Limit, Limiter, ManualClock, Memory, RuleLimiter, Source, TokioClock};
+use tollgate::{
+    Algorithm, Limit, Limiter, ManualClock, Memory, RuleLimiter, Source, Span, TokioClock,
+};
 use tower::ServiceExt;
 
 use crate::{limiter, peer, request};
@@ -42,13 +44,17 @@ fn by_address<C: tollgate::Clock + 'static>(limiter: Arc<Limiter<C>>) -> Router 
 }
 
 fn by_rules() -> (Router, Arc<RuleLimiter<TokioClock>>) {
+    layer_of(RULES, &IdentitySettings::default())
+}
+
+fn layer_of(rules: &str, identity: &IdentitySettings) -> (Router, Arc<RuleLimiter<TokioClock>>) {
     let store = Memory::builder()
         .max_keys(100)
         .clock(TokioClock::new())
         .build();
-    let rules = RuleLimiter::from_sources(&[Source::new("rules", RULES)], store);
+    let rules = RuleLimiter::from_sources(&[Source::new("rules", rules)], store);
     let rules = Arc::new(rules.unwrap());
-    let classifier = Classifier::new(&IdentitySettings::default()).unwrap();
+    let classifier = Classifier::new(identity).unwrap();
     let layer = RateLimitLayer::by_rules(Arc::clone(&rules), "shop", classifier, peer);
     (app(layer), rules)
 }
@@ -121,6 +127,50 @@ async fn a_request_that_is_dropped_refunds_what_the_rules_charged() {
     assert_eq!(served(tasks).await, [ok(0)]);
     // The first one has gone, and this question takes one of the other three.
     assert_eq!(remaining(), 2);
+}
+
+/// Descriptors with the method, and with the client's address.
+fn by_method() -> IdentitySettings {
+    serde_json::from_value(serde_json::json!({"descriptors": [
+        {"entries": [{"key": "remote_address", "from": "client_address"}]},
+        {"entries": [{"key": "method", "from": "method"}]},
+    ]}))
+    .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_refunds_no_unit_of_others() {
+    let rules = "{domain: shop, descriptors: [{key: remote_address, rate_limit: {unit: minute, \
+        requests_per_unit: 6, algorithm: leaky_bucket, queue: 4}}, {key: method, rate_limit: \
+        2/second}]}";
+    let (app, rules) = layer_of(rules, &by_method());
+    let tasks = start(&app, 2).await;
+    sleep(Duration::from_secs(2)).await;
+    // In a later window than that of the request that is still held.
+    let check = || rules.check("shop", &[("method", "GET")]).unwrap();
+    assert!((0..2).all(|_| check().is_allowed()));
+    tasks[1].abort();
+    tokio::task::yield_now().await;
+    assert!(!check().is_allowed());
+    // Its place is free.
+    let place = rules.check("shop", &[("remote_address", CLIENT)]).unwrap();
+    assert_eq!(place.delay, Span::from_secs(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_refunds_what_it_was_charged_not_what_rules_say_now() {
+    let general = "{domain: shop, descriptors: [{key: method, rate_limit: 3/day}]}";
+    let leaky = "{domain: shop, descriptors: [{key: method, rate_limit: 3/day}, {key: method, \
+        value: GET, rate_limit: {unit: hour, requests_per_unit: 1, algorithm: leaky_bucket, \
+        queue: 5}}]}";
+    let (app, rules) = layer_of(leaky, &by_method());
+    let tasks = start(&app, 2).await;
+    rules.reload(&[Source::new("rules", general)]).unwrap();
+    let check = || rules.check("shop", &[("method", "GET")]).unwrap();
+    assert!((0..3).all(|_| check().is_allowed()));
+    tasks[1].abort();
+    tokio::task::yield_now().await;
+    assert!(!check().is_allowed());
 }
 
 #[tokio::test(start_paused = true)]

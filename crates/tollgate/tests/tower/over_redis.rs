@@ -211,25 +211,46 @@ async fn a_held_request_that_is_dropped_gives_its_units_back() {
 
     let rule = "{window: 1h, requests_per_unit: 2, algorithm: leaky_bucket}";
     let limiter = RuleLimiter::from_yaml(&redis, &rules(rule)).unwrap();
-    let remaining = async || {
-        let entry = Entry {
-            key: b"remote_address",
-            value: CLIENT.as_bytes(),
-        };
-        let peek = tollgate::Request {
-            domain: b"shop",
-            descriptors: vec![Descriptor {
-                entries: vec![entry].into(),
-                ..Descriptor::default()
-            }]
-            .into(),
-            cost: Cost::Peek(1),
-            charge_denied: ChargeDenied::Never,
-        };
-        let answer = limiter.decide(&peek).await.unwrap();
-        answer.limited().next().unwrap().decision.remaining()
-    };
+    let remaining = async || peek(&limiter, "remote_address", CLIENT).await;
     a_dropped_request_is_refunded(by_rules(&redis, rule), remaining).await;
+}
+
+async fn peek(limiter: &RuleLimiter, key: &str, value: &str) -> u32 {
+    let entry = Entry {
+        key: key.as_bytes(),
+        value: value.as_bytes(),
+    };
+    let peek = tollgate::Request {
+        domain: b"shop",
+        descriptors: vec![Descriptor {
+            entries: vec![entry].into(),
+            ..Descriptor::default()
+        }]
+        .into(),
+        cost: Cost::Peek(1),
+        charge_denied: ChargeDenied::Never,
+    };
+    let answer = limiter.decide(&peek).await.unwrap();
+    answer.limited().next().unwrap().decision.remaining()
+}
+
+#[tokio::test]
+async fn a_held_request_that_is_dropped_refunds_leaky_buckets_only() {
+    let server = testbed::Redis::start();
+    let redis = connect(&server).await;
+    let rule = "{window: 1h, requests_per_unit: 2, algorithm: leaky_bucket}";
+    let both = rules(&format!("{rule}}}, {{key: method, rate_limit: 5/day"));
+    let limiter = Arc::new(RuleLimiter::from_yaml(&redis, &both).unwrap());
+    let identity = serde_json::json!({"descriptors": [
+        {"entries": [{"key": "remote_address", "from": "client_address"}]},
+        {"entries": [{"key": "method", "from": "method"}]},
+    ]});
+    let identity: IdentitySettings = serde_json::from_value(identity).unwrap();
+    let classifier = Classifier::new(&identity).unwrap();
+    let layer = RateLimitLayer::by_rules(Arc::clone(&limiter), "shop", classifier, peer);
+    let remaining = async || peek(&limiter, "remote_address", CLIENT).await;
+    a_dropped_request_is_refunded(app(layer), remaining).await;
+    assert_eq!(peek(&limiter, "method", "GET").await, 3);
 }
 
 #[tokio::test]

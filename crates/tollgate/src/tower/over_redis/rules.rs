@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tollgate_core::{Cost, Request};
 
 use super::hold;
@@ -15,16 +16,11 @@ impl RuleLimits for RuleLimiter {
         let (limiter, asked) = (Arc::clone(self), Descriptors::of(request));
         Outcome::Delayed(Box::pin(async move {
             let request = asked.request(Cost::ONE);
-            let answer = limiter.decide(&request).await;
-            let answer = answer.map_err(|error| problem(&error))?;
+            let decided = limiter.decide_held(&request).await;
+            let (answer, places) = decided.map_err(|error| problem(&error))?;
             if answer.is_allowed() && !answer.delay.is_zero() {
-                let charged = Descriptors::of_charged(&request, &answer);
-                let limiter = Arc::clone(&limiter);
-                let refund = async move {
-                    // If it fails, the units stay charged until they decay.
-                    let refund = charged.request(Cost::Refund(1));
-                    let _refunded = limiter.decide(&refund).await;
-                };
+                let (limiter, began) = (Arc::clone(&limiter), Instant::now());
+                let refund = async move { limiter.give_up(&places, began.elapsed().into()).await };
                 hold(answer.delay, refund).await;
             }
             Ok(Decided::new(answer, limiter.redis().clock()))

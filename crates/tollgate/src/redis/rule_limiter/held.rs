@@ -1,0 +1,96 @@
+//! Requests that are held until their turn in a leaky bucket.
+
+use tollgate_core::{Algorithm, Answer, Charge, Cost, Decision, Key, Request, Span, Verdict};
+use tollgate_rules::{Attempt, ChargedRule, NoHeadroom, Resolved, RuleSet};
+
+use super::RuleLimiter;
+use crate::rule_limiter::RuleError;
+
+/// The place of a held request in a leaky bucket.
+#[derive(Debug)]
+pub(crate) struct Place {
+    rule: ChargedRule,
+    key: Key,
+    units: u64,
+    delay: Span,
+}
+
+// === impl RuleLimiter ===
+
+impl RuleLimiter {
+    /// As [`RuleLimiter::decide`], and returns the places of an allowed request in leaky buckets.
+    pub(crate) async fn decide_held(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<(Answer, Vec<Place>), RuleError> {
+        let decided = self.decide_by(request, |resolved, charges, verdict| {
+            (resolved.answer(verdict), places(resolved, charges, verdict))
+        });
+        decided.await
+    }
+
+    /// Gives up the places of a request that was held for so long, before its turn. Until then all
+    /// of their units count. What other limits charged stays charged: units of a window may be
+    /// those of an earlier one by now, and a refund would be of units that others have consumed.
+    pub(crate) async fn give_up(&self, places: &[Place], held: Span) {
+        let mut attempt = Attempt::first(self.rules.load());
+        loop {
+            let refunded = {
+                let left = places.iter().filter(|place| place.delay > held);
+                let charges: Vec<Charge<'_>> = left
+                    .filter_map(|place| place.refund(attempt.rules()))
+                    .map(|charge| Charge {
+                        resolution: attempt.resolution(),
+                        ..charge
+                    })
+                    .collect();
+                if charges.is_empty() {
+                    return;
+                }
+                self.redis.decide(&charges).await
+            };
+            match attempt.next(&refunded, || self.rules.load()) {
+                // If it failed, the units stay charged until they decay.
+                None => return,
+                Some(next) => attempt = next,
+            }
+        }
+    }
+}
+
+/// The places that a request got, if it is allowed by this verdict on its charges.
+fn places(resolved: &Resolved<'_>, charges: &[Charge<'_>], verdict: &Verdict) -> Vec<Place> {
+    if !verdict.is_allowed() || verdict.delay().is_zero() {
+        return Vec::new();
+    }
+    let charged = charges.iter().zip(&verdict.decisions);
+    let places = charged.zip(resolved.charged_rules());
+    let places = places.filter_map(|((charge, decision), rule)| match (charge.cost, decision) {
+        (Cost::Take(units), Decision::Allow(grant)) if is_leaky(charge) => Some(Place {
+            rule,
+            key: charge.key,
+            units,
+            delay: grant.delay,
+        }),
+        _ => None,
+    });
+    places.collect()
+}
+
+fn is_leaky(charge: &Charge<'_>) -> bool {
+    charge.limit.algorithm() == Algorithm::LeakyBucket
+}
+
+// === impl Place ===
+
+impl Place {
+    /// The refund of its units under these rules. `None` if they have no such bucket any more.
+    fn refund<'r>(&'r self, rules: &'r RuleSet) -> Option<Charge<'r>> {
+        let (limit, history) = self.rule.limit(rules, &NoHeadroom)?;
+        let charge = Charge {
+            history,
+            ..Charge::new(self.key, limit, Cost::Refund(self.units))
+        };
+        is_leaky(&charge).then_some(charge)
+    }
+}
