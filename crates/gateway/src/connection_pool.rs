@@ -95,6 +95,19 @@ impl ConnectionPool {
         self.in_flight.load(Ordering::Relaxed)
     }
 
+    /// Whether the next request waits until a connection is made, or is rejected.
+    pub(crate) fn must_wait(&self) -> bool {
+        let is_connected = match self.protocol() {
+            UpstreamProtocol::Http1 => !self.lock_idle().is_empty(),
+            UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
+                let shared = self.shared.try_lock();
+                let is_open = |sender: &http2::SendRequest<RequestBody>| !sender.is_closed();
+                shared.is_ok_and(|shared| shared.as_ref().is_some_and(is_open))
+            }
+        };
+        !is_connected || self.in_flight() >= self.requests_max
+    }
+
     /// A connection of HTTP/1.1 that waits for a request.
     pub(crate) fn try_lease(self: &Arc<ConnectionPool>) -> Option<Lease> {
         let counted = Counted::new(self)?;

@@ -163,7 +163,7 @@ impl Terms {
     pub(crate) fn new(engine: Arc<Engine>, lists: Option<Lists>, clock: Arc<dyn Clock>) -> Terms {
         Terms {
             settler: Settler::new(&engine),
-            refunder: Refunder::new(&engine),
+            refunder: Refunder::new(&engine, &clock),
             engine,
             lists,
             clock,
@@ -312,9 +312,9 @@ impl Passage<'_> {
         self.arrival.connection.switch_protocols(tunnel);
     }
 
-    /// Identifies a request, decides on it, and finds a connection for it. What it was charged is
-    /// refunded, and its permits are released, if there is none, or if the client goes away
-    /// meanwhile.
+    /// Identifies a request, decides on it, and finds a connection for it. If there is none, or if
+    /// the client goes away meanwhile, its permits are released. What it was charged is refunded
+    /// if the client goes away before its turn, and what it has reserved if there is no connection.
     async fn allow(&self, head: &Parts, record: &mut LogRecord) -> Result<Allowed, Stop> {
         let Passage {
             terms,
@@ -354,7 +354,7 @@ impl Passage<'_> {
             return Ok(allowed(None, None, upstream.lease().await?));
         };
         poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
-        let (answer, reservation) = self.decide(&request, &identity, record.span()).await?;
+        let (answer, mut reservation) = self.decide(&request, &identity, record.span()).await?;
         let denial = responder.deny(&answer, terms.wall_clock(), &head.headers);
         if let Some(mut denial) = denial {
             let (id, headers) = (request_id(&head.headers), denial.headers_mut());
@@ -373,8 +373,8 @@ impl Passage<'_> {
             None => terms.refunder.prepare(&request, &answer),
         };
         self.hold(answer.delay).await?;
-        let lease = upstream.lease().await?;
         refund.cancel();
+        let lease = self.connect(reservation.as_mut()).await?;
         Ok(allowed(Some(answer), reservation, lease))
     }
 }

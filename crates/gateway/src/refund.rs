@@ -1,8 +1,16 @@
-//! The refund of a request that never reaches its upstream.
+//! The refund of a request whose client goes away before its turn in a leaky bucket.
+//!
+//! Only leaky buckets get units back: until the turn, all of them still count. Units of a window
+//! may be those of an earlier one by then, and a token bucket may have refilled them: a refund
+//! would be of units that other requests have consumed.
 
+use std::fmt;
 use std::sync::Arc;
 
-use tollgate_core::{Answer, ChargeDenied, Cost, Descriptor, Entry, Request, Status};
+use tollgate_core::{
+    Algorithm, Answer, ChargeDenied, Clock, Cost, Decision, Descriptor, Entry, Moment, Request,
+    Status,
+};
 use tollgate_engine::Engine;
 
 use crate::background::Background;
@@ -12,24 +20,33 @@ use crate::background::Background;
 const REFUNDS_MAX: usize = 4096;
 
 /// Makes refunds.
-#[derive(Debug)]
+#[derive(Clone)]
 pub(crate) struct Refunder {
     engine: Arc<Engine>,
+    clock: Arc<dyn Clock>,
     background: Background,
 }
 
-/// What an allowed request was charged. It is refunded when this is dropped, unless the request has
-/// reached its upstream: because no server accepts it, or because its client goes away before.
+/// The places in leaky buckets of a request that is held. They are given up when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Refund(Option<Charged>);
 
 #[derive(Debug)]
 struct Charged {
-    engine: Arc<Engine>,
-    background: Background,
+    refunder: Refunder,
+    /// How often rules were loaded: a descriptor may meet another counter under other rules.
+    loaded: u64,
     domain: Box<[u8]>,
-    /// The entries of each descriptor that was charged, and its units.
-    descriptors: Vec<(Entries, u64)>,
+    places: Vec<Place>,
+}
+
+/// What a descriptor was charged by a leaky bucket.
+#[derive(Debug)]
+struct Place {
+    entries: Entries,
+    units: u64,
+    /// When the bucket begins to drain these units.
+    turn: Moment,
 }
 
 /// The keys and values of a descriptor.
@@ -38,33 +55,51 @@ type Entries = Vec<(Box<[u8]>, Box<[u8]>)>;
 // === impl Refunder ===
 
 impl Refunder {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Refunder {
+    pub(crate) fn new(engine: &Arc<Engine>, clock: &Arc<dyn Clock>) -> Refunder {
         Refunder {
             engine: Arc::clone(engine),
+            clock: Arc::clone(clock),
             background: Background::new(REFUNDS_MAX),
         }
     }
 
-    /// The refund of a request that this answer allows.
+    /// The refund of a request that this answer allows, now.
     pub(crate) fn prepare(&self, request: &Request<'_>, answer: &Answer) -> Refund {
+        if answer.delay.is_zero() {
+            return Refund::none();
+        }
+        let now = self.clock.now().monotonic;
         let descriptors = request.descriptors.iter().zip(&answer.statuses);
-        // A shadow limit or a quota that would have denied was not charged.
-        let charged = descriptors.filter(|(_, status)| match status {
-            Status::Limited(limited) => limited.decision.is_allowed(),
-            _ => false,
-        });
-        let owned = charged.map(|(descriptor, _)| {
+        let places = descriptors.filter_map(|(descriptor, status)| {
+            let Status::Limited(limited) = status else {
+                return None;
+            };
+            // A shadow limit or a quota that would have denied was not charged.
+            let Decision::Allow(grant) = limited.decision else {
+                return None;
+            };
+            let is_leaky = limited.limit.algorithm() == Algorithm::LeakyBucket;
             let entries = descriptor.entries.iter();
-            let pairs = entries.map(|entry| (entry.key.into(), entry.value.into()));
-            let cost = descriptor.cost.unwrap_or(request.cost);
-            (pairs.collect(), cost.units())
+            is_leaky.then(|| Place {
+                entries: entries
+                    .map(|entry| (entry.key.into(), entry.value.into()))
+                    .collect(),
+                units: descriptor.cost.unwrap_or(request.cost).units(),
+                turn: now + grant.delay,
+            })
         });
         Refund(Some(Charged {
-            engine: Arc::clone(&self.engine),
-            background: self.background.clone(),
+            refunder: self.clone(),
+            loaded: self.engine.reload_counts().ok,
             domain: request.domain.into(),
-            descriptors: owned.collect(),
+            places: places.collect(),
         }))
+    }
+}
+
+impl fmt::Debug for Refunder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refunder").finish_non_exhaustive()
     }
 }
 
@@ -76,7 +111,7 @@ impl Refund {
         Refund(None)
     }
 
-    /// The request has reached its upstream.
+    /// It is the request's turn.
     pub(crate) fn cancel(mut self) {
         self.0 = None;
     }
@@ -87,10 +122,10 @@ impl Drop for Refund {
         let Some(charged) = self.0.take() else {
             return;
         };
-        if charged.descriptors.is_empty() {
+        if charged.loaded != charged.refunder.engine.reload_counts().ok {
             return;
         }
-        if let Some(slot) = charged.background.try_acquire() {
+        if let Some(slot) = charged.refunder.background.try_acquire() {
             slot.run(charged.refund());
         }
     }
@@ -100,22 +135,33 @@ impl Drop for Refund {
 
 impl Charged {
     async fn refund(self) {
-        let descriptors = self.descriptors.iter().map(|(entries, units)| Descriptor {
-            cost: Some(Cost::Refund(*units)),
-            entries: entries
-                .iter()
-                .map(|(key, value)| Entry { key, value })
-                .collect(),
-            ..Descriptor::default()
-        });
+        let Refunder { engine, clock, .. } = &self.refunder;
+        let now = clock.now().monotonic;
+        let places = self.places.iter().filter(|place| place.turn > now);
         let request = Request {
             domain: &self.domain,
-            descriptors: descriptors.collect(),
+            descriptors: places.map(Place::refund).collect(),
             cost: Cost::Refund(1),
             charge_denied: ChargeDenied::Never,
         };
-        // If the store fails, the units stay charged until they decay.
-        let _refunded = self.engine.decide(&request).await;
+        if !request.descriptors.is_empty() {
+            // If the store fails, the units stay charged until they decay.
+            let _refunded = engine.decide(&request).await;
+        }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// The descriptor that refunds its units.
+    fn refund(&self) -> Descriptor<'_> {
+        let entries = self.entries.iter();
+        Descriptor {
+            cost: Some(Cost::Refund(self.units)),
+            entries: entries.map(|(key, value)| Entry { key, value }).collect(),
+            ..Descriptor::default()
+        }
     }
 }
 
@@ -123,72 +169,120 @@ impl Charged {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tollgate_core::Clock;
+    use tollgate_core::Span;
     use tollgate_engine::Stores;
     use tollgate_memory::{ManualClock, Memory};
     use tollgate_rules::{Options, RuleSet, Source};
 
     use super::*;
 
-    const RULES: &str = "{domain: d, descriptors: [{key: k, rate_limit: 9/day}]}";
+    /// Two leaky buckets, one of which drains ten times as fast, and a window.
+    const RULES: &str = "{domain: d, descriptors: [
+        {key: slow, rate_limit: {unit: second, requests_per_unit: 1, algorithm: leaky_bucket, queue: 9}},
+        {key: fast, rate_limit: {unit: second, requests_per_unit: 10, algorithm: leaky_bucket, queue: 9}},
+        {key: window, rate_limit: 9/day}]}";
+    const KEYS: [&str; 3] = ["slow", "fast", "window"];
 
-    fn engine() -> Arc<Engine> {
-        let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
-        let memory = Memory::builder().max_keys(100).clock(clock).build();
-        let engine = Engine::new(Stores::new(memory));
-        let loaded = RuleSet::parse(&[Source::new("d.yaml", RULES)], &Options::default());
-        engine.replace_rules(loaded.rules);
-        Arc::new(engine)
+    struct Bench {
+        engine: Arc<Engine>,
+        clock: Arc<ManualClock>,
+        refunder: Refunder,
     }
 
-    /// Decides on a request for `cost`, and returns the answer and what remains.
-    async fn decide(engine: &Engine, cost: Cost) -> (Answer, u32) {
-        let answer = engine.decide(&request(cost)).await.unwrap().answer;
-        let remaining = answer.limited().next().unwrap().remaining();
-        (answer, remaining)
+    // === impl Bench ===
+
+    impl Bench {
+        fn new() -> Bench {
+            let clock = Arc::new(ManualClock::default());
+            let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+            let memory = Memory::builder().max_keys(100).clock(Arc::clone(&shared));
+            let engine = Engine::new(Stores::new(memory.build()));
+            let loaded = RuleSet::parse(&[Source::new("d.yaml", RULES)], &Options::default());
+            assert!(loaded.diagnostics.is_empty());
+            engine.replace_rules(loaded.rules);
+            let engine = Arc::new(engine);
+            Bench {
+                refunder: Refunder::new(&engine, &shared),
+                engine,
+                clock,
+            }
+        }
+
+        /// Decides on a request for `cost` that meets all three.
+        async fn decide(&self, cost: Cost) -> Answer {
+            self.engine.decide(&request(cost)).await.unwrap().answer
+        }
+
+        async fn remaining(&self) -> Vec<u32> {
+            let answer = self.decide(Cost::Peek(1)).await;
+            answer.limited().map(|one| one.remaining()).collect()
+        }
     }
 
     fn request(cost: Cost) -> Request<'static> {
-        let entry = Entry {
-            key: b"k",
-            value: b"v",
-        };
+        let descriptors = KEYS.iter().map(|key| Descriptor {
+            entries: [Entry {
+                key: key.as_bytes(),
+                value: b"v",
+            }]
+            .into_iter()
+            .collect(),
+            ..Descriptor::default()
+        });
         Request {
             domain: b"d",
-            descriptors: vec![Descriptor {
-                entries: vec![entry].into(),
-                ..Descriptor::default()
-            }]
-            .into(),
+            descriptors: descriptors.collect(),
             cost,
             charge_denied: ChargeDenied::Never,
         }
     }
 
     #[tokio::test]
-    async fn a_refund_in_memory_is_done_when_its_request_is_dropped() {
-        let engine = engine();
-        let refunder = Refunder::new(&engine);
-        let (answer, remaining) = decide(&engine, Cost::ONE).await;
-        assert_eq!(remaining, 8);
-        drop(refunder.prepare(&request(Cost::ONE), &answer));
-        assert_eq!(decide(&engine, Cost::Peek(1)).await.1, 9);
-        assert_eq!(refunder.background.available(), REFUNDS_MAX);
-        // Not one that is cancelled.
-        let (answer, _) = decide(&engine, Cost::ONE).await;
-        refunder.prepare(&request(Cost::ONE), &answer).cancel();
-        assert_eq!(decide(&engine, Cost::Peek(1)).await.1, 8);
+    async fn a_request_that_leaves_the_queue_gives_up_its_places_and_no_unit_of_a_window() {
+        let bench = Bench::new();
+        let first = bench.decide(Cost::ONE).await;
+        assert!(first.delay.is_zero());
+        drop(bench.refunder.prepare(&request(Cost::ONE), &first));
+        assert_eq!(bench.remaining().await, [8, 8, 8]);
+        let held = bench.decide(Cost::ONE).await;
+        assert_eq!(held.delay, Span::SECOND);
+        drop(bench.refunder.prepare(&request(Cost::ONE), &held));
+        assert_eq!(bench.remaining().await, [8, 8, 7]);
+        assert_eq!(bench.refunder.background.available(), REFUNDS_MAX);
+        // Not one whose turn it is.
+        let held = bench.decide(Cost::ONE).await;
+        bench.refunder.prepare(&request(Cost::ONE), &held).cancel();
+        assert_eq!(bench.remaining().await, [7, 7, 6]);
     }
 
     #[tokio::test]
-    async fn beyond_the_most_refunds_at_once_units_stay_charged() {
-        let engine = engine();
-        let refunder = Refunder {
+    async fn a_place_whose_turn_has_passed_is_not_given_up_a_second_time() {
+        let bench = Bench::new();
+        let _first = bench.decide(Cost::ONE).await;
+        let held = bench.decide(Cost::ONE).await;
+        let refund = bench.refunder.prepare(&request(Cost::ONE), &held);
+        bench.clock.advance(Span::from_millis(200));
+        // Of another request, in the fast bucket.
+        let _other = bench.decide(Cost::ONE).await;
+        assert_eq!(bench.remaining().await, [6, 8, 6]);
+        drop(refund);
+        assert_eq!(bench.remaining().await, [7, 8, 6]);
+    }
+
+    #[tokio::test]
+    async fn after_a_reload_and_beyond_the_most_at_once_units_stay_charged() {
+        let bench = Bench::new();
+        let _first = bench.decide(Cost::ONE).await;
+        let held = bench.decide(Cost::ONE).await;
+        let full = Refunder {
             background: Background::new(0),
-            ..Refunder::new(&engine)
+            ..bench.refunder.clone()
         };
-        let (answer, _) = decide(&engine, Cost::ONE).await;
-        drop(refunder.prepare(&request(Cost::ONE), &answer));
-        assert_eq!(decide(&engine, Cost::Peek(1)).await.1, 8);
+        drop(full.prepare(&request(Cost::ONE), &held));
+        assert_eq!(bench.remaining().await, [7, 7, 7]);
+        let mut refund = bench.refunder.prepare(&request(Cost::ONE), &held);
+        refund.0.as_mut().unwrap().loaded += 1;
+        drop(refund);
+        assert_eq!(bench.remaining().await, [7, 7, 7]);
     }
 }

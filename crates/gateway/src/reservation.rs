@@ -1,8 +1,12 @@
 //! What a request has reserved of its limits, until its response says what it costs.
 //!
-//! A client must not gain from going away, so a reservation has one of two defaults: before the
-//! request is sent to an upstream, dropping it releases everything; afterwards, dropping it leaves
-//! everything charged. Either way it is settled once, also if the task is cancelled or panics.
+//! A client must not gain from going away, so a reservation has one of two defaults: until a
+//! connection to an upstream is made for the request, dropping it releases everything; afterwards,
+//! dropping it leaves everything charged. Either way it is settled once, also if the task is
+//! cancelled or panics.
+//!
+//! A request whose cost is known reserves it too if there is no connection for it yet: if none can
+//! be made, everything is released, exactly as far as it still counts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,12 +44,24 @@ pub(crate) struct Reservation(Option<Box<Open>>);
 pub(crate) struct Open {
     settler: Settler,
     owned: OwnedReservation,
-    pricing: Arc<Pricing>,
+    /// What the response may release. `None`: nothing.
+    pricing: Option<Arc<Pricing>>,
     pub(crate) unsettled: Unsettled,
     pub(crate) descriptors: Vec<Reserved>,
     /// The bytes of the request's body, if a cost is made of them.
     pub(crate) request_bytes: Option<Arc<ByteCount>>,
-    is_sent: bool,
+    progress: Progress,
+}
+
+/// How far a request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// It is held until its turn.
+    Held,
+    /// A connection is being made for it.
+    Connecting,
+    /// It is on its way to an upstream.
+    Sent,
 }
 
 /// What a descriptor of the request has reserved.
@@ -77,7 +93,7 @@ impl Settler {
         &self,
         request: &Request<'_>,
         identity: &Identity<'_>,
-        pricing: &Arc<Pricing>,
+        pricing: Option<&Arc<Pricing>>,
         unsettled: Unsettled,
     ) -> Result<(Answer, Option<Reservation>), ReserveError> {
         let (decided, owned) = self.engine.reserve_owned(request).await?;
@@ -90,11 +106,11 @@ impl Settler {
             Reservation(Some(Box::new(Open {
                 settler: self.clone(),
                 owned,
-                pricing: Arc::clone(pricing),
+                pricing: pricing.cloned(),
                 unsettled,
                 descriptors: descriptors.collect(),
                 request_bytes: None,
-                is_sent: false,
+                progress: Progress::Held,
             })))
         });
         Ok((decided.answer, reservation))
@@ -124,14 +140,35 @@ impl Settler {
 // === impl Reservation ===
 
 impl Reservation {
+    /// A connection is about to be made for the request. If its client goes away meanwhile, it
+    /// stays charged: streams that are reset at once would cost nothing, and the upstream a
+    /// connection each.
+    pub(crate) fn connect(&mut self) {
+        if let Some(open) = &mut self.0 {
+            open.progress = Progress::Connecting;
+        }
+    }
+
+    /// Nothing reaches an upstream: releases everything.
+    pub(crate) fn release(&mut self) {
+        if let Some(open) = self.0.take() {
+            open.release();
+        }
+    }
+
     /// The request is about to be sent to an upstream: whatever becomes of it, it stays charged. A
     /// response whose body has a cost must come without compression, and as a whole.
     pub(crate) fn send(&mut self, headers: &mut HeaderMap, body: &mut RequestBody) {
         let Some(open) = &mut self.0 else {
             return;
         };
-        open.is_sent = true;
-        let (pricing, mut descriptors) = (&open.pricing, open.descriptors.iter());
+        let Some(pricing) = open.pricing.clone() else {
+            // It costs what it has reserved.
+            self.0 = None;
+            return;
+        };
+        open.progress = Progress::Sent;
+        let mut descriptors = open.descriptors.iter();
         if descriptors.any(|reserved| pricing.reads_body(reserved.index)) {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             headers.remove(RANGE);
@@ -153,7 +190,7 @@ impl Reservation {
         headers: &HeaderMap,
     ) -> Option<Box<Meter>> {
         let open = self.0.take()?;
-        let pricing = Arc::clone(&open.pricing);
+        let pricing = Arc::clone(open.pricing.as_ref()?);
         let price =
             |reserved: &Reserved| pricing.at_head(reserved.index, reserved.units, status, headers);
         let prices: Vec<PriceAtHead<'_>> = open.descriptors.iter().map(price).collect();
@@ -189,12 +226,13 @@ impl Drop for Reservation {
         let Some(open) = self.0.take() else {
             return;
         };
-        if open.is_sent {
-            open.unsettled.count("no_response");
-            open.keep();
-        } else {
-            let nothing = vec![0; open.descriptors.len()];
-            open.settle(nothing);
+        match open.progress {
+            Progress::Held => open.release(),
+            Progress::Connecting => open.keep(),
+            Progress::Sent => {
+                open.unsettled.count("no_response");
+                open.keep();
+            }
         }
     }
 }
@@ -214,13 +252,21 @@ impl Open {
         self.settler.settle(self.owned, units, self.unsettled)
     }
 
+    /// Charges nothing.
+    fn release(self) {
+        let nothing = vec![0; self.descriptors.len()];
+        self.settle(nothing);
+    }
+
     /// Leaves everything charged, so that a shared store does not keep the reservation until it
     /// expires. A body that costs its length costs at least what has passed of it: an upload that
     /// is broken off is no cheaper.
     pub(crate) fn keep(self) {
+        let pricing = self.pricing.as_deref();
+        let counts_request = |index| pricing.is_some_and(|pricing| pricing.counts_request(index));
         let units = self.descriptors.iter().map(|reserved| {
             let passed = match &self.request_bytes {
-                Some(count) if self.pricing.counts_request(reserved.index) => count.bytes(),
+                Some(count) if counts_request(reserved.index) => count.bytes(),
                 _ => 0,
             };
             passed.min(COST_MAX).max(reserved.units)

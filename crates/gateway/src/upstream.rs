@@ -124,6 +124,13 @@ impl Upstream {
         self.pools[0].protocol()
     }
 
+    /// Whether the next request waits until a connection is made, or fails. If connections end at
+    /// this moment, it may wait all the same.
+    pub(crate) fn must_wait(&self) -> bool {
+        let mut healthy = self.pools.iter().filter(|pool| pool.health.passes_checks());
+        healthy.all(|pool| pool.must_wait())
+    }
+
     /// A connection that waits for a request, if all requests go to one address.
     pub(crate) fn try_lease(&self) -> Option<Lease> {
         match self.pools.as_slice() {

@@ -1,16 +1,20 @@
 //! What the limits say about a request: whether it is allowed, when, and what its response may
 //! change of that.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 use tollgate_core::{Answer, Request, Span};
+use tollgate_engine::ReserveError;
 use tollgate_http::Identity;
 use tollgate_telemetry::RequestSpan;
 
 use super::Passage;
+use crate::connection_pool::Lease;
 use crate::failure::Failure;
 use crate::forwarding::Sender;
+use crate::pricing::Pricing;
 use crate::reservation::Reservation;
 
 // === impl Passage ===
@@ -45,24 +49,73 @@ impl Passage<'_> {
         identity: &Identity<'_>,
         timed: Option<&mut Duration>,
     ) -> Result<(Answer, Option<Reservation>), Failure> {
-        let Passage { terms, route, .. } = self;
+        let route = self.route;
         let pricing = route.pricing.as_ref();
-        let Some(pricing) = pricing.filter(|pricing| pricing.applies_to(identity)) else {
-            let decided = match timed {
-                Some(time) => terms.engine.decide_timed(request, time).await,
-                None => terms.engine.decide(request).await,
-            };
-            return Ok((decided.map_err(Failure::Store)?.answer, None));
+        let pricing = pricing.filter(|pricing| pricing.applies_to(identity));
+        if pricing.is_some() || route.upstream.must_wait() {
+            // In a box, because all requests have room for what they wait for, and few reserve.
+            let mut timed = timed;
+            let reserved = self.reserve(request, identity, pricing, timed.as_deref_mut());
+            match Box::pin(reserved).await {
+                Ok(reserved) => return Ok(reserved),
+                Err(error) if pricing.is_some() => return Err(error.into()),
+                Err(ReserveError::Store(error)) => return Err(Failure::Store(error)),
+                // It cannot be reserved, so that nothing is released if there is no connection.
+                Err(_) => return self.charge(request, timed).await,
+            }
+        }
+        self.charge(request, timed).await
+    }
+
+    /// Charges a request its cost.
+    async fn charge(
+        &self,
+        request: &Request<'_>,
+        timed: Option<&mut Duration>,
+    ) -> Result<(Answer, Option<Reservation>), Failure> {
+        let engine = &self.terms.engine;
+        let decided = match timed {
+            Some(time) => engine.decide_timed(request, time).await,
+            None => engine.decide(request).await,
         };
+        Ok((decided.map_err(Failure::Store)?.answer, None))
+    }
+
+    /// Reserves the cost of a request.
+    async fn reserve(
+        &self,
+        request: &Request<'_>,
+        identity: &Identity<'_>,
+        pricing: Option<&Arc<Pricing>>,
+        timed: Option<&mut Duration>,
+    ) -> Result<(Answer, Option<Reservation>), ReserveError> {
+        let Passage { terms, route, .. } = self;
         let unsettled = route.metrics.unsettled_counter();
         let began = timed.is_some().then(Instant::now);
-        // In a box, because all requests have room for what they wait for, and few reserve.
-        let reserved = terms.settler.reserve(request, identity, pricing, unsettled);
-        let reserved = Box::pin(reserved).await;
+        let reserving = terms.settler.reserve(request, identity, pricing, unsettled);
+        let reserved = reserving.await;
         if let (Some(time), Some(began)) = (timed, began) {
             *time = began.elapsed();
         }
-        Ok(reserved?)
+        reserved
+    }
+
+    /// A connection for a request that is allowed. If there is none, what it has reserved is
+    /// released.
+    pub(super) async fn connect(
+        &self,
+        reservation: Option<&mut Reservation>,
+    ) -> Result<Lease, Failure> {
+        let upstream = &self.route.upstream;
+        let Some(reservation) = reservation else {
+            return upstream.lease().await;
+        };
+        reservation.connect();
+        let leased = upstream.lease().await;
+        if leased.is_err() {
+            reservation.release();
+        }
+        leased
     }
 
     /// Who sent the request, for the upstream.

@@ -93,13 +93,16 @@ impl Bench {
         pause(plan.pauses[0]).await;
         let reserving = self
             .settler
-            .reserve(&request, &identity, &self.pricing, unsettled);
+            .reserve(&request, &identity, Some(&self.pricing), unsettled);
         let (_, reservation) = reserving.await.unwrap();
         let mut reservation = reservation.unwrap();
         pause(plan.pauses[1]).await;
-        reservation.0.as_mut().unwrap().is_sent = true;
+        // From here on it stays charged.
+        reservation.connect();
         account.lock().unwrap().sent += 1;
         pause(plan.pauses[2]).await;
+        reservation.0.as_mut().unwrap().progress = Progress::Sent;
+        pause(plan.pauses[3]).await;
         let settling = reservation.settle(plan.status, &head.headers);
         let mut meter = settling.await.unwrap();
         for _ in 0..plan.parts {
@@ -199,7 +202,7 @@ async fn more_settlements_than_may_wait_leave_units_charged() {
     let reserving = settler.reserve(
         &request,
         &identity,
-        &bench.pricing,
+        Some(&bench.pricing),
         metrics.unsettled_counter(),
     );
     let (_, reservation) = reserving.await.unwrap();
