@@ -241,18 +241,21 @@ pub use single::SingleLimiter;
 pub use tokio_clock::TokioClock;
 pub use tollgate_core::{
     Algorithm, Anchor, ChargeDenied, Clock, Decision, Denial, Grant, InvalidLimit, Limit, Moment,
-    Now, ParseLimitError, ParseSpanError, Segments, Settlement, Span, StoreError, Timeline, Wait,
+    Now, ParseLimitError, ParseSpanError, Segments, Settlement, Span, StoreError, Timeline,
+    TooManyCharges, Wait,
 };
 #[cfg(feature = "rules")]
 pub use tollgate_core::{
     Answer, Cost, DenialReason, Descriptor, Enforcement, Entry, Escaped, Limited, Override,
-    Request, RequestDenial, RuleName, Status,
+    PerDescriptor, Request, RequestDenial, RuleName, Status,
 };
 pub use tollgate_memory::{
     BYTES_PER_KEY, Builder as MemoryBuilder, ManualClock, Memory, Stats, SystemClock,
 };
 #[cfg(feature = "rules")]
-pub use tollgate_rules::{Changed, Changes, Diagnostic, ReadError, RuleSet, Severity, Source};
+pub use tollgate_rules::{
+    Changed, Changes, Diagnostic, Loaded, Options, ReadError, RuleSet, Severity, Source,
+};
 
 /// The examples of this crate's README, as doc tests.
 #[cfg(doctest)]

@@ -178,13 +178,20 @@ impl<C: Clock> LimitsBuilder<C> {
     ///
     /// # Errors
     ///
-    /// [`BuildError`]: too little memory, or more than 128 limits.
+    /// [`BuildError`]: too little memory, more than 128 limits, or two limits with the same name.
     pub fn try_build(self) -> Result<Limits<C>, BuildError> {
         if self.limits.len() > CHARGES_MAX {
             return Err(BuildError::TooManyLimits {
                 limits: self.limits.len(),
                 max: CHARGES_MAX,
             });
+        }
+        for (index, (name, _)) in self.limits.iter().enumerate() {
+            if self.limits[..index].iter().any(|(other, _)| other == name) {
+                return Err(BuildError::SameName {
+                    name: name.as_str().into(),
+                });
+            }
         }
         let limits: Vec<Limit> = self.limits.iter().map(|(_, limit)| *limit).collect();
         let max_keys = self.max_keys.saturating_mul(limits.len().max(1));

@@ -248,6 +248,18 @@ fn what_does_not_fit_into_memory_is_an_error() {
 }
 
 #[test]
+fn limits_of_a_group_have_different_names() {
+    let twice = Limits::builder()
+        .limit("a", Limit::per_second(1))
+        .limit("b", Limit::per_minute(1))
+        .limit("a", Limit::per_hour(1));
+    let error = twice.max_keys(10).try_build().err().unwrap();
+    assert_eq!(error, BuildError::SameName { name: "a".into() });
+    let shown = "two limits have the name `a`: give each its own";
+    assert_eq!(error.to_string(), shown);
+}
+
+#[test]
 fn a_group_of_limits_allows_all_or_nothing() {
     let (clock, _) = small(Limit::per_second(1));
     let limits = Limits::builder()

@@ -48,6 +48,12 @@ pub enum BuildError {
         /// How many there may be.
         max: usize,
     },
+    /// Two limits that apply to the same requests have the same name, so nothing could tell them
+    /// apart.
+    SameName {
+        /// The name.
+        name: Box<str>,
+    },
 }
 
 // === impl Builder ===
@@ -170,6 +176,9 @@ impl fmt::Display for BuildError {
                     f,
                     "{limits} limits on one request, and at most {max} are allowed"
                 )
+            }
+            BuildError::SameName { name } => {
+                write!(f, "two limits have the name `{name}`: give each its own")
             }
         }
     }
