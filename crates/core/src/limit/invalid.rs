@@ -66,6 +66,10 @@ impl fmt::Display for InvalidLimit {
                 "a bucket refills at most one unit in {INTERVAL_MIN}: \
                  {count} per {window} is above its {count_max}"
             ),
+            // It saturates: how long it is, is not known.
+            InvalidLimit::TooSlow { refill } if refill.as_nanos() == u64::MAX => {
+                f.write_str("a bucket must fill within 100 years, and this one takes over 500")
+            }
             InvalidLimit::TooSlow { refill } => {
                 write!(
                     f,

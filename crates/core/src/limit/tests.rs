@@ -173,6 +173,7 @@ fn every_error_says_what_and_what_instead() {
     let said = |limit: Result<Limit, InvalidLimit>| limit.unwrap_err().to_string();
     let (second, year) = (Span::SECOND, WINDOW_MAX);
     let slow = Limit::token_bucket(1, year).and_then(|limit| limit.with_burst(100));
+    let slowest = Limit::token_bucket(1, year).and_then(|limit| limit.with_burst(u32::MAX));
     let large = Limit::sliding_log(u32::MAX, second).and_then(|limit| limit.with_soft(1));
     let burst = Limit::sliding_log(1, second).and_then(|limit| limit.with_burst(1));
     assert_eq!(
@@ -180,6 +181,7 @@ fn every_error_says_what_and_what_instead() {
             said(Limit::sliding_log(1, Span::ZERO)),
             said(Limit::token_bucket(20_000_000, second)),
             said(slow),
+            said(slowest),
             said(Limit::sliding_window(1, second, 61)),
             said(Limit::sliding_window(1, second, 7)),
             said(large),
@@ -189,6 +191,7 @@ fn every_error_says_what_and_what_instead() {
             "a window of 0s is outside 1ns to 366d",
             "a bucket refills at most one unit in 100ns: 20000000 per 1s is above its 10000000",
             "a bucket must fill within 100 years, and this one takes 36600d",
+            "a bucket must fill within 100 years, and this one takes over 500",
             "61 segments are outside 1 to 60",
             "1s does not divide into 7 segments of whole nanoseconds",
             "4294967295 and 1% more exceed 4294967295",
