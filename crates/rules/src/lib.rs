@@ -89,6 +89,8 @@ mod reload;
 
 mod replaces;
 
+mod reserved_part;
+
 mod resolve;
 
 mod attempt;
@@ -105,7 +107,8 @@ pub use headroom::{Headroom, HeadroomSource, NoHeadroom};
 pub use options::Options;
 pub use parse::RULES_MAX;
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};
-pub use resolve::{ChargedRule, Explained, Finding, ReservedPart, Resolved};
+pub use reserved_part::ReservedPart;
+pub use resolve::{ChargedRule, Explained, Finding, Resolved};
 pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
 pub use settings::{Settings, settings};

@@ -20,14 +20,12 @@ mod explained;
 mod metadata;
 mod priority;
 mod replaced;
-mod reserved_part;
 mod view;
 
 use view::Circumstances;
 
 pub use charged_rule::ChargedRule;
 pub use explained::{Explained, Finding};
-pub use reserved_part::ReservedPart;
 
 /// Kinds of keys, with a version: a change of what a key is made of needs a new version.
 const RULE_KEY: &[u8] = b"rule/1";

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use tollgate_core::{Charge, Cost, Decision, Grant, Key, Now, Reserved, Resolution, Verdict};
 
-use super::{ChargedRule, Resolved};
 use crate::headroom::Headroom;
+use crate::resolve::{ChargedRule, Resolved};
 use crate::rule_set::RuleSet;
 
 /// What a request was charged by one counter in memory.
