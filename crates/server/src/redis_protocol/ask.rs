@@ -8,6 +8,7 @@ use tollgate_core::{
 };
 use tollgate_engine::Decided;
 use tollgate_resp::{Command, Replies};
+use tollgate_rules::RuleSet;
 
 use super::throttles::{seconds, seconds_to_wait, unavailable};
 
@@ -73,7 +74,8 @@ impl Ask {
         let domain = command.word(1).into_iter();
         let words = Words::copy(domain.chain(command.words(first)));
         let ask = Ask { kind, words, cost };
-        let checked = ask.request().check_bounds();
+        // A descriptor more or less is no matter.
+        let checked = ask.request(&RuleSet::default()).check_bounds();
         checked.map_err(|invalid| format!("ERR {invalid}"))?;
         ask.check_keys_differ()?;
         Ok(ask)
@@ -93,15 +95,28 @@ impl Ask {
         }
     }
 
-    pub(super) fn request(&self) -> Request<'_> {
-        let descriptor = Descriptor {
-            entries: self.words.entries().collect(),
+    /// The request, of one descriptor. If the rules of its domain ask for a priority and it states
+    /// one beside other entries, that is a second descriptor; alone, it is the only one.
+    #[inline]
+    pub(super) fn request(&self, rules: &RuleSet) -> Request<'_> {
+        let domain = self.words.word(0);
+        let entries = || self.words.entries();
+        let key = entries().nth(1).and_then(|_| rules.priority_key(domain));
+        let states = |(_, entry): &(usize, Entry<'_>)| Some(entry.key) == key;
+        let priority = entries().enumerate().find(states);
+        let others = entries().enumerate();
+        let others = others.filter(|(at, _)| priority.is_none_or(|(stated, _)| stated != *at));
+        let descriptor = |entries| Descriptor {
+            entries,
             is_unordered: true,
             ..Descriptor::default()
         };
+        // The reply is about the first.
+        let first = descriptor(others.map(|(_, entry)| entry).collect());
+        let second = priority.map(|(_, entry)| descriptor(once(entry).collect()));
         Request {
-            domain: self.words.word(0),
-            descriptors: once(descriptor).collect(),
+            domain,
+            descriptors: once(first).chain(second).collect(),
             cost: self.cost,
             charge_denied: ChargeDenied::Never,
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tollgate_resp::{Command, Replies};
+use tollgate_resp::{Command, Replies, Version};
 
 use super::command_table::{COMMANDS, Known, find};
 use super::session::Session;
@@ -15,20 +15,21 @@ const SETTINGS: [(&str, &str); 3] = [("save", ""), ("appendonly", "no"), ("datab
 /// `COMMAND`, and those of its subcommands that clients use.
 pub(super) fn command(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
     let subcommand = command.word(1).unwrap_or_default().to_ascii_uppercase();
-    let mut replies = Replies::new(out, session.version);
+    let version = session.version;
+    let mut replies = Replies::new(out, version);
     match (&*subcommand, command.len()) {
         (b"", 1) | (b"INFO", 2) => {
             replies.array(COMMANDS.len());
-            COMMANDS
-                .iter()
-                .for_each(|known| describe(known, &mut replies));
+            for known in &COMMANDS {
+                describe(known, version, out);
+            }
         }
         (b"INFO", _) => {
             replies.array(command.len() - 2);
             for name in command.words(2) {
                 match find(name) {
-                    Some(known) => describe(known, &mut replies),
-                    None => replies.null(),
+                    Some(known) => describe(known, version, out),
+                    None => Replies::new(out, version).null(),
                 }
             }
         }
@@ -48,15 +49,65 @@ pub(super) fn command(session: &mut Session<'_>, command: &Command<'_>, out: &mu
     }
 }
 
-fn describe(known: &Known, replies: &mut Replies<'_>) {
+/// The ten fields of Redis 7: libraries read them by their place, and as many as the version that
+/// [`info`] states has.
+fn describe(known: &Known, version: Version, out: &mut Vec<u8>) {
+    let mut replies = Replies::new(out, version);
     let key = i64::from(known.has_key);
-    replies.array(6);
+    replies.array(10);
     replies.bulk(known.name.to_ascii_lowercase().as_bytes());
     replies.integer(known.arity());
-    replies.array(1);
-    replies.simple("fast");
+    write_set(&["fast"], version, out);
+    let mut replies = Replies::new(out, version);
     for _of_keys in ["first", "last", "step"] {
         replies.integer(key);
+    }
+    // The categories of access control lists. Then hints, which there are none of.
+    write_set(&["@fast"], version, out);
+    write_set(&[], version, out);
+    begin_set(usize::from(known.has_key), version, out);
+    if known.has_key {
+        describe_key(version, out);
+    }
+    // Subcommands.
+    write_set(&[], version, out);
+}
+
+/// Where a command has its only key: in its second word.
+fn describe_key(version: Version, out: &mut Vec<u8>) {
+    Replies::new(out, version).map(3);
+    Replies::new(out, version).bulk(b"flags");
+    write_set(&["RW", "access", "update"], version, out);
+    let mut replies = Replies::new(out, version);
+    let mut search = |name: &str, kind: &str, terms: &[(&str, i64)]| {
+        replies.bulk(name.as_bytes());
+        replies.map(2);
+        for text in ["type", kind, "spec"] {
+            replies.bulk(text.as_bytes());
+        }
+        replies.map(terms.len());
+        for (name, number) in terms {
+            replies.bulk(name.as_bytes());
+            replies.integer(*number);
+        }
+    };
+    search("begin_search", "index", &[("index", 1)]);
+    let range = [("lastkey", 0), ("keystep", 1), ("limit", 0)];
+    search("find_keys", "range", &range);
+}
+
+fn write_set(items: &[&str], version: Version, out: &mut Vec<u8>) {
+    begin_set(items.len(), version, out);
+    for item in items {
+        Replies::new(out, version).simple(item);
+    }
+}
+
+/// Begins a set of so many replies: in version 2, an array.
+fn begin_set(length: usize, version: Version, out: &mut Vec<u8>) {
+    match version {
+        Version::Two => Replies::new(out, version).array(length),
+        Version::Three => out.extend_from_slice(format!("~{length}\r\n").as_bytes()),
     }
 }
 
@@ -80,8 +131,13 @@ pub(super) fn config(session: &mut Session<'_>, command: &Command<'_>, out: &mut
     let is_get = command
         .word(1)
         .is_some_and(|word| word.eq_ignore_ascii_case(b"GET"));
-    if !is_get || command.len() < 3 {
-        let text = "ERR only CONFIG GET is there; `tollgate serve --config` has the settings";
+    if !is_get {
+        let text = "ERR the only subcommand of CONFIG is GET; `tollgate serve FILE` reads the \
+            settings from a file";
+        return session.reject("bad_request", text, out);
+    }
+    if command.len() < 3 {
+        let text = "ERR wrong number of arguments for 'config|get' command";
         return session.reject("bad_request", text, out);
     }
     let is_asked = |name: &str| {

@@ -55,24 +55,29 @@ pub(super) fn hello(session: &mut Session<'_>, command: &Command<'_>, out: &mut 
         return session.reject("bad_request", text, out);
     }
     (session.user, session.version) = (user, version);
-    let mut replies = Replies::new(out, version);
-    replies.map(7);
-    for (key, value) in [
-        ("server", "tollgate"),
-        ("version", env!("CARGO_PKG_VERSION")),
-        ("mode", "standalone"),
-        ("role", "master"),
-    ] {
+    greet(session, out);
+}
+
+/// The fields of Redis, in its order: in version 2 they are an array, in which some clients know
+/// them by their place.
+fn greet(session: &Session<'_>, out: &mut Vec<u8>) {
+    let mut replies = Replies::new(out, session.version);
+    let text = |replies: &mut Replies<'_>, key: &str, value: &str| {
         replies.bulk(key.as_bytes());
         replies.bulk(value.as_bytes());
-    }
+    };
+    replies.map(7);
+    text(&mut replies, "server", "tollgate");
+    text(&mut replies, "version", env!("CARGO_PKG_VERSION"));
     replies.bulk(b"proto");
-    replies.integer(match version {
+    replies.integer(match session.version {
         Version::Two => 2,
         Version::Three => 3,
     });
     replies.bulk(b"id");
     replies.integer(i64::try_from(session.id).unwrap_or(i64::MAX));
+    text(&mut replies, "mode", "standalone");
+    text(&mut replies, "role", "master");
     replies.bulk(b"modules");
     replies.array(0);
 }

@@ -282,8 +282,9 @@ impl<'s> Session<'s> {
     async fn decide_asks(&mut self, out: &mut Vec<u8>) {
         self.connection.begin_request();
         let asks = std::mem::take(&mut self.asks);
-        let requests: Vec<Request<'_>> = asks.iter().map(Ask::request).collect();
         let service = self.service;
+        let rules = service.engine.rules();
+        let requests: Vec<Request<'_>> = asks.iter().map(|ask| ask.request(&rules)).collect();
         let mut span = service.begin_span(ask::name(&asks));
         let mut replies = Replies::new(out, self.version);
         let began = Instant::now();

@@ -115,6 +115,81 @@ async fn hello_chooses_the_version_and_the_user_at_once() {
     );
 }
 
+/// The fields have the order of Redis, because in version 2 a client may know them by it.
+#[tokio::test]
+async fn hello_answers_with_the_fields_of_redis_in_their_order() {
+    let house = house(|_| ()).await;
+    let mut client = RedisClient::to(&house).await;
+    client.send("CLIENT ID\r\nECHO end\r\n").await;
+    let mut read = Vec::new();
+    while !read.ends_with(b"end\r\n") {
+        read.extend(client.read(1).await);
+    }
+    let text = String::from_utf8(read).unwrap();
+    let id = text.split("\r\n").next().unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let version = format!("${}\r\n{version}", version.len());
+    for (line, header, protocol) in [
+        ("HELLO", "*14", 2),
+        ("HELLO 2", "*14", 2),
+        ("HELLO 3", "%7", 3),
+        ("HELLO", "%7", 3),
+    ] {
+        let reply = format!(
+            "{header}\r\n$6\r\nserver\r\n$8\r\ntollgate\r\n$7\r\nversion\r\n{version}\r\n\
+             $5\r\nproto\r\n:{protocol}\r\n$2\r\nid\r\n{id}\r\n\
+             $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n\
+             $7\r\nmodules\r\n*0\r\n"
+        );
+        client.expect(line, &reply).await;
+    }
+}
+
+/// The entries have the ten fields of Redis 7, whose version `INFO` states.
+#[tokio::test]
+async fn command_describes_commands_as_redis_does() {
+    let house = house(|_| ()).await;
+    let mut client = RedisClient::to(&house).await;
+    let line = "COMMAND INFO cl.throttle ping nosuch";
+    // Arrays, maps and nothing; in version 3, sets as well.
+    let reply = |set: &str, map: &dyn Fn(usize) -> String, null: &str| {
+        let (three, two, one) = (map(3), map(2), map(1));
+        format!(
+            "*3\r\n*10\r\n$11\r\ncl.throttle\r\n:-5\r\n{set}1\r\n+fast\r\n:1\r\n:1\r\n:1\r\n\
+             {set}1\r\n+@fast\r\n{set}0\r\n{set}1\r\n{three}\r\n\
+             $5\r\nflags\r\n{set}3\r\n+RW\r\n+access\r\n+update\r\n\
+             $12\r\nbegin_search\r\n{two}\r\n$4\r\ntype\r\n$5\r\nindex\r\n\
+             $4\r\nspec\r\n{one}\r\n$5\r\nindex\r\n:1\r\n\
+             $9\r\nfind_keys\r\n{two}\r\n$4\r\ntype\r\n$5\r\nrange\r\n\
+             $4\r\nspec\r\n{three}\r\n$7\r\nlastkey\r\n:0\r\n$7\r\nkeystep\r\n:1\r\n\
+             $5\r\nlimit\r\n:0\r\n{set}0\r\n\
+             *10\r\n$4\r\nping\r\n:-1\r\n{set}1\r\n+fast\r\n:0\r\n:0\r\n:0\r\n\
+             {set}1\r\n+@fast\r\n{set}0\r\n{set}0\r\n{set}0\r\n{null}\r\n"
+        )
+    };
+    let two = reply("*", &|pairs| format!("*{}", pairs * 2), "$-1");
+    client.expect(line, &two).await;
+    client.send("HELLO 3\r\n").await;
+    let three = reply("~", &|pairs| format!("%{pairs}"), "_");
+    client.send(format!("{line}\r\nQUIT\r\n")).await;
+    let rest = client.rest().await;
+    assert!(rest.ends_with(&format!("{three}+OK\r\n")), "{rest}");
+}
+
+#[tokio::test]
+async fn config_commands_are_answered_as_redis_does() {
+    let house = house(|_| ()).await;
+    let mut client = RedisClient::to(&house).await;
+    let wrong = |name: &str| format!("-ERR wrong number of arguments for '{name}' command\r\n");
+    client.expect("CONFIG", &wrong("config")).await;
+    client.expect("config get", &wrong("config|get")).await;
+    let others = "-ERR the only subcommand of CONFIG is GET; `tollgate serve FILE` reads the \
+        settings from a file\r\n";
+    for line in ["CONFIG SET save 1", "CONFIG SET", "CONFIG RESETSTAT"] {
+        client.expect(line, others).await;
+    }
+}
+
 #[tokio::test]
 async fn guesses_end_the_connection() {
     let house = locked_house().await;

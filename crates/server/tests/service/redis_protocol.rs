@@ -1,9 +1,12 @@
 //! The Redis protocol over sockets.
 
 use tollgate_core::Span;
+use tollgate_server::{Outcome, Place};
+use tollgate_testbed::Redis;
 
 use crate::house::House;
 use crate::http_client::Client;
+use crate::over_redis::at;
 use crate::redis_client::{RedisClient, integers, with_redis};
 
 const RULES: &str = "domain: shop\ndescriptors:\n- {key: user, rate_limit: {unit: minute, \
@@ -311,4 +314,128 @@ async fn an_error_comes_behind_the_replies_to_the_commands_before_it() {
         .collect();
     assert_eq!(decisions.len(), 2, "{replies}");
     assert!(decisions[0] < error && error < decisions[1], "{replies}");
+}
+
+/// Ten units a day of which two are kept, in a domain with another name for the priority, and a
+/// domain whose rules ask for none.
+const WITH_PRIORITY: &str = "
+domain: api
+priority_key: rank
+descriptors:
+  - key: user
+    rate_limit:
+      requests_per_unit: 10
+      window: 1d
+      algorithm: fixed_window
+      anchor: first_request
+      reserved: {share: 20%, for: [critical]}
+";
+const WITHOUT_PRIORITY: &str = "
+domain: api
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 10, window: 1d, algorithm: fixed_window, anchor: first_request}
+    descriptors: [{key: rank, rate_limit: {requests_per_unit: 4, unit: day}}]
+";
+
+/// How many of twelve commands are allowed.
+async fn spend(client: &mut RedisClient, entries: &str) -> usize {
+    let line = format!("TG.CHECK api 1 {entries}\r\n");
+    client.send(line.repeat(12) + "ECHO end\r\n").await;
+    let mut read = Vec::new();
+    while !read.ends_with(b"$3\r\nend\r\n") {
+        read.extend(client.read(1).await);
+    }
+    let text = String::from_utf8(read).unwrap();
+    assert_eq!(text.matches("*7\r\n").count(), 12, "{text}");
+    text.matches("*7\r\n:0\r\n:10\r\n").count()
+}
+
+async fn keeps_the_share(store: Option<Place>) {
+    let house = House::with(WITH_PRIORITY, |config| {
+        with_redis(config);
+        config.allow_refund = true;
+        config.store = store.unwrap_or(Place::Memory);
+    })
+    .await;
+    let mut client = RedisClient::to(&house).await;
+    assert_eq!(spend(&mut client, "user ann").await, 8);
+    assert_eq!(spend(&mut client, "rank low user ann").await, 0);
+    // Only the key of the domain states a priority: other words are entries like all others, and
+    // no rule is for them.
+    let no_rule = "*7\r\n:0\r\n:-1\r\n:-1\r\n:-1\r\n:0\r\n:0\r\n$-1\r\n";
+    for line in [
+        "TG.CHECK api 1 user ann priority critical",
+        "TG.CHECK api 1 rank critical",
+        "TG.CHECK elsewhere 1 user ann rank critical",
+    ] {
+        client.expect(line, no_rule).await;
+    }
+    assert_eq!(spend(&mut client, "user ann rank critical").await, 2);
+    assert_eq!(spend(&mut client, "rank critical user ann").await, 0);
+    // All the other commands know it as well.
+    let reply = |numbers: &str| format!("*7\r\n{numbers}:86400\r\n:0\r\n$4\r\nuser\r\n");
+    for (line, numbers) in [
+        (
+            "TG.PEEK api 1 user ann rank critical",
+            ":1\r\n:10\r\n:0\r\n:86400\r\n",
+        ),
+        (
+            "TG.REFUND api 1 rank critical user ann",
+            ":0\r\n:10\r\n:1\r\n:-1\r\n",
+        ),
+        (
+            "TG.PEEK api 1 user ann rank critical",
+            ":0\r\n:10\r\n:1\r\n:-1\r\n",
+        ),
+        ("TG.PEEK api 1 user ann", ":1\r\n:10\r\n:0\r\n:86400\r\n"),
+    ] {
+        client.expect(line, &reply(numbers)).await;
+    }
+    // In a transaction as well.
+    client
+        .send("MULTI\r\nTG.CHECK api 1 user ann rank critical\r\nEXEC\r\nQUIT\r\n")
+        .await;
+    let rest = client.rest().await;
+    assert!(rest.contains("*1\r\n*7\r\n:0\r\n:10\r\n:0\r\n"), "{rest}");
+}
+
+#[tokio::test]
+async fn a_command_states_its_priority_in_memory() {
+    keeps_the_share(None).await;
+}
+
+#[tokio::test]
+async fn a_command_states_its_priority_over_redis() {
+    let redis = Redis::start();
+    keeps_the_share(Some(at(&redis))).await;
+}
+
+/// The words mean what the rules in effect say.
+#[tokio::test]
+async fn a_reload_changes_which_key_states_the_priority() {
+    let house = House::with(WITHOUT_PRIORITY, with_redis).await;
+    let mut client = RedisClient::to(&house).await;
+    let reload = async |rules: &str| {
+        std::fs::write(house.path("rules.yaml"), rules).unwrap();
+        assert_eq!(house.running.reload().await, Outcome::InEffect);
+    };
+    let line = "TG.PEEK api 1 user ann rank critical";
+    let reply = |limit: u32, reset: u32, rule: &str| {
+        let length = rule.len();
+        let numbers = format!(":0\r\n:{limit}\r\n:{limit}\r\n:-1\r\n:{reset}\r\n:0\r\n");
+        format!("*7\r\n{numbers}${length}\r\n{rule}\r\n")
+    };
+    client.expect(line, &reply(4, 43_200, "user.rank")).await;
+    reload(WITH_PRIORITY).await;
+    client.expect(line, &reply(10, 86_400, "user")).await;
+    reload(&WITH_PRIORITY.replace("rank", "priority")).await;
+    client
+        .expect(
+            "TG.PEEK api 1 user ann priority critical",
+            &reply(10, 86_400, "user"),
+        )
+        .await;
+    reload(WITHOUT_PRIORITY).await;
+    client.expect(line, &reply(4, 43_200, "user.rank")).await;
 }

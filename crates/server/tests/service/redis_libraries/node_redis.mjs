@@ -23,6 +23,18 @@ async function check(RESP) {
   const client = await connect({ password, RESP, name: `v${RESP}`, database: 0 });
   assert.equal(await client.ping(), "PONG");
   assert.equal(await client.clientGetName(), `v${RESP}`);
+  const hello = await client.hello();
+  assert.deepEqual(
+    [hello.server, hello.proto, hello.mode, hello.role, [...hello.modules]],
+    ["tollgate", RESP, "standalone", "master", []],
+  );
+  assert.equal(hello.id, await client.clientId());
+  const described = await client.command();
+  assert.equal(described.length, await client.commandCount());
+  const throttle = described.find((one) => one.name === "cl.throttle");
+  assert.deepEqual([...throttle.flags, ...throttle.categories], ["fast", "@fast"]);
+  assert.equal(throttle.firstKeyIndex, 1);
+  assert.equal((await client.configGet("databases")).databases, "1");
   const ask = (...words) => client.sendCommand(words.map(String));
   const throttled = [];
   for (let i = 0; i < 3; i++) {

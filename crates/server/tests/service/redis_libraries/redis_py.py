@@ -29,6 +29,15 @@ def check(protocol):
     assert client.ping() is True
     assert client.client_getname() in (b"v%d" % protocol, f"v{protocol}")
     assert client.execute_command("SELECT", 0) in (True, b"OK")
+    described = client.command()
+    assert described["ping"]["arity"] == -1, described
+    assert described["cl.throttle"]["first_key_pos"] == 1, described
+    assert client.command_count() == len(described)
+    hello = client.execute_command("HELLO", protocol)
+    if protocol == 2:
+        hello = dict(zip(hello[::2], hello[1::2]))
+    assert hello[b"server"] == b"tollgate" and hello[b"proto"] == protocol, hello
+    assert client.config_get("databases") == {"databases": "1"}
     key = f"py:{protocol}"
     throttled = [client.execute_command("CL.THROTTLE", key, 1, 1, 3600) for _ in range(3)]
     assert [reply[0] for reply in throttled] == [0, 0, 1], throttled
