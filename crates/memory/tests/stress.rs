@@ -26,12 +26,13 @@ fn store(max_keys: usize) -> Store {
     Memory::builder().max_keys(max_keys).clock(clock).build()
 }
 
-fn algorithms() -> [Algorithm; 7] {
+fn algorithms() -> [Algorithm; 8] {
     [
         Algorithm::FixedWindow(Anchor::Clock),
         Algorithm::FixedWindow(Anchor::FirstRequest),
         Algorithm::SlidingLog,
         Algorithm::SlidingWindow(Segments::ONE),
+        Algorithm::SlidingWindow(Segments::new(10).unwrap()),
         Algorithm::SlidingWindow(Segments::new(60).unwrap()),
         Algorithm::TokenBucket,
         Algorithm::LeakyBucket,
