@@ -178,8 +178,10 @@ mod tests {
 
     /// Two leaky buckets, one of which drains ten times as fast, and a window.
     const RULES: &str = "{domain: d, descriptors: [
-        {key: slow, rate_limit: {unit: second, requests_per_unit: 1, algorithm: leaky_bucket, queue: 9}},
-        {key: fast, rate_limit: {unit: second, requests_per_unit: 10, algorithm: leaky_bucket, queue: 9}},
+        {key: slow, rate_limit:
+            {unit: second, requests_per_unit: 1, algorithm: leaky_bucket, queue: 9}},
+        {key: fast, rate_limit:
+            {unit: second, requests_per_unit: 10, algorithm: leaky_bucket, queue: 9}},
         {key: window, rate_limit: 9/day}]}";
     const KEYS: [&str; 3] = ["slow", "fast", "window"];
 
