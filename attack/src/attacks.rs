@@ -14,6 +14,8 @@ mod hollow;
 
 mod idle;
 
+pub(crate) mod kept;
+
 mod load;
 
 mod loads;

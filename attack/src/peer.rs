@@ -75,6 +75,12 @@ pub(crate) async fn acknowledge(stream: &mut TcpStream, head: Head, payload: &[u
 
 /// Reads an HTTP/1.1 response with a `content-length` and returns its status.
 pub(crate) async fn read_response(stream: &mut (impl AsyncRead + Unpin)) -> Result<u16> {
+    let (status, _) = read_answer(stream).await?;
+    Ok(status)
+}
+
+/// The same, and returns its body too.
+pub(crate) async fn read_answer(stream: &mut (impl AsyncRead + Unpin)) -> Result<(u16, Vec<u8>)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
@@ -90,7 +96,7 @@ pub(crate) async fn read_response(stream: &mut (impl AsyncRead + Unpin)) -> Resu
     };
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
-    Ok(status)
+    Ok((status, body))
 }
 
 /// An HTTP/1.1 request.

@@ -12,7 +12,10 @@ pub(crate) type Loading = Pin<Box<dyn Future<Output = Error> + Send>>;
 
 /// How many requests of a load were answered as they must be.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answered(Arc<AtomicU64>);
+pub(crate) struct Answered {
+    at_once: Arc<AtomicU64>,
+    in_turn: Arc<AtomicU64>,
+}
 
 /// Runs `one` as `count` tasks, numbered from 0, until one of them fails.
 pub(super) fn load<F>(count: u32, one: impl Fn(u32) -> F + Clone + Send + Sync + 'static) -> Loading
@@ -40,10 +43,19 @@ where
 impl Answered {
     /// Counts so many.
     pub(crate) fn add(&self, requests: u64) {
-        self.0.fetch_add(requests, Ordering::Relaxed);
+        self.at_once.fetch_add(requests, Ordering::Relaxed);
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.at_once.load(Ordering::Relaxed)
+    }
+
+    /// Counts one that was delayed. Those are not among [`Answered::count`].
+    pub(crate) fn add_delayed(&self) {
+        self.in_turn.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_delayed(&self) -> u64 {
+        self.in_turn.load(Ordering::Relaxed)
     }
 }
