@@ -1,6 +1,7 @@
 //! What clients can use is bounded, and a client that tries to use more does not harm the others.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use prost::Message;
@@ -25,10 +26,10 @@ const PIPELINE: usize = 12;
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-const HEADERS: u8 = 1;
+pub(crate) const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub(crate) const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
 
 async fn metric(house: &House, line: &str) -> bool {
@@ -218,9 +219,14 @@ async fn messages_count_until_they_are_answered() {
     }
 }
 
-/// An HTTP/2 connection with this flow-control window for responses.
+/// A connection to the listener for gRPC with this flow-control window for responses.
 async fn connect(house: &House, window: u32) -> TcpStream {
-    let mut stream = TcpStream::connect(house.grpc()).await.unwrap();
+    connect_to(house.grpc(), window).await
+}
+
+/// An HTTP/2 connection with this flow-control window for responses.
+pub(crate) async fn connect_to(address: SocketAddr, window: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
     stream
         .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         .await
@@ -234,7 +240,7 @@ async fn connect(house: &House, window: u32) -> TcpStream {
     stream
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let stream = stream.to_be_bytes();
     [&length[1..], &[kind, flags], &stream[..], payload].concat()
@@ -257,7 +263,7 @@ fn request(stream: u32) -> Vec<u8> {
 }
 
 /// Reads frames and answers pings and settings until the connection ends; returns their kinds.
-async fn answer_until_the_end(stream: &mut TcpStream) -> Vec<u8> {
+pub(crate) async fn answer_until_the_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut kinds = Vec::new();
     let mut head = [0; 9];
     while stream.read_exact(&mut head).await.is_ok() {

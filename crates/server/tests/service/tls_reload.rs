@@ -9,9 +9,14 @@ use tollgate_server::{ListenerKind, Outcome, TlsFiles};
 use crate::http_client::Client;
 use crate::tls_client::{GOOD, Pair, Secured, client_config, connect, put};
 
-/// The certificate that a new client is shown, as DER.
+/// The certificate that a new client of the HTTP listener is shown, as DER.
 async fn shown(secured: &Secured) -> Vec<u8> {
-    let stream = secured.connect(ListenerKind::Http, None).await.unwrap();
+    shown_at(secured, ListenerKind::Http).await
+}
+
+/// The same of any listener.
+pub(crate) async fn shown_at(secured: &Secured, kind: ListenerKind) -> Vec<u8> {
+    let stream = secured.connect(kind, None).await.unwrap();
     let (_, session) = stream.get_ref();
     session.peer_certificates().unwrap()[0].to_vec()
 }
@@ -22,7 +27,7 @@ fn loads(outcome: &str, count: usize) -> String {
 }
 
 /// Replaces each file at once, as certbot does.
-fn replace(directory: &Path, (cert, key): Pair) {
+pub(crate) fn replace(directory: &Path, (cert, key): Pair) {
     for (from, name) in [(cert, "cert"), (key, "key")] {
         let beside = directory.join("beside");
         fs::copy(from, &beside).unwrap();

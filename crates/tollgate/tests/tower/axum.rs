@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
 use axum::routing::get;
 use http::header::RETRY_AFTER;
 use http::request::Parts;
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::tower::{
@@ -253,4 +255,42 @@ async fn responses_are_as_set() {
     let denied = app.oneshot(request("192.0.2.7")).await.unwrap();
     assert_eq!(denied.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(denied.headers()["x-ratelimit-reset"], "60");
+}
+
+fn preflight() -> Request<Body> {
+    let mut preflight = request("192.0.2.7");
+    *preflight.method_mut() = Method::OPTIONS;
+    let headers = preflight.headers_mut();
+    headers.insert("origin", "https://shop.example".parse().unwrap());
+    headers.insert("access-control-request-method", "PUT".parse().unwrap());
+    preflight
+}
+
+/// As `docs/middleware.md` says: a layer outside this one may answer preflights before they count.
+#[tokio::test(start_paused = true)]
+async fn preflights_count_unless_a_layer_outside_answers_them() {
+    let by_address = || {
+        let limiter = limiter(Limit::per_minute(2));
+        RateLimitLayer::by_client_address(limiter, ClientAddress::default(), peer)
+    };
+    let inside = Router::new()
+        .route("/", get(async || "hello").options(async || "yes"))
+        .layer(by_address());
+    assert_eq!(status(&inside, preflight()).await, StatusCode::OK);
+    assert_eq!(status(&inside, request("192.0.2.7")).await, StatusCode::OK);
+    let denied = status(&inside, preflight()).await;
+    assert_eq!(denied, StatusCode::TOO_MANY_REQUESTS);
+
+    let answer = async |request: Request<Body>, next: Next| match *request.method() {
+        Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        _ => next.run(request).await,
+    };
+    let outside = app(by_address()).layer(from_fn(answer));
+    for _ in 0..5 {
+        let answered = status(&outside, preflight()).await;
+        assert_eq!(answered, StatusCode::NO_CONTENT);
+    }
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&outside, request("192.0.2.7")).await, expected);
+    }
 }

@@ -9,6 +9,8 @@ mod delays;
 
 mod failures;
 
+mod hyper;
+
 #[cfg(feature = "redis")]
 mod over_redis;
 

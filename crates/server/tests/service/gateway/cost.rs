@@ -24,10 +24,6 @@ async fn gateway_on(upstream: SocketAddr, cost: &str, place: Place) -> House {
     gateway_with(RULES, settings, |config| config.store = place).await
 }
 
-async fn gateway(upstream: SocketAddr, cost: &str) -> House {
-    gateway_on(upstream, cost, Place::Memory).await
-}
-
 /// The units that were charged.
 async fn used(house: &House) -> u64 {
     let body = r#"{"domain": "api", "descriptors": [{"k": "v"}], "peek": true}"#;
@@ -57,7 +53,33 @@ async fn begin(house: &House, stage: &Stage, answer: &str) -> (Client, Actor) {
 
 #[tokio::test]
 async fn a_cost_that_the_request_has_is_charged_at_once_and_refunded_as_a_whole() {
-    let upstream = Echo::start().await;
+    let redis = Redis::start();
+    for place in [Place::Memory, at(&redis)] {
+        let upstream = Echo::start().await;
+        costs_of_requests(&upstream, &place).await;
+        let cost = "{from: {header: x-cost}}";
+        let house = gateway_on(upstream.address, cost, place.clone()).await;
+        let before = used(&house).await;
+        let huge = "GET / HTTP/1.1\r\nhost: h\r\nx-cost: 99999999999999999999999\r\n\r\n";
+        let mut client = Client::to(house.gateway()).await;
+        client.send(huge.as_bytes()).await;
+        client.reply().await.unwrap().problem(429);
+        assert_eq!(used(&house).await, before);
+        let gone = Stage::open().await.address();
+        let house = gateway_on(gone, "{from: {constant: 250}}", place).await;
+        let before = used(&house).await;
+        Client::to(house.gateway())
+            .await
+            .get("/")
+            .await
+            .problem(502);
+        while used(&house).await != before {}
+    }
+}
+
+/// Requests with costs of their own, each to a new gateway over the same store.
+async fn costs_of_requests(upstream: &Echo, place: &Place) {
+    let mut charged = 0;
     for (cost, headers, units) in [
         ("{from: {constant: 250}}", "", 250),
         (
@@ -77,26 +99,18 @@ async fn a_cost_that_the_request_has_is_charged_at_once_and_refunded_as_a_whole(
             7,
         ),
     ] {
-        let house = gateway(upstream.address, cost).await;
+        let house = gateway_on(upstream.address, cost, place.clone()).await;
         let mut client = Client::to(house.gateway()).await;
         let request = format!("GET / HTTP/1.1\r\nhost: h\r\n{headers}\r\n");
         client.send(request.as_bytes()).await;
         assert_eq!(client.reply().await.unwrap().status, 200);
-        assert_eq!(used(&house).await, units, "{cost} {headers}");
+        // In Redis, what the gateways before have charged stays.
+        charged = match place {
+            Place::Memory => units,
+            Place::Shared(_) => charged + units,
+        };
+        assert_eq!(used(&house).await, charged, "{cost} {headers}");
     }
-    let house = gateway(upstream.address, "{from: {header: x-cost}}").await;
-    let huge = "GET / HTTP/1.1\r\nhost: h\r\nx-cost: 99999999999999999999999\r\n\r\n";
-    let mut client = Client::to(house.gateway()).await;
-    client.send(huge.as_bytes()).await;
-    client.reply().await.unwrap().problem(429);
-    let gone = Stage::open().await.address();
-    let house = gateway(gone, "{from: {constant: 250}}").await;
-    Client::to(house.gateway())
-        .await
-        .get("/")
-        .await
-        .problem(502);
-    while used(&house).await > 0 {}
 }
 
 #[tokio::test]
@@ -208,100 +222,127 @@ async fn a_number_in_the_body_is_charged_when_the_response_has_ended() {
 
 #[tokio::test]
 async fn a_body_that_is_looked_into_is_not_held_back() {
-    let stage = Stage::open().await;
-    let house = gateway(
-        stage.address(),
-        "{from: {json: /usage/total_tokens}, estimate: 400}",
-    )
-    .await;
-    let mut client = Client::to(house.gateway()).await;
-    client.send(GET).await;
-    let mut upstream = stage.accept().await;
-    let head = upstream.head().await;
-    // Nobody gets round the count by asking for a part of the body, or for a compressed one.
-    assert!(head.contains("accept-encoding: identity\r\n"), "{head}");
-    assert!(
-        !head.contains("br\r\n") && !head.contains("range"),
-        "{head}"
-    );
-    let head = "content-type: text/event-stream\r\ntransfer-encoding: \
-                chunked\r\n\r\n";
-    upstream.send(&format!("{OK}{head}")).await;
-    for tokens in [3, 8] {
-        let event = format!("data: {{\"usage\": {{\"total_tokens\": {tokens}}}}}\n\n");
-        upstream
-            .send(&format!("{:x}\r\n{event}\r\n", event.len()))
-            .await;
-        client.read_until(&event).await;
-        assert_eq!(used(&house).await, 400);
+    let redis = Redis::start();
+    for place in [Place::Memory, at(&redis)] {
+        let is_in_memory = matches!(place, Place::Memory);
+        let stage = Stage::open().await;
+        let cost = "{from: {json: /usage/total_tokens}, estimate: 400}";
+        let house = gateway_on(stage.address(), cost, place).await;
+        let mut client = Client::to(house.gateway()).await;
+        client.send(GET).await;
+        let mut upstream = stage.accept().await;
+        let head = upstream.head().await;
+        // Nobody gets round the count by asking for a part of the body, or for a compressed one.
+        assert!(head.contains("accept-encoding: identity\r\n"), "{head}");
+        assert!(
+            !head.contains("br\r\n") && !head.contains("range"),
+            "{head}"
+        );
+        upstream.send(&format!("{OK}{EVENTS}")).await;
+        for tokens in [3, 8] {
+            let event = event(tokens);
+            upstream
+                .send(&format!("{:x}\r\n{event}\r\n", event.len()))
+                .await;
+            client.read_until(&event).await;
+            assert_eq!(used(&house).await, 400);
+        }
+        upstream.send("e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n").await;
+        client.read_until("0\r\n\r\n").await;
+        // In memory, it is settled before the client sees the end.
+        assert!(!is_in_memory || used(&house).await == 8);
+        while used(&house).await != 8 {}
+        bodies_that_are_cut_off_or_compressed(&house, &stage).await;
     }
-    upstream.send("e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n").await;
-    client.read_until("0\r\n\r\n").await;
-    // In memory, it is settled before the client sees the end.
-    assert_eq!(used(&house).await, 8);
+}
+
+/// The head of a stream of events.
+const EVENTS: &str = "content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+
+fn event(tokens: u32) -> String {
+    format!("data: {{\"usage\": {{\"total_tokens\": {tokens}}}}}\n\n")
+}
+
+/// Continues where 8 units are charged.
+async fn bodies_that_are_cut_off_or_compressed(house: &House, stage: &Stage) {
     // Of a stream that is cut off, the larger of the estimate and the last number.
     for (tokens, charged) in [(5, 408), (500, 908)] {
-        let event = format!("data: {{\"usage\": {{\"total_tokens\": {tokens}}}}}\n\n");
-        let begun = format!("{head}{:x}\r\n{event}\r\n", event.len());
-        let (mut client, mut upstream) = begin(&house, &stage, &begun).await;
+        let event = event(tokens);
+        let begun = format!("{EVENTS}{:x}\r\n{event}\r\n", event.len());
+        let (mut client, mut upstream) = begin(house, stage, &begun).await;
         client.read_until(&event).await;
         drop(client);
         upstream.wait_for_end().await;
-        while used(&house).await != charged {}
+        while used(house).await != charged {}
     }
-    assert_eq!(unsettled(&house, "cut_off").await, 0);
+    assert_eq!(unsettled(house, "cut_off").await, 0);
     let begun = "content-length: 99\r\n\r\n{\"usage\": {\"total_tokens\": 1}";
-    let (mut client, upstream) = begin(&house, &stage, begun).await;
+    let (mut client, upstream) = begin(house, stage, begun).await;
     client.read_until("1}").await;
     drop(upstream);
     client.rest().await;
-    while used(&house).await != 1_308 {}
-    assert_eq!(unsettled(&house, "cut_off").await, 1);
+    while used(house).await != 1_308 {}
+    assert_eq!(unsettled(house, "cut_off").await, 1);
     let encoded = "content-encoding: gzip\r\ncontent-length: 2\r\n\r\nhi";
-    let (mut client, _upstream) = begin(&house, &stage, encoded).await;
+    let (mut client, _upstream) = begin(house, stage, encoded).await;
     assert_eq!(client.reply().await.unwrap().body, "hi");
-    assert_eq!(used(&house).await, 1_708);
-    assert_eq!(unsettled(&house, "compressed").await, 1);
+    assert_eq!(used(house).await, 1_708);
+    while unsettled(house, "compressed").await != 1 {}
 }
 
 #[tokio::test]
 async fn headers_and_trailers_of_responses_have_numbers_too() {
-    let stage = Stage::open().await;
-    let house = gateway(
-        stage.address(),
-        "{from: {response_header: x-cost}, estimate: 30}",
-    )
-    .await;
-    let mut charged = 0;
-    for (field, units) in [("x-cost: 12\r\n", 12), ("", 30), ("x-cost: many\r\n", 30)] {
-        let answer = format!("{field}content-length: 0\r\n\r\n");
-        let (mut client, _upstream) = begin(&house, &stage, &answer).await;
-        assert_eq!(client.reply().await.unwrap().status, 200);
-        charged += units;
-        assert_eq!(used(&house).await, charged);
-    }
-    let house = gateway(stage.address(), "{from: {trailer: x-tokens}, estimate: 30}").await;
-    let head = "transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n";
-    let mut charged = 0;
-    for (trailer, units) in [
-        ("x-tokens: 9\r\n", 9),
-        ("", 30),
-        ("x-tokens: 1\r\nx-tokens: 2\r\n", 30),
-    ] {
-        let (mut client, _upstream) = begin(&house, &stage, &format!("{head}{trailer}\r\n")).await;
-        client.read_until("\r\n0\r\n").await;
-        charged += units;
-        while used(&house).await != charged {}
+    let redis = Redis::start();
+    for place in [Place::Memory, at(&redis)] {
+        let is_in_memory = matches!(place, Place::Memory);
+        let stage = Stage::open().await;
+        let cost = "{from: {response_header: x-cost}, estimate: 30}";
+        let house = gateway_on(stage.address(), cost, place.clone()).await;
+        let mut charged = 0;
+        for (field, units) in [("x-cost: 12\r\n", 12), ("", 30), ("x-cost: many\r\n", 30)] {
+            let answer = format!("{field}content-length: 0\r\n\r\n");
+            let (mut client, _upstream) = begin(&house, &stage, &answer).await;
+            assert_eq!(client.reply().await.unwrap().status, 200);
+            charged += units;
+            // In memory, it is settled before the client sees the response.
+            assert!(!is_in_memory || used(&house).await == charged, "{field}");
+            while used(&house).await != charged {}
+        }
+        let cost = "{from: {trailer: x-tokens}, estimate: 30}";
+        let house = gateway_on(stage.address(), cost, place).await;
+        let head = "transfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n";
+        // In Redis, what the gateway before has charged stays.
+        let mut charged = used(&house).await;
+        for (trailer, units) in [
+            ("x-tokens: 9\r\n", 9),
+            ("", 30),
+            ("x-tokens: 1\r\nx-tokens: 2\r\n", 30),
+        ] {
+            let answer = format!("{head}{trailer}\r\n");
+            let (mut client, _upstream) = begin(&house, &stage, &answer).await;
+            client.read_until("\r\n0\r\n").await;
+            charged += units;
+            while used(&house).await != charged {}
+        }
     }
 }
 
 #[tokio::test]
 async fn trailers_of_grpc_have_numbers_also_without_a_body() {
+    let redis = Redis::start();
+    for place in [Place::Memory, at(&redis)] {
+        trailers_of_grpc(place).await;
+    }
+}
+
+/// Calls whose trailers end a body, and are the only headers.
+async fn trailers_of_grpc(place: Place) {
     let service = House::on("domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n").await;
     let upstream = format!("{{addresses: ['{}'], protocol: h2c}}", service.grpc());
     let identity = "identity: {descriptors: [{entries: [{key: k, from: {constant: v}}], cost: \
         {from: {trailer: grpc-status}, estimate: 30}}]}";
-    let house = gateway_with(RULES, section_of(&upstream, identity), |_| ()).await;
+    let settings = section_of(&upstream, identity);
+    let house = gateway_with(RULES, settings, |config| config.store = place).await;
     let client = grpc_client::Client::to(house.gateway()).await;
     let good = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
     client.ask(good).await.unwrap();

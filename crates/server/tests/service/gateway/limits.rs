@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::task::JoinSet;
 use tollgate_core::Span;
+use tollgate_server::Place;
 use tollgate_testbed::Redis;
 
 use super::upstream::{Echo, Stage};
@@ -204,6 +205,120 @@ async fn a_request_of_a_leaky_bucket_waits_for_its_turn() {
         .map(|seen| seen.target)
         .collect();
     assert_eq!(targets, ["/1", "/2"]);
+}
+
+/// The limiter's clock moves by half a second at a time, and one request goes on each time.
+#[tokio::test]
+async fn of_twenty_requests_at_once_ten_are_answered_half_a_second_apart_and_ten_denied_at_once() {
+    const HALF: Span = Span::from_millis(500);
+    let upstream = Echo::start().await;
+    let rules = "{domain: api, descriptors: [{key: queue, rate_limit: {requests_per_unit: 2, \
+        unit: second, algorithm: leaky_bucket, queue: 10}}]}";
+    let queue = FREE.replace("anything", "queue");
+    let house = gateway_with(rules, section(upstream.address, &queue), |_| ()).await;
+    let address = house.gateway();
+    let mut clients = JoinSet::new();
+    for _ in 0..20 {
+        clients.spawn(async move { Client::to(address).await.get("/").await });
+    }
+    let mut next = async || clients.join_next().await.unwrap().unwrap();
+    // At once: the clock stands still until eleven of them are answered.
+    let (mut first, mut denied) = (0, 0);
+    for _ in 0..11 {
+        let reply = next().await;
+        match reply.status {
+            200 => {
+                assert_eq!(reply.header("x-tollgate-delay-ms"), None);
+                first += 1;
+            }
+            _ => {
+                reply.problem(429);
+                assert_eq!(reply.header("retry-after"), Some("1"));
+                denied += 1;
+            }
+        }
+    }
+    assert_eq!((first, denied), (1, 10));
+    for turn in 1..10_usize {
+        assert_eq!(upstream.requests().len(), turn);
+        house.clock.advance(HALF);
+        let reply = next().await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        let delay = (500 * turn).to_string();
+        assert_eq!(reply.header("x-tollgate-delay-ms"), Some(&*delay));
+    }
+    assert_eq!(upstream.requests().len(), 10);
+    assert!(clients.is_empty());
+}
+
+/// Over Redis, whose clock goes on: turns are half an hour apart, so that none comes meanwhile.
+#[tokio::test]
+async fn of_twenty_requests_at_once_over_redis_one_is_answered_nine_are_held_and_ten_denied() {
+    let (upstream, redis) = (Echo::start().await, Redis::start());
+    let rules = "{domain: api, descriptors: [{key: queue, rate_limit: {requests_per_unit: 2, \
+        unit: hour, algorithm: leaky_bucket, queue: 10}}]}";
+    let queue = FREE.replace("anything", "queue");
+    let settings = section(upstream.address, &queue);
+    let house = gateway_with(rules, settings, |config| config.store = at(&redis)).await;
+    let address = house.gateway();
+    let mut clients = JoinSet::new();
+    for _ in 0..20 {
+        clients.spawn(async move { Client::to(address).await.get("/").await.status });
+    }
+    let mut statuses = Vec::new();
+    for _ in 0..11 {
+        statuses.push(clients.join_next().await.unwrap().unwrap());
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses[0], 200);
+    assert_eq!(statuses[1..], [429; 10]);
+    // All the others have been allowed, and are held.
+    while allowed(&house).await < 10 {}
+    assert_eq!(upstream.requests().len(), 1);
+    assert!(clients.try_join_next().is_none());
+}
+
+/// Over Redis, whose clock goes on: turns are twenty minutes apart.
+#[tokio::test]
+async fn a_held_request_whose_client_hangs_up_gives_its_turn_back_whatever_the_store() {
+    let redis = Redis::start();
+    for place in [Place::Memory, at(&redis)] {
+        let upstream = Echo::start().await;
+        let rules = "{domain: api, descriptors: [{key: queue, rate_limit: {requests_per_unit: 3, \
+            unit: hour, algorithm: leaky_bucket, queue: 3}}]}";
+        let queue = FREE.replace("anything", "queue");
+        let settings = section(upstream.address, &queue);
+        let house = gateway_with(rules, settings, |config| config.store = place).await;
+        assert_eq!(
+            Client::to(house.gateway()).await.get("/1").await.status,
+            200
+        );
+        let mut held = Vec::new();
+        for number in 2..=3 {
+            let mut client = Client::to(house.gateway()).await;
+            let request = format!("GET /{number} HTTP/1.1\r\nhost: h\r\n\r\n");
+            client.send(request.as_bytes()).await;
+            while allowed(&house).await < number {}
+            held.push(client);
+        }
+        let reply = Client::to(house.gateway()).await.get("/4").await;
+        reply.problem(429);
+        let peek = |cost: u32| {
+            let descriptors = r#""descriptors": [{"queue": "a"}]"#;
+            format!(r#"{{"domain": "api", {descriptors}, "peek": true, "cost": {cost}}}"#)
+        };
+        let mut decisions = Client::to(house.http()).await;
+        // One turn is free again, and then two.
+        for free in 1..=2 {
+            assert_eq!(decisions.post("/v1/check", &peek(free)).await.status, 429);
+            drop(held.pop());
+            while decisions.post("/v1/check", &peek(free)).await.status == 429 {}
+            let more = decisions.post("/v1/check", &peek(free + 1)).await;
+            assert_eq!(more.status, 429);
+        }
+        let seen = upstream.requests();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+    }
 }
 
 /// How many decisions have allowed a request.
