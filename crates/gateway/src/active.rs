@@ -1,6 +1,6 @@
 //! What a reload of the settings replaces: routes, upstreams, and what applies to them.
 
-use tollgate_http::{InvalidSettings, Responder};
+use tollgate_http::{ClientAddress, InvalidSettings, Responder};
 
 use crate::metrics::Metrics;
 use crate::route::RouteTable;
@@ -12,6 +12,8 @@ pub(crate) struct Active {
     pub(crate) routes: RouteTable,
     /// Answers requests that no route is for.
     pub(crate) responder: Responder,
+    /// The proxies whose connections begin with a PROXY protocol header, if any do.
+    pub(crate) proxies: Option<ClientAddress>,
     /// The hash of the files that the settings name.
     pub(crate) files: u64,
 }
@@ -38,13 +40,24 @@ impl Active {
         let routes = errors.take(RouteTable::new(settings, metrics, former));
         // Routes without their own responses have the same errors.
         let responder = errors.take_below("responses", Responder::new(&settings.responses));
-        match (routes, responder) {
-            (Some(routes), Some(responder)) => Ok(Active {
+        // Likewise.
+        let proxies = errors.take_below("identity.client_address", find_proxies(settings));
+        match (routes, responder, proxies) {
+            (Some(routes), Some(responder), Some(proxies)) => Ok(Active {
                 routes,
                 responder,
+                proxies,
                 files,
             }),
             _ => Err(errors),
         }
     }
+}
+
+/// The proxies whose connections begin with a PROXY protocol header: those that the gateway itself
+/// trusts, because the header comes before any request, and so before any route.
+fn find_proxies(settings: &GatewaySettings) -> Result<Option<ClientAddress>, InvalidSettings> {
+    let reads = settings.reads_proxy_headers();
+    let proxies = reads.then(|| ClientAddress::new(&settings.identity.client_address));
+    proxies.transpose()
 }

@@ -14,8 +14,7 @@ use hyper::upgrade::OnUpgrade;
 use tokio::sync::Semaphore;
 use tollgate_core::{Answer, Clock, Moment, Timeline};
 use tollgate_engine::Engine;
-use tollgate_http::{Client, Head, Listing, Peer};
-use tollgate_listen::Connection;
+use tollgate_http::{Client, Head, Listing};
 
 use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
@@ -33,10 +32,12 @@ use crate::route::Route;
 use crate::tunnel::{OpenTunnel, Tunnel};
 use crate::upgrade::Switched;
 
+mod arrival;
 mod counted;
 mod decision;
 mod precheck;
 
+pub(crate) use arrival::{Arrival, http_peer};
 use counted::Counted;
 
 /// What of a request's head a response of our own depends on, if the head has been passed on.
@@ -58,13 +59,6 @@ pub(crate) struct Terms {
     lists: Option<Lists>,
     clock: Arc<dyn Clock>,
     held: Semaphore,
-}
-
-/// Where a request came from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival<'a> {
-    pub(crate) connection: &'a Arc<Connection>,
-    pub(crate) scheme: &'static str,
 }
 
 /// A request that may be passed on.
@@ -103,7 +97,7 @@ pub(crate) async fn exchange(
         terms,
         route,
         arrival,
-        client: addresses.resolve(arrival.peer(), &head.headers),
+        client: addresses.resolve(arrival.peer(addresses), &head.headers),
     };
     record.set_route(route.metrics.name(), passage.client.address);
     let own = |text| ResponseBody::own(text, Arc::clone(arrival.connection));
@@ -188,14 +182,6 @@ impl Terms {
     pub(crate) fn wall_clock(&self) -> Duration {
         let now = self.clock.on(Timeline::Utc);
         now.since(Moment::ZERO).into()
-    }
-}
-
-// === impl Arrival ===
-
-impl Arrival<'_> {
-    fn peer(self) -> Peer {
-        Peer::from(self.connection.peer().ip())
     }
 }
 
@@ -328,7 +314,8 @@ impl Passage<'_> {
             ..
         } = route;
         let listing = self.check_address(head, record)?;
-        let described = Head::of(head, arrival.peer());
+        let addresses = route.classifier.client_address();
+        let described = Head::of(head, arrival.peer(addresses));
         let identity = route.classifier.identify_of(described, *client);
         let identity = identity.map_err(|rejection| {
             let response = responder.reject(&rejection, &head.headers);
@@ -341,7 +328,7 @@ impl Passage<'_> {
             true => self.acquire_permits(&identity, head, record)?,
             false => Permits::default(),
         };
-        let sender = self.sender();
+        let sender = arrival.sender(addresses, *client);
         let allowed = |answer, reservation, lease| Allowed {
             answer,
             permits,

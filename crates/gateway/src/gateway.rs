@@ -19,7 +19,7 @@ use tollgate_telemetry::{HttpRequest, Tracing};
 
 use crate::access_log::AccessLog;
 use crate::active::Active;
-use crate::exchange::{Arrival, Terms, exchange};
+use crate::exchange::{Arrival, Terms, exchange, http_peer};
 use crate::failure::Failure;
 use crate::forwarding::{is_loop, remove_named};
 use crate::lists::Lists;
@@ -29,6 +29,8 @@ use crate::metrics::Metrics;
 use crate::response_body::ResponseBody;
 use crate::route::Route;
 use crate::settings::GatewaySettings;
+
+mod proxy_header;
 
 /// The longest body that usually comes with its head.
 const UNREAD_BYTES_MAX: u64 = 16 * 1024;
@@ -248,7 +250,7 @@ impl Gateway {
         let record = match &self.log {
             None => LogRecord::default(),
             Some(log) => {
-                let peer = connection.peer().ip();
+                let peer = http_peer(connection);
                 LogRecord::new(log, self.terms.wall_clock(), peer, head)
             }
         };

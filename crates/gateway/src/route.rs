@@ -293,7 +293,8 @@ impl Route {
         let matcher = errors.take_below("match", matcher);
         let identity = settings.identity.as_ref().unwrap_or(&gateway.identity);
         let responses = settings.responses.as_ref().unwrap_or(&gateway.responses);
-        let classified = errors.take_below("identity", classify(identity));
+        let classified = classify(identity, gateway.reads_proxy_headers());
+        let classified = errors.take_below("identity", classified);
         let responder = errors.take_below("responses", Responder::new(responses));
         let name = errors.take(name_of(settings, matcher.as_ref()));
         let domain = errors.take(find_domain(settings, gateway));

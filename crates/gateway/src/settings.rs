@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use tollgate_core::Span;
-use tollgate_http::{IdentitySettings, InvalidSetting, ResponseSettings};
+use tollgate_http::{AddressSource, IdentitySettings, InvalidSetting, ResponseSettings};
 
 use crate::concurrency_limit::InFlightSettings;
 use crate::lists::ListSettings;
@@ -155,6 +155,11 @@ impl GatewaySettings {
         upstreams
             .map(UpstreamSettings::connections_max)
             .fold(0, usize::saturating_add)
+    }
+
+    /// Whether the connections of trusted proxies begin with a PROXY protocol header.
+    pub(crate) fn reads_proxy_headers(&self) -> bool {
+        self.identity.client_address.source == AddressSource::ProxyProtocol
     }
 
     /// The domains whose rules apply to some route.

@@ -104,6 +104,11 @@ impl ClientAddress {
         }
     }
 
+    /// What names the client.
+    pub const fn source(&self) -> AddressSource {
+        self.source
+    }
+
     /// Whether the peer may name a client: it is one of `trusted_proxies`, or `trusted_hops` says
     /// that every peer is a proxy.
     pub fn trusts(&self, peer: Peer) -> bool {

@@ -19,6 +19,7 @@ use crate::handshake::{Handshake, HandshakeError};
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::permits::{Connections, Permit, PermitKind};
+use crate::proxy_header::{ProxyHeaders, read_proxy_header};
 use crate::raw_socket::RawSocket;
 use crate::shutdown::ShutdownSignal;
 
@@ -38,6 +39,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What every connection of a listener needs; they share it.
 pub(crate) struct Acceptor<S, T> {
+    proxy_headers: Option<Arc<dyn ProxyHeaders>>,
     handshake: T,
     session: S,
     terms: Terms,
@@ -97,6 +99,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
             warnings: Arc::new(Warnings::new(listener.name())),
         };
         Arc::new(Acceptor {
+            proxy_headers: listener.proxy_headers(),
             handshake: listener.handshake(),
             session,
             terms,
@@ -134,7 +137,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
                 Ok((stream, peer)) => {
                     let (permit, kind) = connections.acquire(peer, Instant::now());
                     self.terms.warnings.log_full(kind, peer);
-                    tasks.spawn(Arc::clone(self).serve(stream, permit));
+                    tasks.spawn(Arc::clone(self).serve(Box::new(stream), permit));
                     if kind == PermitKind::Reserved {
                         // The next ones would take its permit back before its task has run, which
                         // reads a request that is there already.
@@ -190,10 +193,12 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     /// Serves a connection until it ends, from its handshake on.
     ///
     /// Its future is as large as its largest stage, and there are as many as connections, most of
-    /// which are idle: so a stage that ends is in a box of its own.
-    async fn serve(self: Arc<Self>, mut socket: RawSocket, permit: Permit) {
+    /// which are idle: so a stage that ends is in a box of its own, and so is the socket, which it
+    /// would have room for to the end.
+    async fn serve(self: Arc<Self>, socket: Box<RawSocket>, permit: Permit) {
         let _counted = Counted::new(self.session.counts());
         let connection = &permit.connection;
+        let mut socket = *socket;
         if !self.terms.half_close {
             socket = socket.with_hang_up(connection.exchange());
         }
@@ -212,7 +217,8 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         self.terms.warnings.log_closed(close, connection.peer());
     }
 
-    /// Performs the handshake of a connection: `None` if it was closed or drained meanwhile.
+    /// Reads a proxy's header, if one is expected, and performs the handshake of a connection:
+    /// `None` if it was closed or drained meanwhile.
     async fn shake_hands(
         &self,
         socket: RawSocket,
@@ -220,12 +226,29 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     ) -> Option<Result<T::Stream, HandshakeError>> {
         let shaken = timeout(
             header_timeout(&self.terms.limits, known),
-            self.handshake.handshake(socket),
+            self.open_stream(socket, known),
         );
         tokio::select! {
             shaken = shaken => Some(shaken.unwrap_or_else(|_| Err(HandshakeError::timeout()))),
             _order = known.next_order() => None,
         }
+    }
+
+    /// The same without a time limit.
+    async fn open_stream(
+        &self,
+        mut socket: RawSocket,
+        known: &Connection,
+    ) -> Result<T::Stream, HandshakeError> {
+        let headers = self.proxy_headers.as_deref();
+        if let Some(headers) = headers.filter(|headers| headers.expects(known.peer())) {
+            let (client, rest) = read_proxy_header(headers, &mut socket).await?;
+            if let Some(client) = client {
+                known.set_proxied_client(client);
+            }
+            socket = socket.with_unread(rest);
+        }
+        self.handshake.handshake(socket).await
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub struct Connection {
     peer: PeerAddress,
+    /// The client, if a proxy's header has named it.
+    proxied_client: OnceLock<IpAddr>,
     /// Whether only health checks are served.
     is_reserved: bool,
     budget: Arc<Budget>,
@@ -122,6 +124,7 @@ impl Connection {
     ) -> Connection {
         Connection {
             peer,
+            proxied_client: OnceLock::new(),
             is_reserved,
             quantum: Quantum::new(turn_bytes, Arc::clone(budget.busy())),
             budget,
@@ -143,9 +146,20 @@ impl Connection {
         }
     }
 
-    /// The other end.
+    /// The other end of the socket.
     pub const fn peer(&self) -> PeerAddress {
         self.peer
+    }
+
+    /// The client that a proxy's header named, for which the peer sends bytes; `None` without a
+    /// header, and for one that names no client.
+    pub fn proxied_client(&self) -> Option<IpAddr> {
+        self.proxied_client.get().copied()
+    }
+
+    /// A proxy's header has named this client. There is one header.
+    pub(crate) fn set_proxied_client(&self, client: IpAddr) {
+        self.proxied_client.get_or_init(|| client);
     }
 
     pub(crate) fn source(&self) -> Source {

@@ -68,6 +68,8 @@ pub enum Failure {
     UntrustedCertificate,
     /// The peer's certificate cannot be used for another reason.
     InvalidCertificate,
+    /// A trusted proxy's connection does not begin with the header that names the client.
+    InvalidProxyHeader,
     /// Anything else that breaks the protocol.
     Broken,
 }
@@ -89,7 +91,7 @@ impl Handshake for Plain {
 
 impl Failure {
     /// How many kinds there are.
-    pub(crate) const COUNT: usize = 10;
+    pub(crate) const COUNT: usize = 11;
 
     /// Its number, below [`Failure::COUNT`].
     pub(crate) const fn index(self) -> usize {
@@ -103,7 +105,8 @@ impl Failure {
             Failure::ExpiredCertificate => 6,
             Failure::UntrustedCertificate => 7,
             Failure::InvalidCertificate => 8,
-            Failure::Broken => 9,
+            Failure::InvalidProxyHeader => 9,
+            Failure::Broken => 10,
         }
     }
 
@@ -119,6 +122,7 @@ impl Failure {
             Failure::ExpiredCertificate => "client_certificate_expired",
             Failure::UntrustedCertificate => "client_certificate_untrusted",
             Failure::InvalidCertificate => "client_certificate_invalid",
+            Failure::InvalidProxyHeader => "proxy_header_invalid",
             Failure::Broken => "handshake_broken",
         }
     }

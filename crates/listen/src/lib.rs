@@ -7,7 +7,8 @@
 //! by a [`Budget`]. On a [`Shutdown`], requests in flight have a bounded time to finish.
 //!
 //! Requests are served on any stream: a [`Handshake`] turns an accepted socket into one, such as
-//! [`Tls`], whose certificates can be replaced while it serves.
+//! [`Tls`], whose certificates can be replaced while it serves. Before it, a listener with
+//! [`ProxyHeaders`] reads the header in which a proxy names the client.
 //!
 //! Knows no routes, no rules and no stores.
 
@@ -61,6 +62,8 @@ mod handler;
 
 mod handshake;
 
+mod proxy_header;
+
 mod preface;
 
 mod tunnel;
@@ -87,6 +90,7 @@ pub use limits::Limits;
 pub use listener::Listener;
 pub use permits::ConnectionLimits;
 pub use protocol::Protocol;
+pub use proxy_header::{ProxyHeader, ProxyHeaders};
 pub use raw_socket::RawSocket;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};
 pub use throttle::Throttle;

@@ -18,6 +18,7 @@ use crate::handshake::{Handshake, Plain};
 use crate::limits::Limits;
 use crate::permits::{ConnectionLimits, Connections};
 use crate::protocol::Protocol;
+use crate::proxy_header::ProxyHeaders;
 use crate::shutdown::ShutdownSignal;
 
 /// An open listener. `T` is the handshake of its connections: none, unless
@@ -29,6 +30,7 @@ pub struct Listener<T = Plain> {
     address: Address,
     protocol: Protocol,
     half_close: bool,
+    proxy_headers: Option<Arc<dyn ProxyHeaders>>,
     handshake: T,
 }
 
@@ -53,6 +55,7 @@ impl Listener {
             address,
             protocol,
             half_close: true,
+            proxy_headers: None,
             handshake: Plain,
         })
     }
@@ -67,6 +70,7 @@ impl<T: Handshake> Listener<T> {
             address: self.address,
             protocol: self.protocol,
             half_close: self.half_close,
+            proxy_headers: self.proxy_headers,
             handshake,
         }
     }
@@ -79,6 +83,21 @@ impl<T: Handshake> Listener<T> {
             half_close: false,
             ..self
         }
+    }
+
+    /// The same listener, whose connections begin with a proxy's header where `headers` expects
+    /// one: before the handshake, and within [`Limits::header_timeout`] together with it.
+    #[must_use]
+    pub fn with_proxy_headers(self, headers: Arc<impl ProxyHeaders>) -> Listener<T> {
+        Listener {
+            proxy_headers: Some(headers),
+            ..self
+        }
+    }
+
+    /// What knows the headers of proxies, if any is expected.
+    pub(crate) fn proxy_headers(&self) -> Option<Arc<dyn ProxyHeaders>> {
+        self.proxy_headers.clone()
     }
 
     /// Whether a client may close its side and wait for the response.

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -17,6 +18,9 @@ pub struct RawSocket {
     transport: Transport,
     /// Of HTTP/1, if a peer that hangs up has gone.
     hang_up: Option<HangUp>,
+    /// What was read with a proxy's header, and a reader gets first. In a box, because most
+    /// connections have none, and none has it for long.
+    unread: Option<Box<Bytes>>,
 }
 
 #[derive(Debug)]
@@ -42,6 +46,7 @@ impl RawSocket {
         RawSocket {
             transport,
             hang_up: None,
+            unread: None,
         }
     }
 
@@ -51,6 +56,25 @@ impl RawSocket {
             hang_up: Some(HangUp::new(Arc::clone(exchange))),
             ..self
         }
+    }
+
+    /// The same socket, from which these bytes are read first.
+    pub(crate) fn with_unread(self, bytes: Vec<u8>) -> RawSocket {
+        let unread = (!bytes.is_empty()).then(|| Box::new(bytes.into()));
+        RawSocket { unread, ..self }
+    }
+
+    /// Copies bytes that were read already; whether there were any.
+    fn read_again(&mut self, buf: &mut ReadBuf<'_>) -> bool {
+        let Some(unread) = &mut self.unread else {
+            return false;
+        };
+        let count = buf.remaining().min(unread.len());
+        buf.put_slice(&unread.split_to(count));
+        if unread.is_empty() {
+            self.unread = None;
+        }
+        true
     }
 
     fn poll_hang_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -82,6 +106,9 @@ impl AsyncRead for RawSocket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
+        if self.read_again(buf) {
+            return Poll::Ready(Ok(()));
+        }
         on_stream!(self, poll_read(cx, buf))
     }
 }

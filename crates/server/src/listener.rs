@@ -157,9 +157,10 @@ impl Serving {
                 self.spawn(kind, (listener, tls), Http(handler), context);
             }
             Routes::Gateway(gateway) => {
-                let handler = GatewayHandler::new(gateway, metrics, shutdown, scheme);
                 // An upstream must not work for a client that has gone.
                 let listener = listener.without_half_close();
+                let listener = listener.with_proxy_headers(Arc::clone(&gateway));
+                let handler = GatewayHandler::new(gateway, metrics, shutdown, scheme);
                 self.spawn(kind, (listener, tls), Http(handler), context);
             }
             Routes::Redis(handler) => {

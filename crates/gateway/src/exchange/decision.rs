@@ -13,7 +13,6 @@ use tollgate_telemetry::RequestSpan;
 use super::Passage;
 use crate::connection_pool::Lease;
 use crate::failure::Failure;
-use crate::forwarding::Sender;
 use crate::pricing::Pricing;
 use crate::reservation::Reservation;
 
@@ -116,22 +115,6 @@ impl Passage<'_> {
             reservation.release();
         }
         leased
-    }
-
-    /// Who sent the request, for the upstream.
-    pub(super) fn sender(&self) -> Sender {
-        let addresses = self.route.classifier.client_address();
-        Sender {
-            peer: self
-                .arrival
-                .connection
-                .peer()
-                .ip()
-                .map(|peer| peer.to_canonical()),
-            is_trusted: addresses.trusts(self.arrival.peer()),
-            client: self.client.address,
-            scheme: self.arrival.scheme,
-        }
     }
 
     /// Holds a request until its turn in a leaky bucket.

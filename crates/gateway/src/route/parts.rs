@@ -25,16 +25,19 @@ pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
-/// What describes the requests of a route, and what they cost.
+/// What describes the requests of a route, and what they cost. The client can be the one that a
+/// PROXY protocol header names only if the gateway reads these headers.
 pub(super) fn classify(
     identity: &IdentitySettings,
+    reads_proxy_headers: bool,
 ) -> Result<(Classifier, Option<Arc<Pricing>>), InvalidSettings> {
     let mut errors = InvalidSettings::default();
-    if identity.client_address.source == AddressSource::ProxyProtocol {
+    let source = identity.client_address.source;
+    if source == AddressSource::ProxyProtocol && !reads_proxy_headers {
         errors.push(InvalidSetting::new(
             "client_address.source",
-            "the gateway reads no PROXY protocol",
-            "write `peer`, or the header in which your proxy names the client",
+            "the gateway reads no PROXY protocol, which comes before any route is known",
+            "write `source: proxy-protocol` in the gateway's own `identity` as well",
         ));
     }
     let classifier = errors.take(Classifier::with_responses(identity));

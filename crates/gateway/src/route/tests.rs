@@ -1,9 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
 use tollgate_core::Span;
-use tollgate_http::AddressSource;
+use tollgate_http::{AddressSource, ClientAddressSettings, IdentitySettings};
 
 use super::*;
+use crate::active::Active;
 use crate::settings::{ByteSize, MatchSettings, UpstreamProtocol, UpstreamSettings};
 
 fn upstream(address: &str) -> UpstreamSettings {
@@ -38,6 +39,17 @@ fn to(path: &str, upstream: &str) -> RouteSettings {
         },
         ..RouteSettings::default()
     }
+}
+
+/// The same route, whose clients a PROXY protocol header names.
+fn with_proxy_header(mut route: RouteSettings) -> RouteSettings {
+    let identity = route.identity.get_or_insert_default();
+    identity.client_address = ClientAddressSettings {
+        source: AddressSource::ProxyProtocol,
+        trusted_hops: Some(1),
+        ..ClientAddressSettings::default()
+    };
+    route
 }
 
 fn wrong(settings: &GatewaySettings) -> String {
@@ -121,8 +133,14 @@ fn every_error_says_where_it_is_and_what_to_write() {
             "routes[0].match.paths[0]: \"b\" does not begin with a slash; write /b",
         ),
         (
+            of(|one| one.routes = vec![with_proxy_header(to("/a", "api"))]),
+            "routes[0].identity.client_address.source: the gateway reads no PROXY protocol, which \
+             comes before any route is known; write `source: proxy-protocol` in the gateway's own \
+             `identity` as well",
+        ),
+        (
             of(|one| one.identity.client_address.source = AddressSource::ProxyProtocol),
-            "identity.client_address.source: the gateway reads no PROXY protocol;",
+            "identity.client_address.trusted_proxies: nothing says whose word is taken",
         ),
         (
             of(|one| one.responses.status = 200),
@@ -132,6 +150,31 @@ fn every_error_says_where_it_is_and_what_to_write() {
         assert!(found.starts_with(expected), "{found}");
     }
     assert_eq!(base.body_bytes, ByteSize(10 << 20));
+}
+
+/// The gateway reads the header where its own identity says so, and each route may then name the
+/// client by it or otherwise.
+#[test]
+fn a_route_may_use_the_header_that_the_gateway_reads() {
+    let mut settings = settings(
+        &["api"],
+        vec![with_proxy_header(to("/a", "api")), to("/b", "api")],
+    );
+    settings.identity = with_proxy_header(RouteSettings::default())
+        .identity
+        .unwrap();
+    settings.routes[1].identity = Some(IdentitySettings::default());
+    let active = Active::new(&settings, &Metrics::new(), None).unwrap();
+    assert!(active.proxies.is_some());
+    // What is wrong is reported also if no route uses it.
+    settings.routes.remove(0);
+    settings.identity.client_address.trusted_hops = None;
+    let error = Active::new(&settings, &Metrics::new(), None).unwrap_err();
+    let expected = "identity.client_address.trusted_proxies: nothing says whose word is taken";
+    assert!(error.to_string().starts_with(expected), "{error}");
+    settings.identity = IdentitySettings::default();
+    let active = Active::new(&settings, &Metrics::new(), None).unwrap();
+    assert!(active.proxies.is_none());
 }
 
 #[test]

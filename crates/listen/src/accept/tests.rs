@@ -20,17 +20,19 @@ use hyper::{Request, Response};
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream, DuplexStream, ReadBuf, duplex,
 };
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 
 use super::http_session::run_tunnel;
 use super::*;
 use crate::address::PeerAddress;
+use crate::connection::Source;
 use crate::handler::Handler;
 use crate::handshake::{Failure, Plain};
 use crate::permits::{ConnectionLimits, RESERVED};
 use crate::preface::PREFACE;
 use crate::protocol::Protocol;
+use crate::proxy_header::ProxyHeader;
 use crate::raw_responses::NOT_HTTP2;
 use crate::shutdown::{Shutdown, shutdown_channel};
 use crate::tls::Tls;
@@ -47,6 +49,8 @@ const SETTINGS_ACK: &[u8] = b"\x00\x00\x00\x04\x01\x00\x00\x00\x00";
 const FRAMES_MAX: usize = 4;
 /// What [`Secret`] expects first.
 const SECRET: &[u8; 6] = b"secret";
+/// What [`Everyone`] expects before that.
+const PROXIED: &[u8] = b"proxied\n";
 
 /// Answers every request with `served`; counts failed handshakes.
 #[derive(Clone, Default)]
@@ -353,6 +357,69 @@ async fn a_handshake_ends_in_time_or_when_its_connection_is_closed() {
         let shaken = acceptor.shake_hands(socket.into(), &connection).await;
         let error = shaken.map(|shaken| shaken.unwrap_err().failure);
         assert_eq!(error, (!closes).then_some(Failure::TimedOut));
+    }
+}
+
+/// Says that connections from everywhere begin with `proxied\n`, for one client.
+#[derive(Debug)]
+struct Everyone;
+
+impl ProxyHeaders for Everyone {
+    fn expects(&self, _peer: PeerAddress) -> bool {
+        true
+    }
+
+    fn bytes_max(&self) -> usize {
+        PROXIED.len()
+    }
+
+    fn parse(&self, bytes: &[u8]) -> io::Result<Option<ProxyHeader>> {
+        let header = ProxyHeader {
+            client: Some([192, 0, 2, 7].into()),
+            bytes: PROXIED.len(),
+        };
+        Ok((bytes == PROXIED).then_some(header))
+    }
+}
+
+/// It comes before any handshake.
+#[tokio::test]
+async fn a_header_names_the_client_before_the_handshake() {
+    let listener = listener(Protocol::Http1).await.with_handshake(Secret);
+    let listener = listener.with_proxy_headers(Arc::new(Everyone));
+    let (acceptor, connection) = acceptor(&listener, Limits::default());
+    let (mut client, stream) = UnixStream::pair().unwrap();
+    client.write_all(PROXIED).await.unwrap();
+    client.write_all(SECRET).await.unwrap();
+    let shaken = acceptor.shake_hands(stream.into(), &connection).await;
+    assert!(shaken.unwrap().is_ok());
+    let named = Some([192, 0, 2, 7].into());
+    assert_eq!(
+        (connection.proxied_client(), connection.source()),
+        (named, Source::Unix)
+    );
+}
+
+/// A proxy that sends no header, or only a part of it, keeps its connection no longer than a
+/// handshake may take, even if there is no handshake.
+#[tokio::test(start_paused = true)]
+async fn a_header_comes_in_time() {
+    let listener = listener(Protocol::Http1).await;
+    let listener = listener.with_proxy_headers(Arc::new(Everyone));
+    for sent in [&b""[..], &PROXIED[..3]] {
+        let (acceptor, connection) = acceptor(&listener, Limits::default());
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        client.write_all(sent).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let shaken = acceptor.shake_hands(stream.into(), &connection).await;
+        let error = shaken.map(|shaken| shaken.unwrap_err().failure);
+        assert_eq!(error, Some(Failure::TimedOut));
+        // Timers have a resolution of a millisecond.
+        let late = began
+            .elapsed()
+            .checked_sub(Limits::default().header_timeout);
+        assert!(late.unwrap() <= Duration::from_millis(1), "{late:?}");
+        assert_eq!(connection.proxied_client(), None);
     }
 }
 

@@ -21,6 +21,7 @@ mod least_loaded;
 mod limits;
 mod lists;
 mod priority;
+mod proxy_protocol;
 mod reload;
 mod retries;
 mod secure_upstreams;
