@@ -159,14 +159,15 @@ impl Reservation {
     /// The request is about to be sent to an upstream: whatever becomes of it, it stays charged. A
     /// response whose body has a cost must come without compression, and as a whole.
     pub(crate) fn send(&mut self, headers: &mut HeaderMap, body: &mut RequestBody) {
-        let Some(open) = &mut self.0 else {
+        let Some(open) = self.0.take() else {
             return;
         };
         let Some(pricing) = open.pricing.clone() else {
             // It costs what it has reserved.
-            self.0 = None;
+            open.keep();
             return;
         };
+        let open = self.0.insert(open);
         open.progress = Progress::Sent;
         let mut descriptors = open.descriptors.iter();
         if descriptors.any(|reserved| pricing.reads_body(reserved.index)) {

@@ -210,3 +210,28 @@ async fn more_settlements_than_may_wait_leave_units_charged() {
     settling.await.unwrap().finish(true);
     assert_eq!(bench.used("failed").await, 1);
 }
+
+#[tokio::test]
+async fn a_request_of_known_cost_is_charged_from_when_a_connection_is_made_for_it() {
+    let bench = Bench::new();
+    let metrics = bench.metrics.route("r");
+    let head = head();
+    let identity = bench.classifier.identify(Head::of(&head, Peer::default()));
+    let identity = identity.unwrap();
+    let request = identity.request(b"d").unwrap();
+    let reserve = async || {
+        let unsettled = metrics.unsettled_counter();
+        let reserving = bench.settler.reserve(&request, &identity, None, unsettled);
+        reserving.await.unwrap().1.unwrap()
+    };
+    drop(reserve().await);
+    assert_eq!(bench.used("failed").await, 0);
+    let mut failed = reserve().await;
+    failed.connect();
+    failed.release();
+    assert_eq!(bench.used("failed").await, 0);
+    let mut abandoned = reserve().await;
+    abandoned.connect();
+    drop(abandoned);
+    assert_eq!(bench.used("failed").await, 1);
+}
