@@ -98,7 +98,7 @@ impl ConnectionPool {
     /// Whether the next request waits until a connection is made, or is rejected.
     pub(crate) fn must_wait(&self) -> bool {
         let is_connected = match self.protocol() {
-            UpstreamProtocol::Http1 => !self.lock_idle().is_empty(),
+            UpstreamProtocol::Http1 => self.lock_idle().iter().rev().any(Idle::is_ready),
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 let shared = self.shared.try_lock();
                 let is_open = |sender: &http2::SendRequest<RequestBody>| !sender.is_closed();
@@ -170,14 +170,13 @@ impl ConnectionPool {
 
     fn take_idle(&self) -> Option<Http1<RequestBody>> {
         let mut idle = self.lock_idle();
-        while let Some(Idle { connection, since }) = idle.pop() {
-            if since.elapsed() > IDLE_TIME {
+        while let Some(one) = idle.pop() {
+            if one.is_ready() {
+                return Some(one.connection);
+            }
+            if one.is_expired() {
                 // The others have waited even longer.
                 idle.clear();
-                return None;
-            }
-            if connection.sender.is_ready() {
-                return Some(connection);
             }
         }
         None
@@ -215,6 +214,19 @@ impl ConnectionPool {
         let (sender, _task) = Box::pin(self.connector.connect_http2()).await?;
         *shared = Some(sender.clone());
         Ok((sender, false))
+    }
+}
+
+// === impl Idle ===
+
+impl Idle {
+    fn is_expired(&self) -> bool {
+        self.since.elapsed() > IDLE_TIME
+    }
+
+    /// Whether a request can be sent on it.
+    fn is_ready(&self) -> bool {
+        !self.is_expired() && self.connection.sender.is_ready()
     }
 }
 

@@ -7,7 +7,7 @@ use tollgate_core::{PerCharge, Request, Resolution, StoreError, Verdict};
 use tollgate_rules::{Attempt, Resolved};
 
 use super::{Decided, Engine};
-use crate::stores::EngineMemory;
+use crate::stores::{DomainStore, EngineMemory};
 
 /// Requests that are resolved before the first of them is decided, so that the memory of their keys
 /// is on its way meanwhile.
@@ -20,6 +20,12 @@ impl Engine {
     /// [`Engine::decide_at_once`] then decides on them.
     pub fn is_in_memory(&self) -> bool {
         !self.stores.has_shared()
+    }
+
+    /// Whether a request is decided in the memory of this process.
+    pub fn decides_in_memory(&self, request: &Request<'_>) -> bool {
+        let store = &self.stores.of(request.domain_name()).store;
+        matches!(store, DomainStore::Memory(_))
     }
 
     /// Decides on independent requests as [`Engine::decide`] would, one after the other in their

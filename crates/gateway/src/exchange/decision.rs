@@ -51,7 +51,7 @@ impl Passage<'_> {
         let route = self.route;
         let pricing = route.pricing.as_ref();
         let pricing = pricing.filter(|pricing| pricing.applies_to(identity));
-        if pricing.is_some() || route.upstream.must_wait() {
+        if pricing.is_some() || self.may_release(request) {
             // In a box, because all requests have room for what they wait for, and few reserve.
             let mut timed = timed;
             let reserved = self.reserve(request, identity, pricing, timed.as_deref_mut());
@@ -64,6 +64,14 @@ impl Passage<'_> {
             }
         }
         self.charge(request, timed).await
+    }
+
+    /// Whether a request of known cost is reserved, so that all of it is released if no connection
+    /// is made for it. Over a shared store it is not: that takes another call and a key for each
+    /// request, and a request that reserves uses no leased units.
+    fn may_release(&self, request: &Request<'_>) -> bool {
+        let Passage { terms, route, .. } = self;
+        terms.engine.decides_in_memory(request) && route.upstream.must_wait()
     }
 
     /// Charges a request its cost.
