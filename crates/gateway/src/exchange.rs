@@ -97,7 +97,7 @@ pub(crate) async fn exchange(
         terms,
         route,
         arrival,
-        client: addresses.resolve(arrival.peer(addresses), &head.headers),
+        client: arrival.client(addresses, &head.headers),
     };
     record.set_route(route.metrics.name(), passage.client.address);
     let own = |text| ResponseBody::own(text, Arc::clone(arrival.connection));

@@ -243,9 +243,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         let headers = self.proxy_headers.as_deref();
         if let Some(headers) = headers.filter(|headers| headers.expects(known.peer())) {
             let (client, rest) = read_proxy_header(headers, &mut socket).await?;
-            if let Some(client) = client {
-                known.set_proxied_client(client);
-            }
+            known.set_proxied_client(client);
             socket = socket.with_unread(rest);
         }
         self.handshake.handshake(socket).await

@@ -63,8 +63,8 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub struct Connection {
     peer: PeerAddress,
-    /// The client, if a proxy's header has named it.
-    proxied_client: OnceLock<IpAddr>,
+    /// What a proxy's header has said about the client: `None` if it named none.
+    proxied_client: OnceLock<Option<IpAddr>>,
     /// Whether only health checks are served.
     is_reserved: bool,
     budget: Arc<Budget>,
@@ -154,11 +154,16 @@ impl Connection {
     /// The client that a proxy's header named, for which the peer sends bytes; `None` without a
     /// header, and for one that names no client.
     pub fn proxied_client(&self) -> Option<IpAddr> {
-        self.proxied_client.get().copied()
+        self.proxied_client.get().copied().flatten()
     }
 
-    /// A proxy's header has named this client. There is one header.
-    pub(crate) fn set_proxied_client(&self, client: IpAddr) {
+    /// Whether the connection began with a proxy's header, whatever that named.
+    pub fn has_proxy_header(&self) -> bool {
+        self.proxied_client.get().is_some()
+    }
+
+    /// A proxy's header has named this client, or none. There is one header.
+    pub(crate) fn set_proxied_client(&self, client: Option<IpAddr>) {
         self.proxied_client.get_or_init(|| client);
     }
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::HeaderMap;
 use tollgate_http::{AddressSource, Client, ClientAddress, Peer};
 use tollgate_listen::Connection;
 
@@ -41,6 +42,22 @@ impl Arrival<'_> {
         }
     }
 
+    /// The client of a request with these headers.
+    pub(super) fn client(self, addresses: &ClientAddress, headers: &HeaderMap) -> Client {
+        match self.may_name_client(addresses) {
+            true => addresses.resolve(self.peer(addresses), headers),
+            false => addresses.resolve(self.peer(addresses), &HeaderMap::new()),
+        }
+    }
+
+    /// Whether the headers of a request may say who its client is. Not if the proxy's header named
+    /// no client: the peer is the proxy then, which has not read what the client wrote.
+    fn may_name_client(self, addresses: &ClientAddress) -> bool {
+        let connection = self.connection;
+        let is_unnamed = connection.has_proxy_header() && connection.proxied_client().is_none();
+        addresses.source() != AddressSource::ProxyProtocol && !is_unnamed
+    }
+
     /// Who sent the request, for the upstream. The words of `client` about itself are not passed
     /// on, also if a trusted proxy has written the PROXY protocol: it has not read them.
     pub(super) fn sender(self, addresses: &ClientAddress, client: Client) -> Sender {
@@ -51,7 +68,7 @@ impl Arrival<'_> {
                 true => client.address,
                 false => peer.socket.map(|peer| peer.to_canonical()),
             },
-            is_trusted: !is_proxied && addresses.trusts(peer),
+            is_trusted: self.may_name_client(addresses) && addresses.trusts(peer),
             client: client.address,
             scheme: self.scheme,
         }

@@ -302,17 +302,24 @@ async fn the_peer_of_other_routes_is_the_client_that_the_header_names() {
     let more = format!("{IDENTITY}, routes: [{{{own}}}]");
     let house = gateway(upstream.address, &more).await;
     let request = b"GET / HTTP/1.1\r\nhost: h\r\nx-forwarded-for: 203.0.113.5\r\n\r\n";
-    for peer in ["192.0.2.1", "192.0.2.77"] {
-        let mut client = connect(house.gateway(), &v1(peer)).await;
+    // Of the last one, nobody has said who the client is; the proxy has not read what it wrote.
+    let headers = [
+        v1("192.0.2.1"),
+        v1("192.0.2.77"),
+        b"PROXY UNKNOWN\r\n".to_vec(),
+    ];
+    for header in headers {
+        let mut client = connect(house.gateway(), &header).await;
         client.send(request).await;
-        assert_eq!(client.reply().await.unwrap().status, 200, "{peer}");
+        assert_eq!(client.reply().await.unwrap().status, 200, "{header:?}");
     }
     let believed = [
         "x-forwarded-for: 203.0.113.5, 192.0.2.1",
         "x-real-ip: 203.0.113.5",
     ];
     let client = ["x-forwarded-for: 192.0.2.77", "x-real-ip: 192.0.2.77"];
-    assert_eq!(addresses(&upstream), [believed, client]);
+    let proxy = ["x-forwarded-for: 127.0.0.1", "x-real-ip: 127.0.0.1"];
+    assert_eq!(addresses(&upstream), [believed, client, proxy]);
 }
 
 /// What was read on a connection, or not read, stays so.
