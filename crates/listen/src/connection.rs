@@ -151,15 +151,10 @@ impl Connection {
         self.peer
     }
 
-    /// The client that a proxy's header named, for which the peer sends bytes; `None` without a
-    /// header, and for one that names no client.
-    pub fn proxied_client(&self) -> Option<IpAddr> {
-        self.proxied_client.get().copied().flatten()
-    }
-
-    /// Whether the connection began with a proxy's header, whatever that named.
-    pub fn has_proxy_header(&self) -> bool {
-        self.proxied_client.get().is_some()
+    /// The client that a proxy's header named, for which the peer sends bytes, or that it named
+    /// none; `None` without a header.
+    pub fn proxied_client(&self) -> Option<Option<IpAddr>> {
+        self.proxied_client.get().copied()
     }
 
     /// A proxy's header has named this client, or none. There is one header.

@@ -19,9 +19,8 @@ pub(crate) struct Arrival<'a> {
 /// The other end of a connection as HTTP sees it: the client that a PROXY protocol header named, or
 /// else the socket's peer.
 pub(crate) fn http_peer(connection: &Connection) -> Option<IpAddr> {
-    connection
-        .proxied_client()
-        .or_else(|| connection.peer().ip())
+    let named = connection.proxied_client().flatten();
+    named.or_else(|| connection.peer().ip())
 }
 
 // === impl Arrival ===
@@ -36,7 +35,7 @@ impl Arrival<'_> {
         match addresses.source() {
             AddressSource::ProxyProtocol => Peer {
                 socket: self.connection.peer().ip(),
-                proxied: self.connection.proxied_client(),
+                proxied: self.connection.proxied_client().flatten(),
             },
             _ => Peer::from(http_peer(self.connection)),
         }
@@ -53,8 +52,7 @@ impl Arrival<'_> {
     /// Whether the headers of a request may say who its client is. Not if the proxy's header named
     /// no client: the peer is the proxy then, which has not read what the client wrote.
     fn may_name_client(self, addresses: &ClientAddress) -> bool {
-        let connection = self.connection;
-        let is_unnamed = connection.has_proxy_header() && connection.proxied_client().is_none();
+        let is_unnamed = self.connection.proxied_client() == Some(None);
         addresses.source() != AddressSource::ProxyProtocol && !is_unnamed
     }
 

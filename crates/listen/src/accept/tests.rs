@@ -393,7 +393,7 @@ async fn a_header_names_the_client_before_the_handshake() {
     client.write_all(SECRET).await.unwrap();
     let shaken = acceptor.shake_hands(stream.into(), &connection).await;
     assert!(shaken.unwrap().is_ok());
-    let named = Some([192, 0, 2, 7].into());
+    let named = Some(Some([192, 0, 2, 7].into()));
     assert_eq!(
         (connection.proxied_client(), connection.source()),
         (named, Source::Unix)
