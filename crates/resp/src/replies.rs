@@ -79,6 +79,14 @@ impl<'o> Replies<'o> {
         }
     }
 
+    /// Begins a set of so many replies: in version 2, an array.
+    pub fn set(&mut self, length: usize) {
+        match self.version {
+            Version::Two => self.header(b'*', length),
+            Version::Three => self.header(b'~', length),
+        }
+    }
+
     #[inline]
     fn header(&mut self, mark: u8, length: usize) {
         self.number(mark, i64::try_from(length).unwrap_or(i64::MAX));

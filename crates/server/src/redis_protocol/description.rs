@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tollgate_resp::{Command, Replies, Version};
+use tollgate_resp::{Command, Replies};
 
 use super::command_table::{COMMANDS, Known, find};
 use super::session::Session;
@@ -15,21 +15,20 @@ const SETTINGS: [(&str, &str); 3] = [("save", ""), ("appendonly", "no"), ("datab
 /// `COMMAND`, and those of its subcommands that clients use.
 pub(super) fn command(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
     let subcommand = command.word(1).unwrap_or_default().to_ascii_uppercase();
-    let version = session.version;
-    let mut replies = Replies::new(out, version);
+    let mut replies = Replies::new(out, session.version);
     match (&*subcommand, command.len()) {
         (b"", 1) | (b"INFO", 2) => {
             replies.array(COMMANDS.len());
-            for known in &COMMANDS {
-                describe(known, version, out);
-            }
+            COMMANDS
+                .iter()
+                .for_each(|known| describe(known, &mut replies));
         }
         (b"INFO", _) => {
             replies.array(command.len() - 2);
             for name in command.words(2) {
                 match find(name) {
-                    Some(known) => describe(known, version, out),
-                    None => Replies::new(out, version).null(),
+                    Some(known) => describe(known, &mut replies),
+                    None => replies.null(),
                 }
             }
         }
@@ -51,34 +50,31 @@ pub(super) fn command(session: &mut Session<'_>, command: &Command<'_>, out: &mu
 
 /// The ten fields of Redis 7: libraries read them by their place, and as many as the version that
 /// [`info`] states has.
-fn describe(known: &Known, version: Version, out: &mut Vec<u8>) {
-    let mut replies = Replies::new(out, version);
+fn describe(known: &Known, replies: &mut Replies<'_>) {
     let key = i64::from(known.has_key);
     replies.array(10);
     replies.bulk(known.name.to_ascii_lowercase().as_bytes());
     replies.integer(known.arity());
-    write_set(&["fast"], version, out);
-    let mut replies = Replies::new(out, version);
+    write_set(&["fast"], replies);
     for _of_keys in ["first", "last", "step"] {
         replies.integer(key);
     }
     // The categories of access control lists. Then hints, which there are none of.
-    write_set(&["@fast"], version, out);
-    write_set(&[], version, out);
-    begin_set(usize::from(known.has_key), version, out);
+    write_set(&["@fast"], replies);
+    replies.set(0);
+    replies.set(usize::from(known.has_key));
     if known.has_key {
-        describe_key(version, out);
+        describe_key(replies);
     }
     // Subcommands.
-    write_set(&[], version, out);
+    replies.set(0);
 }
 
 /// Where a command has its only key: in its second word.
-fn describe_key(version: Version, out: &mut Vec<u8>) {
-    Replies::new(out, version).map(3);
-    Replies::new(out, version).bulk(b"flags");
-    write_set(&["RW", "access", "update"], version, out);
-    let mut replies = Replies::new(out, version);
+fn describe_key(replies: &mut Replies<'_>) {
+    replies.map(3);
+    replies.bulk(b"flags");
+    write_set(&["RW", "access", "update"], replies);
     let mut search = |name: &str, kind: &str, terms: &[(&str, i64)]| {
         replies.bulk(name.as_bytes());
         replies.map(2);
@@ -96,19 +92,9 @@ fn describe_key(version: Version, out: &mut Vec<u8>) {
     search("find_keys", "range", &range);
 }
 
-fn write_set(items: &[&str], version: Version, out: &mut Vec<u8>) {
-    begin_set(items.len(), version, out);
-    for item in items {
-        Replies::new(out, version).simple(item);
-    }
-}
-
-/// Begins a set of so many replies: in version 2, an array.
-fn begin_set(length: usize, version: Version, out: &mut Vec<u8>) {
-    match version {
-        Version::Two => Replies::new(out, version).array(length),
-        Version::Three => out.extend_from_slice(format!("~{length}\r\n").as_bytes()),
-    }
+fn write_set(items: &[&str], replies: &mut Replies<'_>) {
+    replies.set(items.len());
+    items.iter().for_each(|item| replies.simple(item));
 }
 
 /// `INFO`, whatever sections are asked for.
