@@ -75,7 +75,7 @@ impl Ask {
         let words = Words::copy(domain.chain(command.words(first)));
         let ask = Ask { kind, words, cost };
         // A descriptor more or less is no matter.
-        let checked = ask.request(&RuleSet::default()).check_bounds();
+        let checked = ask.request(None).check_bounds();
         checked.map_err(|invalid| format!("ERR {invalid}"))?;
         ask.check_keys_differ()?;
         Ok(ask)
@@ -98,12 +98,13 @@ impl Ask {
     /// The request, of one descriptor. If the rules of its domain ask for a priority and it states
     /// one beside other entries, that is a second descriptor; alone, it is the only one.
     #[inline]
-    pub(super) fn request(&self, rules: &RuleSet) -> Request<'_> {
+    pub(super) fn request(&self, rules: Option<&RuleSet>) -> Request<'_> {
         let domain = self.words.word(0);
         let entries = || self.words.entries();
-        let key = entries().nth(1).and_then(|_| rules.priority_key(domain));
+        let key = entries().nth(1).and(rules);
+        let key = key.and_then(|rules| rules.priority_key(domain));
         let states = |(_, entry): &(usize, Entry<'_>)| Some(entry.key) == key;
-        let priority = entries().enumerate().find(states);
+        let priority = key.and_then(|_| entries().enumerate().find(states));
         let others = entries().enumerate();
         let others = others.filter(|(at, _)| priority.is_none_or(|(stated, _)| stated != *at));
         let descriptor = |entries| Descriptor {
