@@ -46,21 +46,20 @@ impl Passage<'_> {
         &self,
         request: &Request<'_>,
         identity: &Identity<'_>,
-        timed: Option<&mut Duration>,
+        mut timed: Option<&mut Duration>,
     ) -> Result<(Answer, Option<Reservation>), Failure> {
         let route = self.route;
         let pricing = route.pricing.as_ref();
         let pricing = pricing.filter(|pricing| pricing.applies_to(identity));
         if pricing.is_some() || self.may_release(request) {
             // In a box, because all requests have room for what they wait for, and few reserve.
-            let mut timed = timed;
             let reserved = self.reserve(request, identity, pricing, timed.as_deref_mut());
             match Box::pin(reserved).await {
                 Ok(reserved) => return Ok(reserved),
                 Err(error) if pricing.is_some() => return Err(error.into()),
                 Err(ReserveError::Store(error)) => return Err(Failure::Store(error)),
                 // It cannot be reserved, so that nothing is released if there is no connection.
-                Err(_) => return self.charge(request, timed).await,
+                Err(_) => {}
             }
         }
         self.charge(request, timed).await
