@@ -23,6 +23,8 @@ mod examples;
 
 mod promises;
 
+mod changed_buckets;
+
 mod priority;
 
 mod elastic;
@@ -30,6 +32,7 @@ mod elastic;
 mod batch;
 
 pub use batch::a_batch_equals_its_requests_one_by_one;
+pub use changed_buckets::*;
 pub use elastic::*;
 pub use examples::*;
 pub use model::{Model, Naive};

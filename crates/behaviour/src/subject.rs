@@ -71,6 +71,8 @@ macro_rules! store_behaves {
                 a_recovered_key_is_a_fresh_key,
                 a_refund_never_exceeds_the_budget,
                 a_change_of_capacity_keeps_what_was_consumed,
+                a_slower_bucket_refills_at_its_rate_at_once,
+                a_faster_bucket_refills_at_its_rate_at_once,
                 shadow_and_quota_deny_as_specified,
                 charges_on_one_key_are_added_up,
                 each_limit_on_one_key_judges_by_itself,

@@ -59,7 +59,7 @@ impl<E: Entries> Account<E> {
     /// If only N, burst, queue or soft changed, the consumed units keep their moments, even if they
     /// exceed the new capacity. If the window, the algorithm, the anchor or the segments changed,
     /// the consumed units count as consumed at `now`, up to the new capacity; a new log starts as
-    /// `empty`. A bucket that stays a bucket keeps its units in either case.
+    /// `empty`.
     pub fn migrate_with(
         mut self,
         charge: &Charge<'_>,
@@ -85,6 +85,17 @@ impl<E: Entries> Account<E> {
         account.settle(new, now_new);
         account.take(new, now_new, new.capacity().min(used));
         account
+    }
+
+    /// The revision to store with this account, which was decided on under `limit`, the limit of
+    /// the revision `is`, and had been made under the revision `was`.
+    ///
+    /// That is `was` for a debt that is still expressed in the terms of its former limit.
+    pub fn revision(&self, limit: &Limit, was: u8, is: u8) -> u8 {
+        match self {
+            Account::Bucket(bucket) if !bucket.is_word_of(limit) => was,
+            _ => is,
+        }
     }
 
     /// The consumed units that still count under `limit`, the limit that counted them.

@@ -6,8 +6,8 @@
 //!
 //! The debt is expressed in intervals of the limit that charged last. Another limit on the same key
 //! (the rule has changed, or another instance runs another version of it) must not erase what that
-//! limit counted. It therefore reads the debt in the interval that made it, and switches to its own
-//! interval when it charges.
+//! limit counted. If its capacity is smaller, it therefore reads the debt in the interval that made
+//! it, and switches to its own interval when it charges ([`Bucket::migrate`]).
 
 use crate::limit::{Algorithm, Limit};
 use crate::moment::Moment;
@@ -80,10 +80,16 @@ impl Bucket {
         self.full_at.as_nanos()
     }
 
-    /// Whether [`Bucket::word`] is the whole state under `limit`: the debt is in its interval.
+    /// Whether the debt is in the interval of `limit`.
     pub fn is_priced_by(self, limit: &Limit) -> bool {
         let interval = limit.interval().unwrap_or(Span::ZERO);
         self.terms.is_none_or(|terms| terms.interval == interval)
+    }
+
+    /// Whether [`Bucket::word`] is the whole state under `limit`: it was charged last by a limit
+    /// with this interval and capacity, or is full.
+    pub(crate) fn is_word_of(self, limit: &Limit) -> bool {
+        self.terms.is_none() || self.terms == Terms::of(limit)
     }
 
     #[inline]
@@ -212,19 +218,22 @@ impl Bucket {
 
     /// Migrates this bucket from the limit `old` to `new`, and keeps its units.
     ///
-    /// If `new` is at least as large in every way, the debt switches to its interval at once, so
-    /// that a higher rate applies immediately. Otherwise it switches when `new` first charges;
-    /// until then the units refill at the old rate.
+    /// The debt switches to the interval of `new` at once, so that the units refill at its rate
+    /// from this decision on. If the capacity of `new` is smaller, units beyond it are dropped if
+    /// the window has changed as well. Otherwise all are kept for a larger limit that may follow,
+    /// and the debt switches when `new` first charges: a switch in between would change the retry
+    /// time of a denial.
     pub(crate) fn migrate(mut self, old: &Limit, new: &Limit, now: Moment) -> Bucket {
         self.terms = self.terms.or(Terms::of(old));
-        let (Some(terms), Some(interval)) = (self.terms, new.interval()) else {
+        let (Some(was), Some(is)) = (self.terms, Terms::of(new)) else {
             return self;
         };
-        if interval <= terms.interval && u64::from(new.capacity()) >= terms.capacity {
-            self.rescale(new, now)
-        } else {
-            self
+        if is.capacity < was.capacity && old.window() == new.window() {
+            return self;
         }
+        let mut migrated = self.rescale(new, now);
+        migrated.settle(new, now);
+        migrated
     }
 }
 

@@ -74,14 +74,14 @@ impl Ledger {
         if bill.lines().iter().any(is_superseded) {
             return Err(StoreError::Superseded);
         }
-        let mut accounts: Vec<Account> = Vec::with_capacity(bill.lines().len());
-        for line in bill.lines() {
-            accounts.push(self.account(&line.charge, now));
-        }
+        let lines = bill.lines().iter();
+        let (revisions, mut accounts): (Vec<u8>, Vec<Account>) =
+            lines.map(|line| self.remove(&line.charge, now)).unzip();
         let verdict = bill.settle(&mut accounts, now);
-        for (line, account) in bill.lines().iter().zip(accounts) {
+        for ((line, account), was) in bill.lines().iter().zip(accounts).zip(revisions) {
+            let Charge { limit, history, .. } = line.charge;
             let remembered = Remembered {
-                revision: line.charge.history.revision(),
+                revision: account.revision(limit, was, history.revision()),
                 state: State::of(account),
             };
             self.accounts.insert(line.charge.key, remembered);
@@ -89,10 +89,14 @@ impl Ledger {
         Ok(verdict)
     }
 
-    fn account(&mut self, charge: &Charge<'_>, now: Now) -> Account {
+    /// The account of a key, and the revision that it had.
+    fn remove(&mut self, charge: &Charge<'_>, now: Now) -> (u8, Account) {
         match self.accounts.remove(&charge.key) {
-            Some(Remembered { revision, state }) => state.account().migrate(charge, revision, now),
-            None => Account::fresh(charge.limit),
+            Some(Remembered { revision, state }) => {
+                let account = state.account().migrate(charge, revision, now);
+                (revision, account)
+            }
+            None => (charge.history.revision(), Account::fresh(charge.limit)),
         }
     }
 }

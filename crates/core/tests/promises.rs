@@ -415,6 +415,46 @@ fn a_decision_under_older_rules_converts_nothing_backwards() {
     assert!(ask(&former, Resolution::Latest).is_ok());
 }
 
+/// What two buckets that follow each other leave at `seconds`, and the wait there: the first was
+/// emptied at 0, when the second was first asked.
+fn after_a_change(from: Limit, to: Limit, seconds: u64) -> (u32, Option<Span>) {
+    let mut ledger = Ledger::default();
+    let mut rule = Rule::new(from);
+    let mut ask = |rule: &Rule, seconds, cost| {
+        let now = Now::at(Moment::ZERO + Span::from_secs(seconds));
+        ledger.decide(now, &[rule.charge(KEY, cost)]).unwrap()
+    };
+    let all = Cost::Take(u64::from(from.capacity()));
+    assert!(ask(&rule, 0, all).is_allowed());
+    rule.change(to);
+    assert!(!ask(&rule, 0, Cost::ONE).is_allowed());
+    let verdict = ask(&rule, seconds, Cost::Peek(1));
+    let wait = match verdict.denial.map(|denial| denial.wait) {
+        Some(Wait::For(wait)) => Some(wait),
+        _ => None,
+    };
+    (verdict.decisions[0].remaining(), wait)
+}
+
+#[test]
+fn a_smaller_bucket_of_another_window_has_no_debt_beyond_its_capacity() {
+    let bucket = |count, window| Limit::token_bucket(count, window).unwrap();
+    let slower = [bucket(10, Span::MINUTE), bucket(5, Span::HOUR)];
+    let wait = Span::from_secs(720 - 60);
+    assert_eq!(after_a_change(slower[0], slower[1], 60), (0, Some(wait)));
+    let faster = [bucket(100, Span::HOUR), bucket(10, Span::MINUTE)];
+    assert_eq!(after_a_change(faster[0], faster[1], 6), (1, None));
+}
+
+/// The units beyond the capacity come back first, as they would have.
+#[test]
+fn a_smaller_bucket_of_the_same_window_keeps_all_that_was_consumed() {
+    let [large, small] = [100, 10].map(|n| Limit::token_bucket(n, Span::MINUTE).unwrap());
+    let wait = Span::from_millis(600);
+    assert_eq!(after_a_change(large, small, 54), (0, Some(wait)));
+    assert_eq!(after_a_change(large, small, 60), (10, None));
+}
+
 /// Row 5 of the worked examples, in the very state that the literature gives.
 #[test]
 fn nine_before_and_five_now_leave_no_room_of_ten() {

@@ -14,12 +14,13 @@ pub struct Naive {
 #[derive(Clone, Debug)]
 enum Memory {
     /// Units missing from a bucket at a moment, and of the limit that charged last how long a unit
-    /// takes to come back, and the capacity.
+    /// takes to come back, the capacity and the window.
     Missing {
         units: Ratio,
         at: u64,
         pace: u64,
         capacity: u64,
+        window: u64,
     },
     /// A window that began with its first request, and the units since.
     Begun { at: u64, units: u64 },
@@ -38,6 +39,7 @@ impl Naive {
                 at: 0,
                 pace: 0,
                 capacity: 0,
+                window: 0,
             },
             Algorithm::FixedWindow(Anchor::FirstRequest) => Memory::Begun { at: 0, units: 0 },
             _ => Memory::Charged(Vec::new()),
@@ -203,18 +205,23 @@ impl Naive {
         }
     }
 
-    /// Keeps the units consumed, however many they are. Those of a bucket come back at the pace of
-    /// the limit that charged last, unless the new one is as large in every way.
+    /// Keeps the units consumed. Those of a bucket come back at the pace of the new limit from now
+    /// on. If it is smaller, and of the same window, they all count, and come back as they did
+    /// until it charges; of another window, no more count than it has.
     fn keep(&mut self, limit: &Limit, now: Now) {
         let at = self.moment(now);
         let used = self.used(at);
         self.limit = *limit;
-        if let Memory::Missing { pace, capacity, .. } = self.memory
-            && limit.count() > 0
-            && self.pace() <= pace
-            && self.capacity() >= capacity
-        {
-            self.set_missing(self.round_up_to_nanos(used), at);
+        let Memory::Missing {
+            capacity, window, ..
+        } = self.memory
+        else {
+            return;
+        };
+        let is_smaller = self.capacity() < capacity;
+        if limit.count() > 0 && (!is_smaller || window != self.window()) {
+            let most = Ratio::whole(self.capacity());
+            self.set_missing(self.round_up_to_nanos(used).min(most), at);
         }
     }
 
@@ -225,12 +232,12 @@ impl Naive {
     }
 
     fn set_missing(&mut self, units: Ratio, at: u64) {
-        let (pace, capacity) = (self.pace(), self.capacity());
         self.memory = Memory::Missing {
             units,
             at,
-            pace,
-            capacity,
+            pace: self.pace(),
+            capacity: self.capacity(),
+            window: self.window(),
         };
     }
 

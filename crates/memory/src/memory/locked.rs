@@ -7,8 +7,7 @@
 mod reserved;
 
 use tollgate_core::{
-    Account, Bill, Charge, Clock, Decision, Limit, Line, PerCharge, StoreError, Usage, Verdict,
-    step,
+    Bill, Charge, Clock, Decision, Limit, Line, PerCharge, StoreError, Usage, Verdict, step,
 };
 
 use super::{Memory, Time};
@@ -267,11 +266,7 @@ impl LockedState<'_> {
         decision: Option<&Decision>,
     ) {
         let old = self.lock.current;
-        let revision = match &state {
-            // Still in units of the former limit: that is how the word must be read next time.
-            Account::Bucket(bucket) if !bucket.is_priced_by(limit) => old.tag.revision(),
-            _ => revision,
-        };
+        let revision = state.revision(limit, old.tag.revision(), revision);
         let (word, is_spilled) = spill::write(state, limit, &mut self.spares);
         let heat = match decision {
             Some(Decision::Deny(_)) => Heat::Denied,

@@ -57,13 +57,14 @@ local function load_migration()
     migrated = {}
   end
 
-  -- Migrates the debt of a bucket to another version of its limit. If that one is at least as large
-  -- in every way, the price of its units changes now; otherwise only when it charges.
+  -- Migrates the debt of a bucket to another version of its limit. The price of its units changes
+  -- now, and if the capacity is smaller, only when it charges.
   local function migrate_bucket(a, line)
     local is_larger, hidden = line.cap > a.cap, 0
-    if line.span < a.span and line.cap >= a.cap and line.span > 0 and a.at > now and not a.mark then
+    local is_debt = line.cap >= a.cap and line.span > 0 and a.at > now and not a.mark
+    if is_debt and line.span ~= a.span then
       ALGORITHMS[a.kind].set_terms(a, line)
-      a.redated = true
+      if a.span == line.span then a.redated = true end
     end
     if a.other and is_larger then hidden = take_hidden(a, line, units_of_other(a.other)) end
     if hidden > 0 then a.redated = true end
