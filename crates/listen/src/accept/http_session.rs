@@ -1,7 +1,9 @@
 //! Serves HTTP on a stream.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use hyper::body::Bytes;
@@ -18,6 +20,7 @@ use crate::frames::Frames;
 use crate::handler::Handler;
 use crate::handshake::Stream;
 use crate::head_timer::HeadTimer;
+use crate::limits::Limits;
 use crate::linger::linger;
 use crate::own_response::OwnResponse;
 use crate::preface::{FirstBytes, read_first};
@@ -25,9 +28,9 @@ use crate::protocol::Protocol;
 use crate::raw_responses::{NOT_HTTP2, is_protocol_error, kind, last, reason};
 use crate::socket::Socket;
 
-/// The most bytes of one gRPC connection that wait to be read.
+/// The most bytes of one connection that wait to be read.
 const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
-/// The same of one call.
+/// The same of one stream.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 /// The most bytes of one response that wait to be written.
 const SEND_BYTES: usize = 64 * 1024;
@@ -64,11 +67,8 @@ impl<H: Handler> Session for Http<H> {
             return;
         }
         // In a box, which an idle connection no longer has.
-        let read = Box::pin(timeout(
-            header_timeout(&terms.limits, known),
-            read_first(&mut stream),
-        ));
-        let Ok(Ok(first)) = read.await else {
+        let read = Box::pin(first_bytes(&mut stream, known, &terms.limits));
+        let Some(first) = read.await else {
             return;
         };
         if first.is_preface() {
@@ -84,6 +84,25 @@ impl<H: Handler> Session for Http<H> {
             write_last(&mut socket, NOT_HTTP2).await;
         }
     }
+}
+
+/// Reads the first bytes of a connection. `None` if it ends without them: the peer is late or has
+/// gone, or this side closes or drains the connection.
+async fn first_bytes(
+    stream: &mut impl Stream,
+    known: &Connection,
+    limits: &Limits,
+) -> Option<FirstBytes> {
+    let read = timeout(header_timeout(limits, known), read_first(stream));
+    let first = tokio::select! {
+        first = read => first.ok()?.ok(),
+        _order = known.next_order() => None,
+    };
+    if first.is_none() {
+        // Says over TLS that it ends, as far as that needs no waiting.
+        poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_shutdown(cx).is_ready())).await;
+    }
+    first
 }
 
 /// What serves a connection: in a box as large as its protocol needs, not as the larger one does.

@@ -318,6 +318,27 @@ async fn a_stream_that_cannot_be_ended_is_given_up() {
     }
 }
 
+/// A silent connection that makes room for another, or is drained, keeps its socket no longer.
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_byte_ends_as_soon_as_it_is_closed() {
+    for protocol in [Protocol::Http1, Protocol::Http2, Protocol::Any] {
+        for order in [
+            |known: &Connection| known.close(Close::Idle),
+            Connection::drain,
+        ] {
+            let listener = listener(protocol).await;
+            let (acceptor, connection) = acceptor(&listener, Limits::default());
+            let (mut client, stream) = duplex(ROOM);
+            order(&connection);
+            let began = tokio::time::Instant::now();
+            let serve = acceptor.session.serve(stream, &connection, &acceptor.terms);
+            serve.await;
+            assert_eq!(began.elapsed(), Duration::ZERO, "{protocol:?}");
+            assert_eq!(client.read(&mut [0; 9]).await.unwrap(), 0);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_handshake_comes_between_accepting_and_serving() {
     let listener = listener(Protocol::Http1).await.with_handshake(Secret);
