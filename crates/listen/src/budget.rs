@@ -16,7 +16,7 @@ use crate::limits::Limits;
 
 /// Bytes of unfinished requests that every connection may have.
 pub(crate) const BYTES_GUARANTEED: usize = 16 * 1024;
-/// Calls at once that every gRPC connection may have.
+/// Calls at once that every connection of HTTP/2 may have.
 pub(crate) const STREAMS_GUARANTEED: usize = 8;
 /// The approximate size of a call that waits for its message.
 const STREAM_BYTES: usize = 8 * 1024;

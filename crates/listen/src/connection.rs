@@ -252,7 +252,8 @@ impl Connection {
         self.is_http2.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_http2(&self) -> bool {
+    /// Whether it speaks HTTP/2.
+    pub fn is_http2(&self) -> bool {
         self.is_http2.load(Ordering::Relaxed)
     }
 

@@ -16,9 +16,9 @@ pub struct Limits {
     pub admin_connections: usize,
     /// `connection_age`: after this time a connection is asked to close. 1 h.
     pub connection_age: Duration,
-    /// `streams_per_connection`: calls at once on one gRPC connection. 256.
+    /// `streams_per_connection`: calls at once on one connection of HTTP/2. 256.
     pub streams_per_connection: u32,
-    /// `streams`: calls at once on all gRPC connections, beyond a few that each has guaranteed.
+    /// `streams`: calls at once on all connections of HTTP/2, beyond a few guaranteed to each.
     /// 4096.
     pub streams: usize,
     /// `header_bytes`: the head of an HTTP request, or the metadata of a gRPC call. 16 KiB.
@@ -38,7 +38,7 @@ pub struct Limits {
     /// connections are served: its quantum. Eight times as many bytes are written. 32 KiB.
     pub turn_bytes: usize,
     /// `control_frames`: frames without a request (PING, SETTINGS, RST_STREAM and the like) that a
-    /// gRPC connection may send at once; a tenth of them is added each second. 1000.
+    /// connection of HTTP/2 may send at once; a tenth of them is added each second. 1000.
     pub control_frames: u32,
     /// `header_timeout`: until a request's head has arrived, and how long a connection may be idle.
     /// 10 s.

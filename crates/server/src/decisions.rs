@@ -14,8 +14,8 @@ use tollgate_listen::{Connection, ShutdownSignal};
 use tollgate_telemetry::{RequestSpan, TraceContext, Tracing, Value, attribute};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::grpc::{NAME, describe_call, kind};
-use crate::metrics::Metrics;
+use crate::grpc::{Calls, describe_call, kind};
+use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{store_kind, store_unavailable};
 use crate::trace::describe_batch;
 
@@ -54,6 +54,7 @@ pub(crate) struct DecisionCalls {
 
 /// Decides on the requests of a call.
 pub(crate) struct Decider {
+    listener: ListenerName,
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
     tracing: Tracing,
@@ -76,18 +77,16 @@ struct AskedFor {
 // === impl DecisionCalls ===
 
 impl DecisionCalls {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        metrics: Arc<Metrics>,
-        tracing: Tracing,
-        shutdown: ShutdownSignal,
-    ) -> DecisionCalls {
+    /// Decides as `calls` do, on the same listener.
+    pub(crate) fn new(calls: &Calls, shutdown: ShutdownSignal) -> DecisionCalls {
+        let decider = Decider {
+            listener: calls.listener,
+            engine: Arc::clone(&calls.engine),
+            metrics: Arc::clone(&calls.metrics),
+            tracing: calls.tracing.clone(),
+        };
         DecisionCalls {
-            decider: Arc::new(Decider {
-                engine,
-                metrics,
-                tracing,
-            }),
+            decider: Arc::new(decider),
             shutdown,
         }
     }
@@ -123,7 +122,7 @@ impl Decider {
     /// Begins the span of a batch. `caller` opened the call.
     fn begin_span(&self, caller: Option<TraceContext>) -> RequestSpan {
         let mut span = self.tracing.begin_batch(METHOD, caller);
-        describe_call(&mut span, METHOD);
+        describe_call(&mut span, self.listener, METHOD);
         span
     }
 
@@ -139,7 +138,8 @@ impl Decider {
             batch.add(request, decided);
         };
         let _is_in_memory = self.engine.decide_at_once(&requests, add);
-        self.metrics.record_decision(NAME, began.elapsed(), span);
+        self.metrics
+            .record_decision(self.listener, began.elapsed(), span);
         Some(batch.finish())
     }
 
@@ -150,7 +150,8 @@ impl Decider {
         let asked = Instant::now();
         let decided = self.engine.decide_batch(&requests).await;
         describe_batch(&mut span, &requests, &decided, asked);
-        self.metrics.record_decision(NAME, began.elapsed(), &span);
+        self.metrics
+            .record_decision(self.listener, began.elapsed(), &span);
         for (request, decided) in requests.iter().zip(decided) {
             let id = batch.add(request, decided);
             if let Some(id) = id.filter(|_| messages.len() == 1) {
@@ -188,7 +189,11 @@ impl Decider {
 
     /// Counts a call that ended with an error.
     fn count_end(&self, status: &Status) {
-        self.metrics.count_error(NAME, kind(status.code()));
+        self.count_error(kind(status.code()));
+    }
+
+    fn count_error(&self, kind: &'static str) {
+        self.metrics.count_error(self.listener, kind);
     }
 }
 
@@ -226,7 +231,7 @@ impl Batch<'_> {
                 return Some(id);
             };
             let code = Code::InvalidArgument;
-            self.decider.metrics.count_error(NAME, kind(code));
+            self.decider.count_error(kind(code));
             self.answers
                 .add(|out| response::write_error(id, code, text, out));
         }
@@ -235,7 +240,7 @@ impl Batch<'_> {
 
     /// Adds the answer to a request that the store did not decide.
     fn fail(&mut self, id: u64, error: &StoreError) {
-        self.decider.metrics.count_error(NAME, store_kind(error));
+        self.decider.count_error(store_kind(error));
         let (code, text) = match error {
             StoreError::TooManyCharges(_) => (Code::InvalidArgument, error.to_string()),
             error => (Code::Unavailable, store_unavailable(error)),

@@ -8,35 +8,33 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use http::header::CONNECTION;
 use http::request::Parts;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::Service;
-use hyper_util::service::TowerToHyperService;
 use tokio::time::timeout;
 use tollgate_http::Peer;
-use tollgate_listen::{
-    Connection, ConnectionCounts, Handler, Limits, Listener, Protocol, ShutdownSignal,
-};
+use tollgate_listen::{Connection, ConnectionCounts, Handler, Limits, Listener, ShutdownSignal};
 use tonic::Status;
 
 use crate::auth;
 use crate::body::{Content, RequestBody, ResponseBody, is_no_room, no_room};
 use crate::decisions::CHECK_PATH;
-use crate::grpc::{Calls, DECIDE_PATH, GRPC_ENCODING, late};
-use crate::head::{Rejection, check_grpc, check_http1};
-use crate::http::{AppState, CHECK_PATH as HTTP_CHECK_PATH};
+use crate::grpc::{DECIDE_PATH, GRPC_ENCODING, late};
+use crate::head::{Rejection, check_grpc, check_http};
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
 mod message;
 mod read_fields;
+mod routes;
 
 use message::{Message, Terms};
 use read_fields::copy_read_fields;
+use routes::RoutesOf;
+pub(crate) use routes::{GrpcRoutes, HttpRoutes, Routes};
 
 /// Calls whose messages are answered one by one.
 const STREAM_PATHS: &str = "/grpc.reflection.";
@@ -46,13 +44,8 @@ const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/
 /// Serves the connections of one listener.
 #[derive(Clone)]
 pub(crate) struct ExchangeHandler {
-    protocol: Protocol,
     listener: ListenerName,
-    router: TowerToHyperService<Router>,
-    /// Answers `/v1/check` without the router, whose layers cost as much as a decision.
-    checks: Option<Arc<AppState>>,
-    /// Answers `ShouldRateLimit` without them.
-    calls: Option<Arc<Calls>>,
+    routes: Routes,
     metrics: Arc<Metrics>,
     shutdown: ShutdownSignal,
     /// How long a message may take to arrive.
@@ -76,47 +69,19 @@ type ResponseFuture =
 impl ExchangeHandler {
     pub(crate) fn new(
         listener: &Listener,
-        router: Router,
+        routes: Routes,
         limits: &Limits,
         metrics: &Arc<Metrics>,
         shutdown: &ShutdownSignal,
     ) -> ExchangeHandler {
         ExchangeHandler {
-            protocol: listener.protocol(),
             listener: listener.name(),
-            router: TowerToHyperService::new(router),
-            checks: None,
-            calls: None,
+            routes,
             metrics: Arc::clone(metrics),
             shutdown: shutdown.clone(),
             body_timeout: limits.body_timeout,
             message_bytes: limits.message_bytes,
         }
-    }
-
-    /// The same, which answers `/v1/check` by `checks`, and `ShouldRateLimit` by `calls`.
-    pub(crate) fn with_short_ways(
-        self,
-        checks: Option<Arc<AppState>>,
-        calls: Option<Arc<Calls>>,
-    ) -> ExchangeHandler {
-        ExchangeHandler {
-            checks,
-            calls,
-            ..self
-        }
-    }
-
-    /// What answers a call without the router.
-    fn calls_of(&self, head: &Parts) -> Option<&Calls> {
-        let is_decision = head.uri.path() == DECIDE_PATH;
-        self.calls.as_deref().filter(|_| is_decision)
-    }
-
-    /// What answers a request of HTTP/1 without the router.
-    fn checks_of(&self, head: &Parts) -> Option<&Arc<AppState>> {
-        let is_check = head.method == Method::POST && head.uri.path() == HTTP_CHECK_PATH;
-        self.checks.as_ref().filter(|_| is_check)
     }
 }
 
@@ -158,76 +123,100 @@ impl Service<Request<Incoming>> for Exchange {
     type Future = ResponseFuture;
 
     fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        let routes = self.all.routes.of(&request);
         let is_health = HEALTH_PATHS.contains(&request.uri().path());
         if self.connection.is_reserved() && !is_health {
-            let answer = self.finish(self.overload_response(), false);
+            let answer = self.finish(self.overload_response(&routes), false);
             return Box::pin(std::future::ready(Ok(answer)));
         }
-        let (mut head, body) = request.into_parts();
-        let checked = match self.all.protocol {
-            Protocol::Http2 => check_grpc(&head),
-            Protocol::Http1 | Protocol::Any | Protocol::Other => check_http1(&head),
+        let (head, body) = request.into_parts();
+        let checked = match routes {
+            RoutesOf::Grpc(_) => check_grpc(&head),
+            RoutesOf::Http(_) => check_http(&head),
         };
         if let Err(rejection) = checked {
             let answer = self.reject(&rejection);
             return Box::pin(std::future::ready(Ok(answer)));
         }
+        let body = RequestBody::new(body, Arc::clone(&self.connection));
+        match routes {
+            RoutesOf::Http(http) => self.answer_http(http, head, body),
+            RoutesOf::Grpc(grpc) => self.answer_grpc(grpc, head, body),
+        }
+    }
+}
+
+impl Exchange {
+    /// Answers a request of HTTP.
+    fn answer_http(
+        &self,
+        http: &Arc<HttpRoutes>,
+        mut head: Parts,
+        mut body: RequestBody,
+    ) -> ResponseFuture {
+        let this = self.clone();
         if head.uri.path() == auth::PATH {
+            // The body is not read, and all of the head is.
             let peer = Peer::from(self.connection.peer().ip());
             head.extensions.insert(peer);
+        } else if self.connection.is_http2() {
+            head = copy_read_fields(head);
         }
-        let is_decisions = head.uri.path() == CHECK_PATH;
-        let mut body = RequestBody::new(body, Arc::clone(&self.connection));
-        if is_decisions {
-            body = body.in_parts();
-            head.extensions.insert(Arc::clone(&self.connection));
-        }
-        let this = self.clone();
-        if let Some(checks) = self.all.checks_of(&head) {
+        if let Some(checks) = http.checks_of(&head) {
             let checks = Arc::clone(checks);
             return Box::pin(async move {
                 let response = checks.answer_check(&head, &mut body).await;
                 Ok(this.finish(response, false))
             });
         }
-        let request = Request::from_parts(head, body);
-        if self.all.protocol == Protocol::Http1 {
-            return Box::pin(async move {
-                let Ok(response) = this.all.router.call(request).await;
-                Ok(this.finish(response, false))
-            });
-        }
-        let path = request.uri().path();
+        let http = Arc::clone(http);
+        Box::pin(async move {
+            let Ok(response) = http.router.call(Request::from_parts(head, body)).await;
+            Ok(this.finish(response, false))
+        })
+    }
+
+    /// Answers a call of gRPC.
+    fn answer_grpc(
+        &self,
+        grpc: &Arc<GrpcRoutes>,
+        mut head: Parts,
+        mut body: RequestBody,
+    ) -> ResponseFuture {
+        let path = head.uri.path();
+        let is_decisions = path == CHECK_PATH;
         let has_end = is_decisions || path == DECIDE_PATH;
         let is_stream = is_decisions || path.starts_with(STREAM_PATHS);
+        if is_decisions {
+            body = body.in_parts();
+            head.extensions.insert(Arc::clone(&self.connection));
+        }
+        let (this, grpc) = (self.clone(), Arc::clone(grpc));
         Box::pin(async move {
             let response = if is_stream {
-                let (parts, body) = request.into_parts();
-                let request = Request::from_parts(copy_read_fields(parts), body);
-                let Ok(response) = this.all.router.call(request).await;
+                let request = Request::from_parts(copy_read_fields(head), body);
+                let Ok(response) = grpc.router.call(request).await;
                 response.map(Content::from)
             } else {
-                this.collect(request).await
+                this.collect(&grpc, head, body).await
             };
             Ok(this.finish(response, !has_end))
         })
     }
-}
 
-impl Exchange {
     /// The response to a connection with a reserved permit, unless it is a health check.
-    fn overload_response(&self) -> Response<Body> {
+    fn overload_response(&self, routes: &RoutesOf<'_>) -> Response<Body> {
         let detail = "the connection limit is reached; use fewer connections, or retry in a second";
         self.all
             .metrics
             .count_error(self.all.listener, "overloaded");
-        match self.all.protocol {
-            Protocol::Http1 | Protocol::Any | Protocol::Other => {
+        match routes {
+            RoutesOf::Http(_) => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 let failure = Failure::new("overloaded", status, detail);
                 problem(&failure.problem)
             }
-            Protocol::Http2 => Status::unavailable(detail).into_http(),
+            RoutesOf::Grpc(_) => Status::unavailable(detail).into_http(),
         }
     }
 
@@ -241,9 +230,13 @@ impl Exchange {
 
     /// Answers a call once its message has arrived completely. Until then it uses memory only for
     /// what has arrived. Its bytes stay reserved until it is answered.
-    async fn collect(&self, request: Request<RequestBody>) -> Response<Content> {
-        let (mut parts, mut body) = request.into_parts();
-        let calls = self.all.calls_of(&parts);
+    async fn collect(
+        &self,
+        grpc: &GrpcRoutes,
+        mut parts: Parts,
+        mut body: RequestBody,
+    ) -> Response<Content> {
+        let calls = grpc.calls_of(&parts);
         let terms = Terms {
             bytes_max: self.all.message_bytes,
             calls: calls.filter(|_| !parts.headers.contains_key(GRPC_ENCODING)),
@@ -258,7 +251,7 @@ impl Exchange {
             }
         };
         let status = match message {
-            Ok(Ok(message)) => match self.answer(parts, message, calls).await {
+            Ok(Ok(message)) => match grpc.answer(parts, message, calls).await {
                 Ok(response) => return response,
                 Err(status) => {
                     self.all
@@ -280,34 +273,6 @@ impl Exchange {
         status.into_http::<Body>().map(Content::from)
     }
 
-    /// The response to a call with this message, by `calls` if they answer it, or by the routes; an
-    /// error if it is none.
-    async fn answer(
-        &self,
-        parts: Parts,
-        message: Message<'_>,
-        calls: Option<&Calls>,
-    ) -> Result<Response<Content>, Status> {
-        let message = match message {
-            Message::Invalid(status) => return Err(status),
-            Message::Request(calls, request) => {
-                return Ok(calls.answer_request(&parts, &request).await);
-            }
-            Message::TooLarge(beginning) => beginning,
-            Message::Whole(message) => {
-                if let Some(calls) = calls
-                    && let Some(response) = calls.answer(&parts, &message).await
-                {
-                    return Ok(response);
-                }
-                message
-            }
-        };
-        let request = Request::from_parts(parts, Body::from(message));
-        let Ok(response) = self.all.router.call(request).await;
-        Ok(response.map(Content::from))
-    }
-
     /// The response as it is sent: counted as unread until the peer has read it, ended on shutdown
     /// if it has no end of its own, and with the announcement that the connection ends.
     fn finish(
@@ -322,11 +287,12 @@ impl Exchange {
             response = response.map(|body| body.until_stop(shutdown));
         }
         let ends = self.connection.ends() || !self.all.shutdown.is_ready();
-        if ends && self.all.protocol == Protocol::Http1 {
+        let is_http2 = self.connection.is_http2();
+        if ends && !is_http2 {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(CONNECTION, close);
         }
-        if self.connection.is_reserved() && self.all.protocol == Protocol::Http2 {
+        if self.connection.is_reserved() && is_http2 {
             self.connection.drain();
         }
         response

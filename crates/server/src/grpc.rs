@@ -1,4 +1,4 @@
-//! The gRPC listener: Envoy's rate limit service, health and reflection.
+//! gRPC: Envoy's rate limit service, health and reflection.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -31,15 +31,12 @@ use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::body::Content;
 use crate::codec::unreadable;
-use crate::config::ListenerKind;
 use crate::decisions::{DecisionCalls, DecisionsServer, MESSAGE_BYTES_MAX};
-use crate::metrics::Metrics;
+use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
 use crate::reply::store_unavailable;
 use crate::trace::{self, CANCELED, INVALID};
 
-/// The name of this listener in the settings and in metrics.
-pub(crate) const NAME: &str = ListenerKind::Grpc.name();
 /// The call that decides.
 pub(crate) const DECIDE_PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The same in traces, without the slash.
@@ -70,6 +67,8 @@ use generated::rate_limit_service_server::{RateLimitService, RateLimitServiceSer
 
 /// Answers calls.
 pub(crate) struct Calls {
+    /// The name of the listener in metrics and traces.
+    pub(crate) listener: ListenerName,
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) options: Options,
@@ -82,20 +81,15 @@ pub(crate) struct Calls {
 #[derive(Debug)]
 pub(crate) struct Health(HealthReporter);
 
-/// The routes of this listener.
+/// The routes of the services.
 pub(crate) async fn routes(
     calls: Arc<Calls>,
     limits: &Limits,
     shutdown: &ShutdownSignal,
 ) -> (Router, Health) {
-    let (engine, metrics) = (&calls.engine, Arc::clone(&calls.metrics));
+    let (listener, metrics) = (calls.listener, Arc::clone(&calls.metrics));
     let (body_timeout, message_bytes) = (limits.body_timeout, limits.message_bytes);
-    let decisions = DecisionCalls::new(
-        Arc::clone(engine),
-        Arc::clone(&metrics),
-        calls.tracing.clone(),
-        shutdown.clone(),
-    );
+    let decisions = DecisionCalls::new(&calls, shutdown.clone());
     let decisions = DecisionsServer::new(decisions).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let calls = RateLimitServiceServer::from_arc(calls).max_decoding_message_size(message_bytes);
     let (reporter, health) = health_reporter();
@@ -114,7 +108,12 @@ pub(crate) async fn routes(
         .add_service(reflection_v1.max_decoding_message_size(NAME_BYTES_MAX))
         .add_service(reflection_v1alpha.max_decoding_message_size(NAME_BYTES_MAX));
     let guard = move |request: HttpRequest, next: Next| {
-        guard(request, next, Arc::clone(&metrics), body_timeout)
+        guard(
+            request,
+            next,
+            (Arc::clone(&metrics), listener),
+            body_timeout,
+        )
     };
     let router = routes.prepare().into_axum_router().layer(from_fn(guard));
     let health = Health(reporter);
@@ -126,7 +125,7 @@ pub(crate) async fn routes(
 async fn guard(
     request: HttpRequest,
     next: Next,
-    metrics: Arc<Metrics>,
+    (metrics, listener): (Arc<Metrics>, ListenerName),
     body_timeout: Duration,
 ) -> HttpResponse<Body> {
     let response = timeout(body_timeout, next.run(request)).await;
@@ -134,7 +133,7 @@ async fn guard(
     if let Some(status) = Status::from_header_map(response.headers())
         && status.code() != Code::Ok
     {
-        metrics.count_error(NAME, kind(status.code()));
+        metrics.count_error(listener, kind(status.code()));
     }
     response
 }
@@ -200,7 +199,7 @@ impl Calls {
 
     /// The response to a call that fails, which is counted.
     fn failure(&self, status: Status) -> HttpResponse<Content> {
-        self.metrics.count_error(NAME, kind(status.code()));
+        self.metrics.count_error(self.listener, kind(status.code()));
         status.into_http::<Body>().map(Content::from)
     }
 
@@ -212,7 +211,7 @@ impl Calls {
         message: &BoundedRequest,
     ) -> Result<(RateLimitResponse, Option<Box<str>>), Status> {
         let mut span = self.tracing.begin(METHOD, metadata);
-        describe_call(&mut span, METHOD);
+        describe_call(&mut span, self.listener, METHOD);
         let answered = self.decide_in(metadata, message, &mut span).await;
         let code = answered.as_ref().map_or_else(Status::code, |_| Code::Ok);
         span.set(attribute::RPC_STATUS, || {
@@ -233,10 +232,11 @@ impl Calls {
             span.set_outcome(INVALID);
             Status::invalid_argument(invalid.to_string())
         })?;
-        self.metrics.count_left_out(NAME, message.left_out);
+        self.metrics.count_left_out(self.listener, message.left_out);
         let decided = trace::decide(&self.engine, &request, span).await;
         let decided = decided.map_err(store_failed)?;
-        self.metrics.record_decision(NAME, began.elapsed(), span);
+        self.metrics
+            .record_decision(self.listener, began.elapsed(), span);
         let response = self.options.response(&request, &decided);
         let id = metadata.get(REQUEST_ID).map(HeaderValue::as_bytes);
         let id = self.engine.keep_denial(id, &request, &decided.answer);
@@ -283,9 +283,9 @@ fn response(message: &RateLimitResponse, id: Option<Box<str>>) -> HttpResponse<C
     response
 }
 
-pub(crate) fn describe_call(span: &mut RequestSpan, method: &'static str) {
+pub(crate) fn describe_call(span: &mut RequestSpan, listener: ListenerName, method: &'static str) {
     let text = |text: &'static str| move || Value::Text(text.into());
-    span.set(attribute::LISTENER, text(NAME));
+    span.set(attribute::LISTENER, text(listener));
     span.set(attribute::RPC_SYSTEM, text("grpc"));
     span.set(attribute::RPC_METHOD, text(method));
     span.set_outcome(CANCELED);

@@ -6,7 +6,7 @@
 use axum::body::Body;
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use tollgate_http::{InvalidFraming, check_framing, list_members};
 
 use crate::auth;
@@ -23,14 +23,14 @@ pub(crate) struct Rejection {
     header: Option<(HeaderName, &'static str)>,
 }
 
-/// Checks the head of an HTTP/1 request, after RFC 9112 (sections 3.2 and 6.1) and RFC 9110
+/// Checks the head of a request of HTTP, after RFC 9112 (sections 3.2 and 6.1) and RFC 9110
 /// (section 8.4).
 ///
 /// # Errors
 ///
 /// 400 unless there is one well-formed `Host`; 501 for a transfer coding that is not read; 415 for
 /// a body that is encoded, unless a proxy asks about its request.
-pub(crate) fn check_http1(head: &Parts) -> Result<(), Rejection> {
+pub(crate) fn check_http(head: &Parts) -> Result<(), Rejection> {
     check_framing(head).map_err(Rejection::from)?;
     if head.uri.path() == auth::PATH {
         // A proxy passes on this header without the body, which is not read here anyway.
@@ -58,19 +58,22 @@ pub(crate) fn check_grpc(head: &Parts) -> Result<(), Rejection> {
         let rejection = Rejection::new("method_not_allowed", status, detail);
         return Err(rejection.with_header(ALLOW, "POST"));
     }
-    let content_type = head.headers.get(CONTENT_TYPE);
-    let text = content_type.and_then(|value| value.to_str().ok());
-    let media_type = text.and_then(|text| text.split(';').next());
-    let media_type = media_type.unwrap_or_default().trim();
-    let is_grpc = GRPC_MEDIA_TYPES
-        .iter()
-        .any(|known| media_type.eq_ignore_ascii_case(known));
-    if is_grpc {
+    if is_grpc(&head.headers) {
         return Ok(());
     }
     let detail = "this port accepts only gRPC; send `content-type: application/grpc`";
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     Err(Rejection::new("media_type", status, detail))
+}
+
+/// Whether a request has a media type of gRPC with Protobuf messages.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE);
+    let text = content_type.and_then(|value| value.to_str().ok());
+    let media_type = text.and_then(|text| text.split(';').next());
+    let media_type = media_type.unwrap_or_default().trim();
+    let mut known = GRPC_MEDIA_TYPES.iter();
+    known.any(|known| media_type.eq_ignore_ascii_case(known))
 }
 
 // === impl Rejection ===

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use tokio::task::JoinSet;
 use tollgate_engine::Engine;
 use tollgate_gateway::Gateway;
@@ -16,7 +15,7 @@ use crate::admin_tokens::AdminTokens;
 use crate::auth::ActiveAuth;
 use crate::config::{Listen, ListenerKind};
 use crate::dashboard::Dashboard;
-use crate::exchange::ExchangeHandler;
+use crate::exchange::{ExchangeHandler, GrpcRoutes, HttpRoutes, Routes};
 use crate::gateway::GatewayHandler;
 use crate::metrics::Metrics;
 use crate::options::Options;
@@ -42,26 +41,18 @@ pub(crate) struct Context {
     pub(crate) shutdown: ShutdownSignal,
 }
 
-/// What answers the requests of a listener.
-enum Routes {
-    Own(Own),
+/// What serves the connections of a listener.
+enum Service {
+    Own(Routes),
     Gateway(Arc<Gateway>),
     Redis(RedisHandler),
-}
-
-/// The routes of a listener, and what answers `/v1/check` and `ShouldRateLimit` without them, if
-/// they are there.
-struct Own {
-    router: Router,
-    checks: Option<Arc<http::AppState>>,
-    calls: Option<Arc<grpc::Calls>>,
 }
 
 /// Listeners that serve.
 #[derive(Debug)]
 pub(crate) struct Serving {
     addresses: Vec<(ListenerKind, Address)>,
-    /// The health services of the gRPC listeners.
+    /// The health services of the listeners with gRPC.
     health: Vec<grpc::Health>,
     tasks: JoinSet<()>,
 }
@@ -146,24 +137,19 @@ impl Serving {
             ..
         } = context;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        match self.routes(kind, scheme, context).await {
-            Routes::Own(Own {
-                router,
-                checks,
-                calls,
-            }) => {
-                let handler = ExchangeHandler::new(&listener, router, limits, metrics, shutdown);
-                let handler = handler.with_short_ways(checks, calls);
+        match self.service(kind, scheme, context).await {
+            Service::Own(routes) => {
+                let handler = ExchangeHandler::new(&listener, routes, limits, metrics, shutdown);
                 self.spawn(kind, (listener, tls), Http(handler), context);
             }
-            Routes::Gateway(gateway) => {
+            Service::Gateway(gateway) => {
                 // An upstream must not work for a client that has gone.
                 let listener = listener.without_half_close();
                 let listener = listener.with_proxy_headers(Arc::clone(&gateway));
                 let handler = GatewayHandler::new(gateway, metrics, shutdown, scheme);
                 self.spawn(kind, (listener, tls), Http(handler), context);
             }
-            Routes::Redis(handler) => {
+            Service::Redis(handler) => {
                 self.spawn(kind, (listener, tls), Streams(handler), context);
             }
         }
@@ -193,72 +179,76 @@ impl Serving {
         };
     }
 
-    /// The routes of a kind of listener, whose clients send requests over `scheme`.
-    async fn routes(
+    /// What serves a kind of listener, whose clients send requests over `scheme`.
+    async fn service(
         &mut self,
         kind: ListenerKind,
         scheme: &'static str,
         context: &Context,
-    ) -> Routes {
-        let (engine, metrics) = (Arc::clone(&context.engine), Arc::clone(&context.metrics));
-        let (limits, shutdown) = (&context.limits, context.shutdown.clone());
-        let (mut checks, mut calls) = (None, None);
-        let router = match kind {
+    ) -> Service {
+        Service::Own(match kind {
             ListenerKind::Gateway => {
                 let gateway = context.gateway.as_ref();
                 let gateway = gateway.expect("`start` opens no listener without what it serves");
-                return Routes::Gateway(Arc::clone(gateway));
+                return Service::Gateway(Arc::clone(gateway));
             }
             ListenerKind::Redis => {
                 let redis = context.redis.clone();
-                return Routes::Redis(redis.expect("`start` makes one for each such listener"));
+                return Service::Redis(redis.expect("`start` makes one for each such listener"));
             }
-            ListenerKind::Grpc => {
-                let answers = Arc::new(grpc::Calls {
-                    engine,
-                    metrics,
-                    options: context.options,
-                    tracing: context.tracing.for_listener(kind.name()),
-                    body_timeout: limits.body_timeout,
-                });
-                calls = Some(Arc::clone(&answers));
-                let (router, health) = grpc::routes(answers, limits, &shutdown).await;
-                self.health.push(health);
-                router
-            }
+            ListenerKind::Grpc => Routes::Grpc(self.grpc_routes(kind, context).await),
             ListenerKind::Http => {
-                let state = Arc::new(http::AppState {
-                    engine,
-                    metrics,
-                    options: context.options,
-                    auth: context.auth.clone(),
-                    tracing: context.tracing.for_listener(kind.name()),
-                    scheme,
-                    shutdown,
-                    body_timeout: limits.body_timeout,
-                    body_bytes: limits.body_bytes,
-                });
-                checks = Some(Arc::clone(&state));
-                http::routes(state)
+                let http = http_routes(kind, scheme, context);
+                Routes::Both(http, self.grpc_routes(kind, context).await)
             }
-            ListenerKind::Admin => admin::routes(admin::AdminState {
-                dashboard: Arc::new(Dashboard::new(
-                    Arc::clone(&engine),
-                    Arc::clone(&metrics),
-                    context.options,
-                )),
-                engine,
-                metrics,
-                options: context.options,
-                tokens: context.admin_tokens.clone(),
-                shutdown,
-                limits: *limits,
-            }),
-        };
-        Routes::Own(Own {
-            router,
-            checks,
-            calls,
+            ListenerKind::Admin => Routes::Http(admin_routes(context)),
         })
     }
+
+    /// The services of gRPC, whose health is this service's.
+    async fn grpc_routes(&mut self, kind: ListenerKind, context: &Context) -> Arc<GrpcRoutes> {
+        let limits = &context.limits;
+        let calls = Arc::new(grpc::Calls {
+            listener: kind.name(),
+            engine: Arc::clone(&context.engine),
+            metrics: Arc::clone(&context.metrics),
+            options: context.options,
+            tracing: context.tracing.for_listener(kind.name()),
+            body_timeout: limits.body_timeout,
+        });
+        let (router, health) = grpc::routes(Arc::clone(&calls), limits, &context.shutdown).await;
+        self.health.push(health);
+        Arc::new(GrpcRoutes::new(router, calls))
+    }
+}
+
+fn http_routes(kind: ListenerKind, scheme: &'static str, context: &Context) -> Arc<HttpRoutes> {
+    let state = Arc::new(http::AppState {
+        engine: Arc::clone(&context.engine),
+        metrics: Arc::clone(&context.metrics),
+        options: context.options,
+        auth: context.auth.clone(),
+        tracing: context.tracing.for_listener(kind.name()),
+        scheme,
+        shutdown: context.shutdown.clone(),
+        body_timeout: context.limits.body_timeout,
+        body_bytes: context.limits.body_bytes,
+    });
+    let router = http::routes(Arc::clone(&state));
+    Arc::new(HttpRoutes::new(router, Some(state)))
+}
+
+fn admin_routes(context: &Context) -> Arc<HttpRoutes> {
+    let (engine, metrics) = (&context.engine, &context.metrics);
+    let dashboard = Dashboard::new(Arc::clone(engine), Arc::clone(metrics), context.options);
+    let router = admin::routes(admin::AdminState {
+        dashboard: Arc::new(dashboard),
+        engine: Arc::clone(engine),
+        metrics: Arc::clone(metrics),
+        options: context.options,
+        tokens: context.admin_tokens.clone(),
+        shutdown: context.shutdown.clone(),
+        limits: context.limits,
+    });
+    Arc::new(HttpRoutes::new(router, None))
 }

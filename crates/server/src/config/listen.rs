@@ -27,7 +27,7 @@ pub struct Listen {
 pub enum ListenerKind {
     /// `grpc`: Envoy's rate limit service. `127.0.0.1:8081`.
     Grpc,
-    /// `http`: `/json` and `/v1/check`. `127.0.0.1:8080`.
+    /// `http`: `/json`, `/v1/check` and the services of `grpc`. `127.0.0.1:8080`.
     Http,
     /// `admin`: metrics and rules, without authentication unless the settings have tokens or `tls`
     /// has a `client_ca`. `127.0.0.1:6070`.
@@ -227,8 +227,8 @@ impl ListenerKind {
     pub(crate) const fn protocol(self) -> Protocol {
         match self {
             ListenerKind::Grpc => Protocol::Http2,
-            ListenerKind::Http | ListenerKind::Admin => Protocol::Http1,
-            ListenerKind::Gateway => Protocol::Any,
+            ListenerKind::Admin => Protocol::Http1,
+            ListenerKind::Http | ListenerKind::Gateway => Protocol::Any,
             ListenerKind::Redis => Protocol::Other,
         }
     }

@@ -21,9 +21,9 @@ const BOUNDS: [Bound; 13] = [
         |limits| limits.admin_connections),
     ("connection_age_max_seconds", "The age at which a connection is closed gracefully",
         |limits| usize::try_from(limits.connection_age.as_secs()).unwrap_or(usize::MAX)),
-    ("streams_per_connection_max", "The most concurrent calls on one gRPC connection",
+    ("streams_per_connection_max", "The most concurrent calls on one HTTP/2 connection",
         |limits| wide(limits.streams_per_connection)),
-    ("streams_promised_max", "The most concurrent calls in the shared pool of all gRPC connections",
+    ("streams_promised_max", "The most concurrent calls that all HTTP/2 connections share",
         |limits| limits.streams),
     ("header_bytes_max", "The largest head of an HTTP request, or metadata of a gRPC call",
         |limits| wide(limits.header_bytes)),
@@ -35,7 +35,7 @@ const BOUNDS: [Bound; 13] = [
         |limits| limits.buffer),
     ("turn_bytes_max", "Bytes processed for one connection before other connections get a turn",
         |limits| limits.turn_bytes),
-    ("control_frames_max", "The largest burst of frames without a request on a gRPC connection",
+    ("control_frames_max", "The largest burst of frames without a request on an HTTP/2 connection",
         |limits| wide(limits.control_frames)),
 ];
 
@@ -53,7 +53,7 @@ pub(super) fn write(
         ),
         (
             "streams_promised",
-            "Concurrent calls granted to gRPC connections from the shared pool",
+            "Concurrent calls granted to HTTP/2 connections from the shared pool",
             budget.streams(),
         ),
         (

@@ -37,7 +37,7 @@ descriptors:
 ";
 
 /// Begins a call.
-async fn call<In: Message + 'static>(
+pub(crate) async fn call<In: Message + 'static>(
     client: &Client,
     requests: impl Stream<Item = In> + Send + 'static,
 ) -> Result<Streaming<CheckResponse>, Status> {
@@ -49,7 +49,7 @@ async fn call<In: Message + 'static>(
     Ok(response.into_inner())
 }
 
-fn entry(key: &str, value: &[u8]) -> Entry {
+pub(crate) fn entry(key: &str, value: &[u8]) -> Entry {
     Entry {
         key: key.to_owned().into(),
         value: value.to_owned().into(),
@@ -65,6 +65,14 @@ fn check(id: u64, entries: Vec<Entry>) -> CheckRequest {
             any_order: false,
         }],
         ..CheckRequest::default()
+    }
+}
+
+/// A request for one descriptor with one entry, of any domain.
+pub(crate) fn check_in(domain: &str, entry: Entry) -> CheckRequest {
+    CheckRequest {
+        domain: domain.to_owned().into(),
+        ..check(1, vec![entry])
     }
 }
 

@@ -30,6 +30,7 @@ mod decisions;
 
 mod malformed;
 
+mod one_port;
 mod protocol;
 
 mod redis_client;

@@ -262,9 +262,9 @@ async fn requests_that_cannot_be_parsed_are_answered_with_the_reason_and_counted
 }
 
 #[tokio::test]
-async fn http2_at_the_http_port_is_answered_with_http_1_1_required() {
+async fn http2_at_the_admin_port_is_answered_with_http_1_1_required() {
     let house = House::on(RULES).await;
-    let mut client = Client::to(house.http()).await;
+    let mut client = Client::to(house.admin()).await;
     client
         .send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
         .await;
@@ -278,5 +278,5 @@ async fn http2_at_the_http_port_is_answered_with_http_1_1_required() {
         [0, 0, length, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13]
     );
     assert!(String::from_utf8_lossy(text).contains("HTTP/1.1"));
-    assert_eq!(errors(&house, "http", "http2").await, Some(1));
+    assert_eq!(errors(&house, "admin", "http2").await, Some(1));
 }

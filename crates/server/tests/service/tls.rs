@@ -13,8 +13,8 @@ const GRPC_GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","
 #[tokio::test]
 async fn every_listener_speaks_tls() {
     let secured = Secured::new().await;
-    let http = secured.connect(ListenerKind::Http, None).await.unwrap();
-    let session = http.get_ref().1;
+    let admin = secured.connect(ListenerKind::Admin, None).await.unwrap();
+    let session = admin.get_ref().1;
     assert_eq!(session.alpn_protocol(), Some(&b"http/1.1"[..]));
     assert_eq!(
         session.protocol_version(),

@@ -1,0 +1,229 @@
+//! The `http` listener: HTTP/1.1, HTTP/2 and gRPC on one port.
+
+use std::path::Path;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_stream::StreamExt;
+use tollgate_rls::decisions::CheckResponse;
+use tollgate_rls::rate_limit_response::Code;
+use tollgate_rules::Source;
+use tollgate_server::{Config, ListenerKind};
+
+use crate::house::House;
+use crate::http_client::Client;
+use crate::stopping::health;
+use crate::tls_client::Secured;
+use crate::{decisions, grpc_client};
+
+const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 4/day}]\n";
+const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
+const CHECK: &str = r#"{"domain":"d","descriptors":[{"k":"v"}]}"#;
+
+/// A client of HTTP/2.
+struct Http2(http2::SendRequest<Full<Bytes>>);
+
+// === impl Http2 ===
+
+impl Http2 {
+    async fn to(house: &House) -> Http2 {
+        Http2::over(TcpStream::connect(house.http()).await.unwrap()).await
+    }
+
+    async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Http2 {
+        let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.unwrap();
+        tokio::spawn(connection);
+        Http2(sender)
+    }
+
+    async fn send(&mut self, request: Request<String>) -> (StatusCode, HeaderMap, String) {
+        let request = request.map(|body| Full::from(Bytes::from(body)));
+        let (head, body) = self.0.send_request(request).await.unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        (head.status, head.headers, body)
+    }
+
+    async fn get(&mut self, path: &str) -> (StatusCode, HeaderMap, String) {
+        let request = Request::get(format!("http://h{path}"));
+        self.send(request.body(String::new()).unwrap()).await
+    }
+
+    async fn post(&mut self, path: &str, body: &str) -> (StatusCode, HeaderMap, String) {
+        let request =
+            Request::post(format!("http://h{path}")).header(CONTENT_TYPE, "application/json");
+        self.send(request.body(body.to_owned()).unwrap()).await
+    }
+}
+
+async fn metrics(house: &House) -> String {
+    Client::to(house.admin()).await.get("/metrics").await.body
+}
+
+#[tokio::test]
+async fn each_protocol_is_answered_and_counts_the_same() {
+    let house = House::on(RULES).await;
+    let mut one = Client::to(house.http()).await;
+    let mut two = Http2::to(&house).await;
+    let grpc = grpc_client::Client::to(house.http()).await;
+    assert_eq!(
+        one.post("/v1/check", CHECK).await.json()["limits"][0]["remaining"],
+        3
+    );
+    let (status, headers, body) = two.post("/v1/check", CHECK).await;
+    assert_eq!(
+        (status, headers["content-type"].as_bytes()),
+        (StatusCode::OK, &b"application/json"[..])
+    );
+    assert!(body.contains("\"remaining\":2"), "{body}");
+    let (status, _, body) = two.post("/json", GOOD).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(grpc.ask(GOOD).await.unwrap().overall_code(), Code::Ok);
+    assert_eq!(one.post("/json", GOOD).await.status, 429);
+    assert_eq!(two.post("/v1/check", CHECK).await.0, 429);
+    assert_eq!(
+        grpc.ask(GOOD).await.unwrap().overall_code(),
+        Code::OverLimit
+    );
+    // Over HTTP/1.1 nothing is a call.
+    let call = "POST /envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit HTTP/1.1\r\n\
+        host: h\r\ncontent-type: application/grpc\r\ncontent-length: 0\r\n\r\n";
+    one.send(call.as_bytes()).await;
+    assert_eq!(one.reply().await.unwrap().status, 404);
+    let metrics = metrics(&house).await;
+    for line in [
+        "tollgate_connections{listener=\"http\"} 3",
+        "tollgate_request_errors_total{listener=\"http\",kind=\"not_found\"} 1",
+    ] {
+        assert!(
+            metrics.lines().any(|found| found == line),
+            "{line}: {metrics}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn errors_are_those_of_the_protocol() {
+    let house = House::on(RULES).await;
+    let mut two = Http2::to(&house).await;
+    let (status, _, body) = two.post("/v1/check", "{}").await;
+    assert_eq!(status, 400, "{body}");
+    assert!(body.contains("domain"), "{body}");
+    let (status, _, body) = two.get("/nothing").await;
+    assert_eq!(status, 404);
+    assert!(
+        body.contains("the `http` listener has no /nothing"),
+        "{body}"
+    );
+    let request = Request::post("http://h/v1/check").header("content-encoding", "gzip");
+    let (status, headers, _) = two.send(request.body(CHECK.to_owned()).unwrap()).await;
+    assert_eq!(
+        (status, &headers["accept-encoding"]),
+        (
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            &HeaderValue::from_static("identity")
+        )
+    );
+    let (status, _, body) = two.post("/v1/check", &"x".repeat(300_000)).await;
+    assert_eq!(status, 413, "{body}");
+    let grpc = grpc_client::Client::to(house.http()).await;
+    let invalid = grpc
+        .ask(r#"{"domain":"","descriptors":[]}"#)
+        .await
+        .unwrap_err();
+    assert_eq!(invalid.code(), tonic::Code::InvalidArgument);
+    let metrics = metrics(&house).await;
+    let line = "tollgate_request_errors_total{listener=\"http\",kind=\"bad_request\"} 2";
+    assert!(metrics.lines().any(|found| found == line), "{metrics}");
+}
+
+#[tokio::test]
+async fn the_stream_of_decisions_is_there() {
+    let house = House::on(RULES).await;
+    let client = grpc_client::Client::to(house.http()).await;
+    let check = decisions::check_in("d", decisions::entry("k", b"v"));
+    let answers = decisions::call(&client, tokio_stream::iter([check.clone(), check])).await;
+    let answers: Vec<CheckResponse> = answers.unwrap().map(Result::unwrap).collect().await;
+    let remaining: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.statuses[0].remaining)
+        .collect();
+    assert_eq!(remaining, [3, 2]);
+}
+
+/// The proxy's host is in the target of a request of HTTP/2.
+#[tokio::test]
+async fn forward_auth_knows_the_client_and_the_host() {
+    let text = "rules: r\nauth: {domain: d, source: x-original-uri, identity: {client_address: \
+        {source: x-real-ip}, descriptors: [{entries: [{key: k, from: client_address}]}]}}\n";
+    let auth = Config::parse(&Source::new("tollgate.yaml", text), Path::new("."));
+    let auth = auth.unwrap().auth;
+    let house = House::with(RULES, |config| config.auth = auth).await;
+    let mut two = Http2::to(&house).await;
+    let mut statuses = Vec::new();
+    for last in [1, 1, 1, 1, 1, 2] {
+        let request = Request::get("http://h/v1/auth")
+            .header("x-original-method", "GET")
+            .header("x-original-uri", "/")
+            .header("x-real-ip", format!("192.0.2.{last}"));
+        statuses.push(
+            two.send(request.body(String::new()).unwrap())
+                .await
+                .0
+                .as_u16(),
+        );
+    }
+    assert_eq!(statuses, [200, 200, 200, 200, 429, 200]);
+}
+
+#[tokio::test]
+async fn over_tls_the_client_chooses() {
+    let secured = Secured::new().await;
+    let stream = secured.connect(ListenerKind::Http, None).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let mut two = Http2::over(stream).await;
+    assert_eq!(two.get("/healthz").await.0, 200);
+    let mut one = secured.client(ListenerKind::Http).await;
+    assert_eq!(one.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_full_listener_answers_health_checks_of_each_protocol_and_nothing_else() {
+    let house = House::with(RULES, |config| config.limits.connections = 1).await;
+    let mut kept = Http2::to(&house).await;
+    assert_eq!(kept.get("/healthz").await.0, 200);
+    assert_eq!(Http2::to(&house).await.get("/readyz").await.0, 200);
+    let (status, _, body) = Http2::to(&house).await.post("/v1/check", CHECK).await;
+    assert_eq!(status, 503);
+    assert!(body.contains("connection limit is reached"), "{body}");
+    let grpc = grpc_client::Client::to(house.http()).await;
+    assert_eq!(health(&grpc, "ratelimit").await, 1);
+    let grpc = grpc_client::Client::to(house.http()).await;
+    let denied = grpc.ask(GOOD).await.unwrap_err();
+    assert_eq!(denied.code(), tonic::Code::Unavailable, "{denied:?}");
+    assert_eq!(kept.post("/v1/check", CHECK).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_stop_ends_connections_of_http2_after_their_answers() {
+    let house = House::with(RULES, |config| {
+        config.limits.stop_delay = std::time::Duration::from_secs(1);
+    })
+    .await;
+    let mut two = Http2::to(&house).await;
+    let grpc = grpc_client::Client::to(house.http()).await;
+    assert_eq!(two.get("/readyz").await.0, 200);
+    let stopping = tokio::spawn(house.running.stop());
+    while two.get("/readyz").await.0 != 503 {}
+    assert_eq!(health(&grpc, "ratelimit").await, 2);
+    assert_eq!(two.post("/v1/check", CHECK).await.0, 200);
+    stopping.await.unwrap();
+    assert!(two.0.ready().await.is_err());
+}
