@@ -7,7 +7,6 @@ use std::path::Path;
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use jsonwebtoken::dangerous::insecure_decode_claims;
-use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Validation, decode, decode_header};
 use serde_json::{Map, Value};
 
@@ -18,13 +17,15 @@ use crate::source::{cookie, cookie_name, header, header_name};
 
 mod key;
 
+mod keys;
+
 mod settings;
 
 mod verifier;
 
 pub use settings::{TokenSettings, TokenSource, Verify};
 
-use key::Key;
+use keys::Keys;
 
 /// The longest token that is read, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -45,9 +46,8 @@ pub(crate) type Claims = Map<String, Value>;
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     source: Source,
-    /// Empty if tokens are not verified.
-    keys: Vec<Key>,
-    is_unverified: bool,
+    /// None if tokens are not verified.
+    keys: Option<Keys>,
     validation: Validation,
 }
 
@@ -66,7 +66,7 @@ impl Token {
             Verify::Unverified => Ok(None),
             Verify::KeysFile(path) => read(path).map(Some).map_err(|problem| {
                 let problem = format!("{}: {problem}", path.display());
-                let instead = "name a file with a JSON Web Key Set";
+                let instead = "name a file with a JSON Web Key Set, or with a public key in PEM";
                 InvalidSetting::new("verify.keys_file", problem, instead)
             }),
         };
@@ -88,7 +88,7 @@ impl Token {
         };
         let source = errors.take(source);
         let is_unverified = settings.verify == Verify::Unverified;
-        let keys = text.and_then(|text| text.map_or(Ok(Vec::new()), |text| keys(&text)));
+        let keys = text.and_then(|text| text.map(|text| Keys::read(&text)).transpose());
         let keys = errors.take(keys);
         for (key, allowed) in [
             ("issuers", &settings.issuers),
@@ -124,7 +124,6 @@ impl Token {
             (Some(source), Some(keys)) if errors.is_empty() => Ok(Token {
                 source,
                 keys,
-                is_unverified,
                 validation,
             }),
             _ => Err(errors),
@@ -145,25 +144,20 @@ impl Token {
             _ => Some(value.as_ref()),
         };
         let token = token.filter(|token| token.len() <= TOKEN_BYTES_MAX);
-        Ok(token.and_then(|token| match self.is_unverified {
-            true => insecure_decode_claims(token).ok(),
-            false => self.verify(token),
+        Ok(token.and_then(|token| match &self.keys {
+            None => insecure_decode_claims(token).ok(),
+            Some(keys) => self.verify(token, keys),
         }))
     }
 
-    /// The key is the one that the token names; a token that names none is of the only key. Its
-    /// algorithms are the key's: a token does not choose how it is verified.
-    fn verify(&self, token: &[u8]) -> Option<Claims> {
+    /// The algorithms are the key's: a token does not choose how it is verified.
+    fn verify(&self, token: &[u8], keys: &Keys) -> Option<Claims> {
         let header = decode_header(token).ok()?;
         // What a token declares critical must be understood (RFC 7515, section 4.1.11).
         if header.crit.is_some() {
             return None;
         }
-        let key = match (&header.kid, self.keys.as_slice()) {
-            (Some(id), keys) => keys.iter().find(|key| key.id.as_ref() == Some(id))?,
-            (None, [key]) => key,
-            (None, _) => return None,
-        };
+        let key = keys.of(header.kid.as_deref())?;
         let mut validation = self.validation.clone();
         validation.algorithms.clone_from(&key.algorithms);
         let data = decode::<Claims>(token, &key.key, &validation).ok()?;
@@ -196,34 +190,6 @@ fn read(path: &Path) -> Result<String, String> {
     match u64::try_from(text.len()) {
         Ok(0..=KEYS_FILE_BYTES_MAX) => Ok(text),
         _ => Err(format!("more than {KEYS_FILE_BYTES_MAX} bytes")),
-    }
-}
-
-/// The keys of a set that may verify signatures.
-fn keys(text: &str) -> Result<Vec<Key>, InvalidSetting> {
-    let wrong = |problem: String, instead: &str| {
-        Err(InvalidSetting::new("verify.keys_file", problem, instead))
-    };
-    let set: JwkSet = match serde_json::from_str(text) {
-        Ok(set) => set,
-        Err(error) => {
-            // Not the error's text: it can quote the file, which has secrets.
-            let (line, column) = (error.line(), error.column());
-            let problem = format!("no JSON Web Key Set (line {line}, column {column})");
-            return wrong(problem, "write {\"keys\": [...]}");
-        }
-    };
-    InvalidSetting::check_at_most("verify.keys_file", set.keys.len(), "keys", KEYS_MAX)?;
-    let keys: Vec<Key> = set.keys.iter().filter_map(Key::new).collect();
-    if let Some(weakness) = keys.iter().find_map(Key::weakness) {
-        return wrong(weakness.to_owned(), "make a longer one");
-    }
-    match keys.is_empty() {
-        true => wrong(
-            "there is no key that verifies signatures".to_owned(),
-            "add an RSA, P-256, P-384, Ed25519 or octet key",
-        ),
-        false => Ok(keys),
     }
 }
 

@@ -2,9 +2,28 @@
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind};
+use spki::der::asn1::UintRef;
+use spki::der::{Decode, Reader, SliceReader};
+use spki::{AlgorithmIdentifierRef, ObjectIdentifier, SubjectPublicKeyInfoRef};
 
 /// The shortest secret, in bytes (RFC 7518, section 3.2). A shorter one can be guessed.
 const SECRET_BYTES_MIN: usize = 32;
+/// The kinds of public keys that are supported, by the names that RFC 3279, RFC 5480 and RFC 8410
+/// give them.
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const CURVE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+/// The algorithms of an RSA key.
+const RSA_ALGORITHMS: &[Algorithm] = &[
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+];
 /// The shortest modulus of an RSA key, in bytes: 2048 bits (RFC 7518, section 3.3).
 const MODULUS_BYTES_MIN: usize = 256;
 
@@ -38,6 +57,32 @@ impl Key {
         })
     }
 
+    /// The key in a `SubjectPublicKeyInfo` (RFC 5280, section 4.1). `None` for kinds that are not
+    /// supported.
+    pub(super) fn from_public(der: &[u8]) -> Option<Key> {
+        let info = SubjectPublicKeyInfoRef::from_der(der).ok()?;
+        let bytes = info.subject_public_key.as_bytes()?;
+        let AlgorithmIdentifierRef { oid, parameters } = info.algorithm;
+        let (key, algorithms) = match oid {
+            RSA => (rsa_key(bytes)?, RSA_ALGORITHMS),
+            ED25519 => (DecodingKey::from_ed_der(bytes), &[Algorithm::EdDSA][..]),
+            CURVE => {
+                let algorithm = match parameters?.decode_as().ok()? {
+                    P256 => &[Algorithm::ES256],
+                    P384 => &[Algorithm::ES384],
+                    _ => return None,
+                };
+                (DecodingKey::from_ec_der(bytes), &algorithm[..])
+            }
+            _ => return None,
+        };
+        Some(Key {
+            id: None,
+            key,
+            algorithms: algorithms.to_vec(),
+        })
+    }
+
     /// What makes it too weak, if anything does.
     pub(super) fn weakness(&self) -> Option<&'static str> {
         let is_secret = self.key.family() == AlgorithmFamily::Hmac;
@@ -55,13 +100,23 @@ impl Key {
     }
 }
 
+/// The key in an `RSAPublicKey` (RFC 8017, appendix A.1.1).
+fn rsa_key(der: &[u8]) -> Option<DecodingKey> {
+    let mut reader = SliceReader::new(der).ok()?;
+    let numbers = reader.sequence(|numbers| {
+        let modulus = UintRef::decode(numbers)?;
+        Ok::<_, spki::der::Error>((modulus, UintRef::decode(numbers)?))
+    });
+    let (modulus, exponent) = numbers.ok()?;
+    let key = DecodingKey::from_rsa_raw_components(modulus.as_bytes(), exponent.as_bytes());
+    Some(key)
+}
+
 /// The algorithms of a kind of key. A public key is never taken for a secret.
 const fn algorithms(parameters: &AlgorithmParameters) -> Option<&'static [Algorithm]> {
-    use Algorithm::{
-        ES256, ES384, EdDSA, HS256, HS384, HS512, PS256, PS384, PS512, RS256, RS384, RS512,
-    };
+    use Algorithm::{ES256, ES384, EdDSA, HS256, HS384, HS512};
     Some(match parameters {
-        AlgorithmParameters::RSA(_) => &[RS256, RS384, RS512, PS256, PS384, PS512],
+        AlgorithmParameters::RSA(_) => RSA_ALGORITHMS,
         AlgorithmParameters::OctetKey(_) => &[HS256, HS384, HS512],
         AlgorithmParameters::EllipticCurve(key) => match key.curve {
             EllipticCurve::P256 => &[ES256],

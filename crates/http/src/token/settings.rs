@@ -38,8 +38,8 @@ pub enum TokenSource {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
-    /// With a key of this file, a JSON Web Key Set (RFC 7517). Signature, `exp` and `nbf` are
-    /// verified; a token without `exp` is not valid.
+    /// With a key of this file: a JSON Web Key Set (RFC 7517), or one public key in PEM
+    /// (RFC 7468). Signature, `exp` and `nbf` are verified; a token without `exp` is not valid.
     KeysFile(PathBuf),
     /// Not at all: clients can claim what they like. Only behind something that verifies.
     Unverified,

@@ -10,6 +10,8 @@ use serde_json::json;
 use super::*;
 use crate::peer::Peer;
 
+mod pem;
+
 /// The year 2100.
 const LATER: u64 = 4_102_444_800;
 const SECRET: &[u8] = b"a secret of at least 32 bytes for tests";

@@ -1,0 +1,118 @@
+//! The keys in a file: a JSON Web Key Set (RFC 7517), or one public key in PEM (RFC 7468).
+
+use jsonwebtoken::jwk::JwkSet;
+use rustls_pki_types::pem::{PemObject, SectionKind};
+
+use super::KEYS_MAX;
+use super::key::Key;
+use crate::setting::InvalidSetting;
+
+/// The setting that names the file.
+const SETTING: &str = "verify.keys_file";
+/// What each section of a PEM file begins with.
+const PEM_BEGIN: &str = "-----BEGIN ";
+
+/// The keys that verify tokens.
+#[derive(Clone, Debug)]
+pub(super) enum Keys {
+    /// One without an id.
+    One(Key),
+    /// A set, of which a token may name one.
+    Set(Vec<Key>),
+}
+
+// === impl Keys ===
+
+impl Keys {
+    /// Reads the text of a file.
+    pub(super) fn read(text: &str) -> Result<Keys, InvalidSetting> {
+        let is_pem = text.lines().any(|line| line.starts_with(PEM_BEGIN));
+        let keys = match is_pem {
+            true => Keys::One(read_pem(text)?),
+            false => Keys::Set(read_set(text)?),
+        };
+        match keys.all().iter().find_map(Key::weakness) {
+            Some(weakness) => wrong(weakness, "make a longer one"),
+            None => Ok(keys),
+        }
+    }
+
+    /// The key of a token that names this one, or none. One that is alone in a set is of tokens
+    /// that name none; one without an id is of all.
+    pub(super) fn of(&self, id: Option<&str>) -> Option<&Key> {
+        match (self, id) {
+            (Keys::One(key), _) => Some(key),
+            (Keys::Set(keys), Some(_)) => keys.iter().find(|key| key.id.as_deref() == id),
+            (Keys::Set(keys), None) => match keys.as_slice() {
+                [key] => Some(key),
+                _ => None,
+            },
+        }
+    }
+
+    fn all(&self) -> &[Key] {
+        match self {
+            Keys::One(key) => std::slice::from_ref(key),
+            Keys::Set(keys) => keys,
+        }
+    }
+}
+
+/// The keys of a set that may verify signatures.
+fn read_set(text: &str) -> Result<Vec<Key>, InvalidSetting> {
+    let set: JwkSet = match serde_json::from_str(text) {
+        Ok(set) => set,
+        Err(error) => {
+            // Not the error's text: it can quote the file, which has secrets.
+            let (line, column) = (error.line(), error.column());
+            let problem = format!("no JSON Web Key Set (line {line}, column {column}), nor PEM");
+            return wrong(
+                &problem,
+                "write {\"keys\": [...]}, or -----BEGIN PUBLIC KEY-----",
+            );
+        }
+    };
+    InvalidSetting::check_at_most(SETTING, set.keys.len(), "keys", KEYS_MAX)?;
+    let keys: Vec<Key> = set.keys.iter().filter_map(Key::new).collect();
+    match keys.is_empty() {
+        true => wrong(
+            "there is no key that verifies signatures",
+            "add an RSA, P-256, P-384, Ed25519 or octet key",
+        ),
+        false => Ok(keys),
+    }
+}
+
+/// The only public key of a PEM file.
+fn read_pem(text: &str) -> Result<Key, InvalidSetting> {
+    let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(text.as_bytes());
+    // Not the error's text, for the same reason.
+    let Ok(sections) = sections.collect::<Result<Vec<_>, _>>() else {
+        return wrong("broken PEM", "copy all of it, with both dashed lines");
+    };
+    match sections.as_slice() {
+        [(SectionKind::PublicKey, der)] => match Key::from_public(der) {
+            Some(key) => Ok(key),
+            None => wrong(
+                "a kind of public key that is not supported",
+                "use an RSA, P-256, P-384 or Ed25519 key",
+            ),
+        },
+        [(SectionKind::PublicKey, _), (SectionKind::PublicKey, _), ..] => wrong(
+            "several keys in PEM, where they have no ids",
+            "write them as a JSON Web Key Set, each with its `kid`",
+        ),
+        [(SectionKind::Certificate, _), ..] => wrong(
+            "a certificate",
+            "write its public key: openssl x509 -in FILE -noout -pubkey",
+        ),
+        _ => wrong(
+            "PEM without a public key (-----BEGIN PUBLIC KEY-----)",
+            "write the public key: openssl pkey -in FILE -pubout",
+        ),
+    }
+}
+
+fn wrong<T>(problem: &str, instead: &str) -> Result<T, InvalidSetting> {
+    Err(InvalidSetting::new(SETTING, problem, instead))
+}
