@@ -11,6 +11,8 @@ mod rules;
 
 mod request;
 
+mod message;
+
 mod check;
 
 mod commands;
@@ -19,8 +21,9 @@ mod replies;
 
 mod replay;
 
-pub use check::check;
+pub use check::{check, checks};
 pub use commands::commands;
+pub use message::{decision, message};
 pub use replay::{access_log, trace};
 pub use replies::{answers, replies};
 pub use request::request;

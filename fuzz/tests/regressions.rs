@@ -6,11 +6,14 @@ use std::path::Path;
 /// A target's name and body.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 9] = [
+const TARGETS: [Target; 12] = [
     ("access_log", tollgate_fuzz::access_log),
     ("answers", tollgate_fuzz::answers),
     ("check", tollgate_fuzz::check),
+    ("checks", tollgate_fuzz::checks),
     ("commands", tollgate_fuzz::commands),
+    ("decision", tollgate_fuzz::decision),
+    ("message", tollgate_fuzz::message),
     ("replies", tollgate_fuzz::replies),
     ("request", tollgate_fuzz::request),
     ("rules", tollgate_fuzz::rules),

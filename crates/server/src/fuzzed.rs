@@ -1,10 +1,14 @@
-//! The parser of `/v1/check`, for fuzz targets. It is not part of the crate's interface and may
-//! change in any version.
+//! The parsers of `/v1/check` and of the stream of decisions, for fuzz targets. It is not part of
+//! the crate's interface and may change in any version.
 
+use bytes::Bytes;
+use prost::DecodeError;
 use serde_json::Value;
 use tollgate_core::Request;
+use tollgate_rls::decisions::{CheckRequest, Descriptor, Entry};
 
-use crate::check::Check;
+use crate::check::{Batch, Check};
+use crate::decisions::RawCheck;
 use crate::reply::Failure;
 
 /// Parses a body and passes the request in it to `look`.
@@ -13,8 +17,51 @@ use crate::reply::Failure;
 ///
 /// The problem document of the response.
 pub fn check<T>(body: &[u8], look: impl FnOnce(&Request<'_>) -> T) -> Result<T, Value> {
-    let problem_json = |failure: Failure| failure.problem.json();
     let check = Check::read(body).map_err(problem_json)?;
     let request = check.request().map_err(problem_json)?;
     Ok(look(&request))
+}
+
+/// Parses a body that is a list, and passes the requests in it to `look`.
+///
+/// # Errors
+///
+/// The problem document of the response.
+pub fn checks<T>(body: &[u8], look: impl Fn(&Request<'_>) -> T) -> Result<Vec<T>, Value> {
+    let batch = Batch::read(body).map_err(problem_json)?;
+    let requests = batch.requests(|_| Ok(())).map_err(problem_json)?;
+    Ok(requests.iter().map(look).collect())
+}
+
+/// Reads a message of the stream of decisions.
+///
+/// # Errors
+///
+/// As the library decodes it.
+pub fn decision(message: Bytes) -> Result<CheckRequest, DecodeError> {
+    let raw = RawCheck::new(message)?;
+    let check = raw.check();
+    let text = Bytes::copy_from_slice;
+    let descriptors = check.descriptors.iter().map(|descriptor| Descriptor {
+        entries: descriptor
+            .entries
+            .iter()
+            .map(|entry| Entry {
+                key: text(entry.key),
+                value: text(entry.value),
+            })
+            .collect(),
+        any_order: descriptor.is_unordered,
+    });
+    Ok(CheckRequest {
+        id: check.id,
+        domain: text(check.domain),
+        descriptors: descriptors.collect(),
+        cost: check.cost,
+        peek: check.peek,
+    })
+}
+
+fn problem_json(failure: Failure) -> Value {
+    failure.problem.json()
 }

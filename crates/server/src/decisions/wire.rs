@@ -20,12 +20,12 @@ pub(crate) struct RawCheck {
 
 /// The fields of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Check<'m> {
-    pub(super) id: u64,
-    pub(super) domain: &'m [u8],
-    pub(super) descriptors: PerDescriptor<Descriptor<'m>>,
-    pub(super) cost: Option<i64>,
-    pub(super) peek: bool,
+pub(crate) struct Check<'m> {
+    pub(crate) id: u64,
+    pub(crate) domain: &'m [u8],
+    pub(crate) descriptors: PerDescriptor<Descriptor<'m>>,
+    pub(crate) cost: Option<i64>,
+    pub(crate) peek: bool,
 }
 
 /// Fields as they begin on the wire: the number of each, and how its value is written.
@@ -73,7 +73,7 @@ impl RawCheck {
         self.message.len()
     }
 
-    pub(super) fn check(&self) -> Check<'_> {
+    pub(crate) fn check(&self) -> Check<'_> {
         let mut check = Check::default();
         // It has been checked for that.
         let _is_read = check.read(&self.message);
