@@ -35,7 +35,7 @@ fn a_key_in_pem_verifies_its_tokens_and_no_others() {
             let context = format!("token {of_token} with key {of_key}");
             assert_eq!(bearer_subject(&token, compact), expected, "{context}");
         }
-        // A public key is no secret: whoever knows it cannot sign with it.
+        // A public key is no secret: clients that know it cannot sign with it.
         let signed = signed(
             &json!({"alg": "HS256"}),
             &json!({"sub": "alice", "exp": LATER}),
