@@ -24,9 +24,13 @@ mod lists;
 
 mod load;
 
+mod unsettled;
+
 pub(crate) use lists::ListMetrics;
 use load::AllLoadMetrics;
 pub(crate) use load::LoadMetrics;
+pub(crate) use unsettled::Unsettled;
+use unsettled::UnsettledLabels;
 
 /// All metrics of a gateway.
 #[derive(Debug)]
@@ -48,7 +52,6 @@ pub(crate) struct Metrics {
 
 type Requests = Family<[(&'static str, String); 2], Counter>;
 type Errors = Family<[(&'static str, String); 2], Counter>;
-type UnsettledLabels = [(&'static str, String); 2];
 type AddressLabels = [(&'static str, String); 2];
 type RetryLabels = [(&'static str, String); 2];
 type CheckLabels = [(&'static str, String); 3];
@@ -83,14 +86,6 @@ pub(crate) struct RouteMetrics {
     canceled: Counter,
     tunnels: Gauge,
     unsettled: Unsettled,
-}
-
-/// Counts requests of a route that were charged what they had reserved, because it is not known
-/// what they cost.
-#[derive(Clone, Debug)]
-pub(crate) struct Unsettled {
-    route: Arc<str>,
-    counters: Family<UnsettledLabels, Counter>,
 }
 
 /// Those of one upstream.
@@ -235,10 +230,7 @@ impl Metrics {
             tunnels: self
                 .tunnels
                 .get_or_create_owned(&[("route", name.to_owned())]),
-            unsettled: Unsettled {
-                route: name.into(),
-                counters: self.unsettled.clone(),
-            },
+            unsettled: Unsettled::new(name, self.unsettled.clone()),
         }
     }
 
@@ -310,19 +302,6 @@ impl RouteMetrics {
     /// The gateway has answered, for this reason.
     pub(crate) fn count_failure(&self, kind: &'static str) {
         self.requests.get_or_create(&labels(&self.name, kind)).inc();
-    }
-}
-
-// === impl Unsettled ===
-
-impl Unsettled {
-    /// A request was charged what it had reserved, for this reason.
-    pub(crate) fn count(&self, reason: &'static str) {
-        let labels = [
-            ("route", self.route.as_ref().to_owned()),
-            ("reason", reason.to_owned()),
-        ];
-        self.counters.get_or_create(&labels).inc();
     }
 }
 

@@ -1,0 +1,36 @@
+//! What is counted of reservations that are not settled.
+
+use std::sync::Arc;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+pub(super) type UnsettledLabels = [(&'static str, String); 2];
+
+/// Counts requests of a route that were charged what they had reserved, because it is not known
+/// what they cost.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsettled {
+    route: Arc<str>,
+    counters: Family<UnsettledLabels, Counter>,
+}
+
+// === impl Unsettled ===
+
+impl Unsettled {
+    pub(super) fn new(route: &str, counters: Family<UnsettledLabels, Counter>) -> Unsettled {
+        Unsettled {
+            route: route.into(),
+            counters,
+        }
+    }
+
+    /// A request was charged what it had reserved, for this reason.
+    pub(crate) fn count(&self, reason: &'static str) {
+        let labels = [
+            ("route", self.route.as_ref().to_owned()),
+            ("reason", reason.to_owned()),
+        ];
+        self.counters.get_or_create(&labels).inc();
+    }
+}
