@@ -99,6 +99,10 @@ pub(crate) async fn exchange(
         arrival,
         client: arrival.client(addresses, &head.headers),
     };
+    route
+        .metrics
+        .clients()
+        .record(passage.client, &head.headers);
     record.set_route(route.metrics.name(), passage.client.address);
     let own = |text| ResponseBody::own(text, Arc::clone(arrival.connection));
     match passage.run(head, body, record).await {

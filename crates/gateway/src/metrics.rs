@@ -1,6 +1,5 @@
 //! What the gateway counts: requests by route and outcome, errors and times of upstreams.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -20,12 +19,15 @@ pub const UPSTREAM_SECONDS: &str = "gateway_upstream_seconds";
 /// The label `route` of requests that no route is for.
 const NO_ROUTE: &str = "";
 
+mod clients;
+
 mod lists;
 
 mod load;
 
 mod unsettled;
 
+use clients::{ClientLabels, ClientMetrics};
 pub(crate) use lists::ListMetrics;
 use load::AllLoadMetrics;
 pub(crate) use load::LoadMetrics;
@@ -40,6 +42,7 @@ pub(crate) struct Metrics {
     seconds: Family<UpstreamLabel, Histogram, fn() -> Histogram>,
     tunnels: Family<RouteLabel, Gauge>,
     unsettled: Family<UnsettledLabels, Counter>,
+    clients: Family<ClientLabels, Counter>,
     checks: Checks,
     retries: Family<RetryLabels, Counter>,
     dropped_lines: Family<ReasonLabel, Counter>,
@@ -86,6 +89,7 @@ pub(crate) struct RouteMetrics {
     canceled: Counter,
     tunnels: Gauge,
     unsettled: Unsettled,
+    clients: ClientMetrics,
 }
 
 /// Those of one upstream.
@@ -108,6 +112,7 @@ impl Metrics {
             seconds: Family::new_with_constructor(latency_buckets),
             tunnels: Family::default(),
             unsettled: Family::default(),
+            clients: Family::default(),
             checks: Checks::default(),
             retries: Family::default(),
             dropped_lines: Family::default(),
@@ -150,6 +155,11 @@ impl Metrics {
             "gateway_unsettled",
             "Requests that were charged what they had reserved, by route and reason",
             self.unsettled.clone(),
+        );
+        registry.register(
+            "gateway_client_fallbacks",
+            "Requests whose client is taken to be the connection's peer, by route and reason",
+            self.clients.clone(),
         );
         registry.register(
             "gateway_upstream_retries",
@@ -231,6 +241,7 @@ impl Metrics {
                 .tunnels
                 .get_or_create_owned(&[("route", name.to_owned())]),
             unsettled: Unsettled::new(name, self.unsettled.clone()),
+            clients: ClientMetrics::new(name, self.clients.clone()),
         }
     }
 
@@ -277,6 +288,11 @@ impl RouteMetrics {
     /// What counts reservations that are not settled.
     pub(crate) fn unsettled_counter(&self) -> Unsettled {
         self.unsettled.clone()
+    }
+
+    /// What counts clients that the settings do not find.
+    pub(crate) const fn clients(&self) -> &ClientMetrics {
+        &self.clients
     }
 
     /// An upstream has answered.

@@ -76,6 +76,23 @@ pub enum Unusable {
     Repeated,
 }
 
+// === impl Unusable ===
+
+impl Unusable {
+    /// Its name in reports: `untrusted_peer`, `absent`, `few_hops`, `many_hops`, `unreadable` or
+    /// `repeated`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unusable::UntrustedPeer => "untrusted_peer",
+            Unusable::Absent => "absent",
+            Unusable::FewHops => "few_hops",
+            Unusable::ManyHops => "many_hops",
+            Unusable::Unreadable => "unreadable",
+            Unusable::Repeated => "repeated",
+        }
+    }
+}
+
 // === impl ClientAddress ===
 
 impl ClientAddress {

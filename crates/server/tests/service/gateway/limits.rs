@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 use tollgate_core::Span;
 use tollgate_server::Place;
-use tollgate_testbed::Redis;
+use tollgate_testbed::{Journal, Redis};
 
 use super::upstream::{Echo, Stage};
 use super::{FREE, RULES, gateway, gateway_with, section};
@@ -74,6 +74,64 @@ async fn what_a_client_says_about_itself_changes_nothing() {
         assert!(
             seen.fields
                 .contains(&"x-forwarded-for: 127.0.0.1".to_owned())
+        );
+    }
+}
+
+/// All clients of a proxy that is missing in `trusted_proxies` share a limit: that has to be seen.
+#[tokio::test]
+async fn forwarded_requests_that_count_as_the_proxys_are_counted_and_logged_once() {
+    let (journal, _guard) = Journal::begin();
+    let upstream = Echo::start().await;
+    for (addresses, line, logged) in [
+        ("", "no_trusted_proxy\"} 2", 1),
+        (
+            "{source: x-forwarded-for, trusted_proxies: [192.0.2.0/24]}",
+            "untrusted_peer\"} 3",
+            1,
+        ),
+        (
+            "{source: x-real-ip, trusted_proxies: [127.0.0.0/8]}",
+            "absent\"} 3",
+            0,
+        ),
+        (
+            "{source: x-forwarded-for, trusted_proxies: [127.0.0.0/8]}",
+            "absent\"} 1",
+            0,
+        ),
+    ] {
+        let addresses = match addresses {
+            "" => String::new(),
+            text => format!("client_address: {text}, "),
+        };
+        let more = FREE.replace("identity: {", &format!("identity: {{{addresses}"));
+        let house = gateway(upstream.address, &more).await;
+        let mut client = Client::to(house.gateway()).await;
+        let already = journal.count("count as that proxy's");
+        for forwarded in [
+            "x-forwarded-for: 10.0.0.7\r\n",
+            "x-forwarded-for: 10.0.0.8\r\n",
+            "",
+        ] {
+            let head = format!("GET / HTTP/1.1\r\nhost: h\r\n{forwarded}\r\n");
+            client.send(head.as_bytes()).await;
+            assert_eq!(client.reply().await.unwrap().status, 200);
+        }
+        let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+        let name = "tollgate_gateway_client_fallbacks_total{";
+        let found: Vec<_> = metrics
+            .lines()
+            .filter(|text| text.starts_with(name))
+            .collect();
+        assert!(
+            matches!(found[..], [only] if only.ends_with(line)),
+            "{line}: {found:?}"
+        );
+        assert_eq!(
+            journal.count("count as that proxy's") - already,
+            logged,
+            "{line}"
         );
     }
 }
