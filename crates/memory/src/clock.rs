@@ -183,11 +183,14 @@ impl ManualClock {
         }
     }
 
-    /// Advances both clocks.
+    /// Advances both clocks, to the last moment that there is at most.
     pub fn advance(&self, span: impl Into<Span>) {
-        let span = span.into();
-        self.monotonic.fetch_add(span.as_nanos(), Ordering::SeqCst);
-        self.utc.fetch_add(span.as_nanos(), Ordering::SeqCst);
+        let nanos = span.into().as_nanos();
+        for clock in [&self.monotonic, &self.utc] {
+            clock.update(Ordering::SeqCst, Ordering::SeqCst, |now| {
+                now.saturating_add(nanos)
+            });
+        }
     }
 
     /// Sets both clocks, also back.

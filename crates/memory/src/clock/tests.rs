@@ -94,3 +94,10 @@ fn a_wall_clock_beyond_all_moments_stands_still() {
     clock.correct(Moment::from_nanos(u64::MAX));
     assert!(clock.now().utc >= Moment::from_nanos(u64::MAX) - Span::DAY);
 }
+
+#[test]
+fn a_manual_clock_stops_at_the_last_moment() {
+    let clock = ManualClock::at(Moment::from_nanos(u64::MAX - 7));
+    clock.advance(Span::HOUR);
+    assert_eq!(clock.now(), Now::at(Moment::from_nanos(u64::MAX)));
+}
