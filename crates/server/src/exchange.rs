@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, HOST};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -146,6 +146,15 @@ impl Service<Request<Incoming>> for Exchange {
     }
 }
 
+/// Writes the host of HTTP/2, which is part of the target, where HTTP/1.1 has it.
+fn name_host(head: &mut Parts) {
+    if let Some(authority) = head.uri.authority()
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        head.headers.entry(HOST).or_insert(host);
+    }
+}
+
 impl Exchange {
     /// Answers a request of HTTP.
     fn answer_http(
@@ -159,6 +168,7 @@ impl Exchange {
             // The body is not read, and all of the head is.
             let peer = Peer::from(self.connection.peer().ip());
             head.extensions.insert(peer);
+            name_host(&mut head);
         } else if self.connection.is_http2() {
             head = copy_read_fields(head);
         }

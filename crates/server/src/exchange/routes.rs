@@ -11,6 +11,7 @@ use hyper_util::service::TowerToHyperService;
 use tonic::Status;
 
 use super::message::Message;
+use crate::auth;
 use crate::body::Content;
 use crate::grpc::{Calls, DECIDE_PATH};
 use crate::head::is_grpc;
@@ -23,7 +24,7 @@ pub(crate) enum Routes {
     Http(Arc<HttpRoutes>),
     /// Calls of gRPC.
     Grpc(Arc<GrpcRoutes>),
-    /// Both: a request of HTTP/2 with a media type of gRPC is a call.
+    /// Both: a request of HTTP/2 with a media type of gRPC is a call, but at `/v1/auth`.
     Both(Arc<HttpRoutes>, Arc<GrpcRoutes>),
 }
 
@@ -55,14 +56,18 @@ impl Routes {
         match self {
             Routes::Http(http) => RoutesOf::Http(http),
             Routes::Grpc(grpc) => RoutesOf::Grpc(grpc),
-            Routes::Both(_, grpc)
-                if request.version() == Version::HTTP_2 && is_grpc(request.headers()) =>
-            {
-                RoutesOf::Grpc(grpc)
-            }
+            Routes::Both(_, grpc) if is_call(request) => RoutesOf::Grpc(grpc),
             Routes::Both(http, _) => RoutesOf::Http(http),
         }
     }
+}
+
+/// Whether a request is a call of gRPC. One of a proxy that asks about its own request never is:
+/// its media type is that of the proxy's client, who would choose what answers.
+fn is_call<B>(request: &Request<B>) -> bool {
+    request.version() == Version::HTTP_2
+        && request.uri().path() != auth::PATH
+        && is_grpc(request.headers())
 }
 
 // === impl HttpRoutes ===

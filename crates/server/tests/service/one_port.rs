@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2;
@@ -161,18 +161,49 @@ async fn the_stream_of_decisions_is_there() {
 /// The proxy's host is in the target of a request of HTTP/2.
 #[tokio::test]
 async fn forward_auth_knows_the_client_and_the_host() {
-    let text = "rules: r\nauth: {domain: d, source: x-original-uri, identity: {client_address: \
-        {source: x-real-ip}, descriptors: [{entries: [{key: k, from: client_address}]}]}}\n";
+    let statuses = ask_about("from: client_address", |last| {
+        let request = Request::get("http://h/v1/auth").header("x-original-method", "GET");
+        request.header("x-real-ip", format!("192.0.2.{last}"))
+    });
+    assert_eq!(statuses.await, [200, 200, 200, 200, 429, 200]);
+    let statuses = ask_about("from: host, if_missing: deny", |last| {
+        let request = Request::get(format!("http://h{last}/v1/auth"));
+        request.header("x-original-method", "GET")
+    });
+    assert_eq!(statuses.await, [200, 200, 200, 200, 429, 200]);
+}
+
+/// The media type is that of the proxy's client, who must not choose what answers.
+#[tokio::test]
+async fn forward_auth_is_no_call_whatever_the_client_sends() {
+    for media_type in ["application/grpc", "Application/GRPC+proto; x=y"] {
+        for method in ["GET", "POST", "PUT"] {
+            let statuses = ask_about("from: client_address", |last| {
+                Request::builder()
+                    .method(method)
+                    .uri("http://h/v1/auth")
+                    .header("x-original-method", method)
+                    .header("content-type", media_type)
+                    .header("x-real-ip", format!("192.0.2.{last}"))
+            });
+            assert_eq!(statuses.await, [200, 200, 200, 200, 429, 200]);
+        }
+    }
+}
+
+/// The statuses of `/v1/auth` for five requests with the number 1 and one with the number 2.
+async fn ask_about(entry: &str, request: impl Fn(u8) -> request::Builder) -> Vec<u16> {
+    let text = format!(
+        "rules: r\nauth: {{domain: d, source: x-original-uri, identity: {{client_address: \
+         {{source: x-real-ip}}, descriptors: [{{entries: [{{key: k, {entry}}}]}}]}}}}\n"
+    );
     let auth = Config::parse(&Source::new("tollgate.yaml", text), Path::new("."));
     let auth = auth.unwrap().auth;
     let house = House::with(RULES, |config| config.auth = auth).await;
     let mut two = Http2::to(&house).await;
     let mut statuses = Vec::new();
     for last in [1, 1, 1, 1, 1, 2] {
-        let request = Request::get("http://h/v1/auth")
-            .header("x-original-method", "GET")
-            .header("x-original-uri", "/")
-            .header("x-real-ip", format!("192.0.2.{last}"));
+        let request = request(last).header("x-original-uri", "/");
         statuses.push(
             two.send(request.body(String::new()).unwrap())
                 .await
@@ -180,7 +211,7 @@ async fn forward_auth_knows_the_client_and_the_host() {
                 .as_u16(),
         );
     }
-    assert_eq!(statuses, [200, 200, 200, 200, 429, 200]);
+    statuses
 }
 
 #[tokio::test]
