@@ -72,6 +72,8 @@ pub(crate) struct Rejected {
     pub(crate) domains: BTreeSet<String>,
     /// Files with an error in a domain whose name could not be read.
     pub(crate) files: BTreeSet<String>,
+    /// Files with any error. A domain that is missing in them may have got a wrong name.
+    pub(crate) wrong_files: BTreeSet<String>,
     /// Whether a file could not be read to its end: a missing domain may be in the rest.
     pub(crate) is_incomplete: bool,
 }
@@ -180,6 +182,9 @@ impl Findings {
         if let (Severity::Error, Some(domain)) = (severity, &self.domain) {
             self.rejected.domains.insert(domain.to_string());
         }
+        if let (Severity::Error, Some(file)) = (severity, self.files.get(mark.file)) {
+            self.rejected.wrong_files.insert(file.clone());
+        }
         self.errors += usize::from(severity == Severity::Error);
         let finding = Finding {
             mark,
@@ -231,9 +236,8 @@ impl Findings {
         message: String,
         help: String,
     ) {
-        self.list.truncate(mark.first);
-        self.errors = mark.errors + 1;
-        self.omitted = mark.omitted;
+        self.drop_since(mark);
+        self.errors += 1;
         self.push(Finding {
             mark: at,
             severity: Severity::Error,
@@ -243,6 +247,19 @@ impl Findings {
             domain: None,
             hides_line: true,
         });
+    }
+
+    /// Drops all findings since `mark`, which belong to no domain yet.
+    pub(crate) fn drop_since(&mut self, mark: FindingRange) {
+        self.list.truncate(mark.first);
+        self.errors = mark.errors;
+        self.omitted = mark.omitted;
+    }
+
+    /// Drops the findings after this range, before which there are none.
+    pub(crate) fn drop_after(&mut self, range: FindingRange) {
+        self.list.truncate(range.end);
+        self.errors = range.errors;
     }
 
     /// The name of a file, for messages.
@@ -282,6 +299,11 @@ impl Findings {
     pub(crate) fn reject_file(&mut self, name: &str) {
         self.rejected.files.insert(name.to_owned());
         self.rejected.is_incomplete = true;
+    }
+
+    /// Records that a file may have the error that was reported in another one.
+    pub(crate) fn suspect_file(&mut self, name: &str) {
+        self.rejected.wrong_files.insert(name.to_owned());
     }
 
     /// Whether a domain has an error in it.

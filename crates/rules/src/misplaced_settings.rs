@@ -1,12 +1,24 @@
 //! Settings of Tollgate that are read as rules.
 //!
-//! Any of their keys and values may be a password, also in the wrong place. So one error says what
+//! They may be the first document of a file whose other documents are rules: then they are skipped.
+//! Otherwise they are in the wrong place. Any of their keys and values may be a password, also in the wrong place. So one error says what
 //! they are, and nothing of their text is shown.
 
 use crate::findings::{FindingRange, Findings, Mark};
 
 /// Keys at the top of a settings file that show what it is.
-const KEYS: [&str; 4] = ["rules", "store", "stores", "listen"];
+const KEYS: [&str; 10] = [
+    "rules",
+    "store",
+    "stores",
+    "listen",
+    "gateway",
+    "auth",
+    "admin",
+    "memory",
+    "redis_protocol",
+    "telemetry",
+];
 
 /// One of [`KEYS`], and where it is.
 #[derive(Clone, Copy, Debug)]

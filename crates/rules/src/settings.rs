@@ -36,9 +36,12 @@ pub struct Settings<'n> {
     secrets: &'static [&'static str],
     /// Whether this map is below one of those keys.
     is_secret: bool,
+    /// Whether further documents follow in the file of this map, the top.
+    is_followed: bool,
 }
 
-/// Reads a settings file: one document, a map.
+/// Reads a settings file: its first document, a map. Further documents are rules
+/// ([`Settings::is_followed_by_rules`]), which are not looked at.
 ///
 /// `secrets` are keys at the top of the file. No message shows a key or a value below one of them,
 /// since it may be a misplaced password. The caller decides which excerpts ([`Diagnostic::text`])
@@ -56,17 +59,23 @@ pub fn settings<T>(
     // The YAML reader does not know which key it is below.
     findings.hide_text(!secrets.is_empty());
     let documents = Documents::read(source, 0, Kind::Settings, &mut findings);
-    if let Some(second) = documents.list.get(1) {
-        let message = "a settings file is one document, but here a second one begins".to_owned();
-        let help = "join them, or remove one";
-        findings.error(second.root.mark, "second-document", message, help);
-    }
     if !documents.whole {
         return Err(findings.finish(std::slice::from_ref(source)).0);
     }
+    let (first, rules) = match documents.list.split_first() {
+        Some((first, rules)) => (Some(first), rules),
+        None => (None, &[][..]),
+    };
+    if let Some(first) = first {
+        // What is wrong with the rules is reported when they are read.
+        findings.drop_after(first.range);
+    }
     let findings = RefCell::new(findings);
-    let root = documents.list.first().map(|document| &*document.root);
-    let top = Settings::new(String::new(), root, &findings, secrets, false);
+    let root = first.map(|document| &*document.root);
+    let top = Settings {
+        is_followed: rules.iter().any(|document| !document.root.is_null()),
+        ..Settings::new(String::new(), root, &findings, secrets, false)
+    };
     let taken = take(&top);
     top.report_unknown_keys();
     let findings = findings.into_inner();
@@ -111,6 +120,11 @@ impl<'n> Settings<'n> {
             Some(taken)
         });
         each.collect()
+    }
+
+    /// Whether rules follow in the file of this map, the top.
+    pub const fn is_followed_by_rules(&self) -> bool {
+        self.is_followed
     }
 
     /// Whether `key` has a value.
@@ -303,6 +317,7 @@ impl<'n> Settings<'n> {
             findings,
             secrets,
             is_secret,
+            is_followed: false,
         };
         match settings.node {
             Some(node) if !matches!(node.body, Body::Map(_)) => {

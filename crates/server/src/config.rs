@@ -168,6 +168,7 @@ impl Config {
         let known = Known {
             backends: BACKENDS,
             directory,
+            file: path,
             reads_lists,
         };
         let config = Config::parse_known(source, known)?;
@@ -199,6 +200,7 @@ impl Config {
         let known = Known {
             backends,
             directory,
+            file: &directory.join(&source.name),
             reads_lists: true,
         };
         Config::parse_known(source, known)
@@ -254,7 +256,14 @@ impl Config {
     /// Takes all settings from the file's top level. Errors are reported to `top`; an invalid value
     /// is replaced by its default, so that all errors are found at once.
     fn take(top: &Settings<'_>, known: Known<'_>) -> Config {
-        let rules = top.texts("rules");
+        let files = top.texts("rules");
+        let mut rules: Vec<_> = files
+            .iter()
+            .map(|path| known.directory.join(path))
+            .collect();
+        if top.is_followed_by_rules() {
+            rules.push(known.file.to_owned());
+        }
         if rules.is_empty() && top.contains("domain") {
             let message = "this is a rules file, not a settings file".to_owned();
             let help = "write a settings file that names it, as in `rules: [PATH]`; \
@@ -262,7 +271,8 @@ impl Config {
             top.report_error("rules", message, help);
         } else if rules.is_empty() {
             let message = "no rules file is named".to_owned();
-            let help = "write `rules: [PATH]`, with rules files or directories";
+            let help = "write `rules: [PATH]`, with rules files or directories, or write the rules \
+                below `---` at the end of this file";
             top.report_error("rules", message, help);
         }
         let (store, sharing) = Place::take_default(top, known);
@@ -285,10 +295,7 @@ impl Config {
         let has_admin = listen.iter().any(|one| one.kind == ListenerKind::Admin);
         let config = Config {
             file: None,
-            rules: rules
-                .iter()
-                .map(|path| known.directory.join(path))
-                .collect(),
+            rules,
             merge_domains: top.flag("merge_domains", false),
             listen,
             memory: top.map("memory", Memory::take),

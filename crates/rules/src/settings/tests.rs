@@ -68,9 +68,30 @@ fn every_error_is_reported_at_its_place() {
 fn a_value_that_must_be_a_map_is_reported() {
     let list = ["1:1: this must be a map, and is a list; write `key: value`, one key a line"];
     assert_eq!(complaints("- a\n"), list);
-    assert_eq!(complaints("a: 1\n---\nb: 1\n").len(), 2);
     assert_eq!(complaints("limits: 5\n").len(), 1);
     assert!(!complaints("a: [\n").is_empty());
+}
+
+/// What is wrong with them is reported when they are read as rules.
+#[test]
+fn further_documents_are_rules_and_not_looked_at() {
+    let is_followed = |text: &str| {
+        let source = Source::new("s.yaml", text);
+        settings(&source, &[], |top| top.is_followed_by_rules())
+    };
+    for (text, expected) in [
+        ("", false),
+        ("{}\n", false),
+        ("{}\n---\n", false),
+        ("{}\n---\ndomain: a\n", true),
+        ("{}\n---\na: 1\na: 2\n", true),
+        ("---\n{}\n---\n---\n[b]\n", true),
+    ] {
+        assert_eq!(is_followed(text).unwrap(), expected, "{text}");
+    }
+    // The keys of the settings themselves are checked as always.
+    assert_eq!(is_followed("a: 1\na: 2\n---\nb: 1\n").unwrap_err().len(), 2);
+    assert!(is_followed("{}\n---\na: [\n").is_err());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use crate::findings::{FindingRange, Findings, Mark};
-use crate::misplaced_settings;
+use crate::misplaced_settings::{self, SettingsKey};
 
 use super::{Body, DEPTH_MAX, Document, Kind, NODES_MAX, Node, Pair, Scalar, narrow, text};
 
@@ -55,35 +55,61 @@ impl<'f> Builder<'f> {
 
     pub(super) fn read(&mut self, text: &str, list: &mut Vec<Document>) -> Result<(), Unreadable> {
         let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
+        let mut first_settings = None;
         while let Some(event) = parser.next_event() {
             let (event, span) = event.map_err(|error| self.syntax(text, &error))?;
             let mark = self.mark(span);
-            if let Some(root) = self.event(event, mark)? {
-                let is_settings = self.kind == Kind::Rules && self.reject_settings(&root);
-                list.push(Document {
-                    root,
-                    range: self.findings.since(self.range),
-                    is_settings,
-                });
-                self.range = self.findings.mark();
-                self.anchors.clear();
-                self.document_line = mark.line;
+            let Some(root) = self.event(event, mark)? else {
+                continue;
+            };
+            match self.settings_key(&root) {
+                // Whether rules follow is not known yet.
+                Some(key) if list.is_empty() && first_settings.is_none() => {
+                    self.findings.drop_since(self.range);
+                    first_settings = Some((root, key));
+                }
+                Some(key) => list.push(self.reject_settings(root, key)),
+                None => list.push(self.document(root)),
             }
+            self.range = self.findings.mark();
+            self.anchors.clear();
+            self.document_line = mark.line;
+        }
+        if let Some((root, key)) = first_settings
+            && list.iter().all(|document| document.root.is_null())
+        {
+            list.push(self.reject_settings(root, key));
         }
         Ok(())
     }
 
-    /// Whether a document is settings in place of rules, which is then all that is reported of it.
-    fn reject_settings(&mut self, root: &Node) -> bool {
+    fn document(&self, root: Arc<Node>) -> Document {
+        Document {
+            root,
+            range: self.findings.since(self.range),
+            is_settings: false,
+        }
+    }
+
+    /// The key that shows that a document is settings, if rules are read.
+    fn settings_key(&self, root: &Node) -> Option<SettingsKey> {
         let Body::Map(entries) = &root.body else {
-            return false;
+            return None;
         };
         let keys = entries.iter().filter_map(|(key, _)| text_of(key));
-        let key = misplaced_settings::find(keys);
-        if let Some(key) = key {
-            misplaced_settings::report(key, self.range, self.findings);
+        match self.kind {
+            Kind::Rules => misplaced_settings::find(keys),
+            Kind::Settings => None,
         }
-        key.is_some()
+    }
+
+    /// A document that is settings in place of rules, which is all that is reported of it.
+    fn reject_settings(&mut self, root: Arc<Node>, key: SettingsKey) -> Document {
+        misplaced_settings::report(key, self.range, self.findings);
+        Document {
+            is_settings: true,
+            ..self.document(root)
+        }
     }
 
     /// The same for the document with the syntax error, as far as it was read.

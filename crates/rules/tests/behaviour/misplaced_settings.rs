@@ -39,11 +39,8 @@ fn one_error_says_what_they_are_and_shows_nothing_of_them() {
 fn whatever_is_wrong_in_them_is_not_shown() {
     for (text, position) in [
         ("store: {redis: {password: [hunter2]}}", (1, 1)),
-        ("redis_protocol: hunter2\nrules: x", (2, 1)),
-        (
-            "admin: hunter2\ntelemetry: {x: !hunter2 y}\nlisten:",
-            (3, 1),
-        ),
+        ("redis_protocol: hunter2\nrules: x", (1, 1)),
+        ("limits: hunter2\nlog: {x: !hunter2 y}\nlisten:", (3, 1)),
         (
             "stores: {a: {redis://:hunter2@h: , redis://:hunter2@h: }}",
             (1, 1),
@@ -96,6 +93,44 @@ fn other_documents_of_the_file_are_read() {
         ("not-rules", 15, None),
     ];
     assert_eq!(found, expected);
+}
+
+/// A file may begin with settings, which their own reader checks.
+#[test]
+fn settings_before_rules_are_skipped() {
+    let rules = "domain: a\ndescriptors: [{key: b, rate_limit: 1/s}]\n";
+    for settings in [
+        "rules: x\n",
+        "gateway: {domain: a}\nlog: {}\n",
+        "memory: hunter2\nx: 1\nx: 2\n",
+    ] {
+        let loaded = load(format!("{settings}---\n{rules}"));
+        assert_eq!(loaded.diagnostics, [], "{settings}");
+        assert!(loaded.rules.domains().eq(["a"]), "{settings}");
+        // Without rules they are in the wrong place.
+        for end in ["", "---\n", "---\n---\n"] {
+            assert_eq!(positions(format!("{settings}{end}")), [(1, 1)]);
+        }
+    }
+    let wrong = load("rules: x\nx: 1\nx: 2\n---\ndomain: a\ny: 1\ny: 2\n");
+    let found: Vec<_> = wrong
+        .diagnostics
+        .iter()
+        .map(|found| (found.code, found.line))
+        .collect();
+    assert_eq!(found, [("unknown-key", 6), ("duplicate-key", 7)]);
+    // Settings after rules, or after settings, are in the wrong place.
+    for text in [
+        format!("{rules}---\nrules: x\n"),
+        format!("rules: x\n---\nstore: x\n---\n{rules}"),
+    ] {
+        let codes: Vec<_> = load(text)
+            .diagnostics
+            .into_iter()
+            .map(|found| found.code)
+            .collect();
+        assert_eq!(codes, ["not-rules"]);
+    }
 }
 
 #[test]

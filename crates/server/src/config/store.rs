@@ -14,11 +14,12 @@ pub const STORES_MAX: usize = 16;
 /// The longest name of a store, which is a label of its metrics.
 const NAME_BYTES_MAX: usize = 63;
 /// What is known before a store is read: the backends that can be named, and the directory that
-/// paths are relative to.
+/// paths are relative to, and the file itself, whose further documents are rules.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'k> {
     pub(super) backends: &'k [AnyBackend],
     pub(super) directory: &'k Path,
+    pub(super) file: &'k Path,
     /// Whether the gateway's lists are read, too.
     pub(super) reads_lists: bool,
 }

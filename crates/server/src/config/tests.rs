@@ -32,6 +32,18 @@ fn only_the_rules_must_be_named() {
 }
 
 #[test]
+fn rules_may_follow_in_the_same_file() {
+    let own = PathBuf::from("/etc/tollgate/tollgate.yaml");
+    let rules = "---\ndomain: d\n";
+    let config = parse(&format!("allow_refund: true\n{rules}")).unwrap();
+    assert_eq!(config.rules, [own.clone()]);
+    let config = parse(&format!("rules: [rules.yaml]\n{rules}")).unwrap();
+    assert_eq!(config.rules, ["/etc/tollgate/rules.yaml".into(), own]);
+    let error = invalid("allow_refund: true\n---\n");
+    assert!(error.contains("write the rules below `---`"), "{error}");
+}
+
+#[test]
 fn every_setting_is_read() {
     let config = parse(
         "rules: r\nmerge_domains: true\nallow_refund: true\ndynamic_metadata: true\n\
