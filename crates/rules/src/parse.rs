@@ -214,7 +214,10 @@ impl Reader<'_> {
             self.findings
                 .describe_position(first.name.mark, second.name.mark)
         );
-        let help = "put all of its descriptors in one document, or allow merging of domains";
+        let help = "put all of its descriptors in one document, or set `merge_domains: true`";
+        for file in &first.files {
+            self.findings.suspect_file(file);
+        }
         self.findings
             .error(second.name.mark, "duplicate-domain", message, help);
     }

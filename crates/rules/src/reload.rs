@@ -1,6 +1,6 @@
 //! Reload: new rules replace old ones and keep what was consumed.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use tollgate_core::{Limit, LimitHistory, RuleName};
@@ -104,12 +104,13 @@ impl Loaded {
 
 impl Rejected {
     /// Whether the new version of this domain may be incomplete: it has an error; it was in a file
-    /// of which not even the domains could be read; or it is missing, and a file that may contain
-    /// it could not be read to its end.
+    /// of which not even the domains could be read; or it is missing, and its file has an error, or
+    /// a file that may contain it could not be read to its end.
     fn keeps(&self, domain: &Domain, is_missing: bool) -> bool {
+        let is_in = |files: &BTreeSet<String>| domain.files.iter().any(|file| files.contains(file));
         self.domains.contains(&*domain.name)
-            || domain.files.iter().any(|file| self.files.contains(file))
-            || (is_missing && self.is_incomplete)
+            || is_in(&self.files)
+            || is_missing && (self.is_incomplete || is_in(&self.wrong_files))
     }
 }
 

@@ -91,6 +91,38 @@ fn a_rule_that_was_unlimited_for_a_while_is_the_same_rule() {
     assert!(!fixture.is_allowed(&[("a", "1")]));
 }
 
+/// Otherwise a slip in the name of a domain would leave its requests without limits.
+#[test]
+fn a_domain_that_is_missing_in_a_file_with_an_error_stays() {
+    let file = |domain: &str, limit: &str| {
+        let descriptors = format!("descriptors: [{{key: k, rate_limit: {limit}}}]");
+        format!("domain: {domain}\n{descriptors}\n")
+    };
+    let sources = |a: &str| {
+        let sources = [("a.yaml", a), ("b.yaml", &file("b", "1/s"))];
+        sources.map(|(name, text)| Source::new(name, text))
+    };
+    let old = RuleSet::parse(&sources(&file("a", "1/s")), &Options::default()).rules;
+    for (text, kept, removed) in [
+        // The name of the other file's domain, and a new one that is not valid.
+        (
+            file("b", "1/s"),
+            vec!["a".to_owned(), "b".to_owned()],
+            vec![],
+        ),
+        (file("c", "1/fortnight"), vec!["a".to_owned()], vec![]),
+        (file("c", "1/s"), vec![], vec!["a".to_owned()]),
+    ] {
+        let (rules, changes) = RuleSet::parse(&sources(&text), &Options::default()).succeed(&old);
+        assert_eq!(
+            (&changes.kept, &changes.removed),
+            (&kept, &removed),
+            "{text}"
+        );
+        assert_eq!(rules.domains().any(|name| name == "a"), !kept.is_empty());
+    }
+}
+
 #[test]
 fn a_error_keeps_the_old_domain_and_lets_the_others_in() {
     let old = [
