@@ -28,10 +28,30 @@ use crate::protocol::Protocol;
 use crate::raw_responses::{NOT_HTTP2, is_protocol_error, kind, last, reason};
 use crate::socket::Socket;
 
-/// The most bytes of one connection that wait to be read.
-const CONNECTION_WINDOW_BYTES: u32 = 256 * 1024;
-/// The same of one stream.
-const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+/// How much of HTTP/2 waits to be read.
+#[derive(Clone, Copy, Debug)]
+struct Windows {
+    /// The most bytes of a connection.
+    connection: u32,
+    /// The most bytes of a stream.
+    stream: u32,
+}
+
+/// Where messages are short.
+///
+/// The HTTP library closes a connection with unread DATA frames of which the bytes that each lacks
+/// of 256 are more than half of the connection's window. A stream of short messages that waits for
+/// its peer to read the answers must not come near that: of frames with 20 bytes, what fits its
+/// window lacks 189 KiB.
+const SHORT_MESSAGES: Windows = Windows {
+    connection: 512 * 1024,
+    stream: 16 * 1024,
+};
+/// Where bodies of any length pass, which a small window makes wait for the network.
+const ANY_BODIES: Windows = Windows {
+    connection: 256 * 1024,
+    stream: 64 * 1024,
+};
 /// The most bytes of one response that wait to be written.
 const SEND_BYTES: usize = 64 * 1024;
 /// The size of HTTP/2's dynamic header table. Each field in it may keep a buffer of 16 KiB in
@@ -190,6 +210,10 @@ impl<H: Handler> Http<H> {
         (terms, streams): (&'a Terms, usize),
     ) -> Served<'a> {
         let limits = &terms.limits;
+        let windows = match terms.half_close {
+            true => SHORT_MESSAGES,
+            false => ANY_BODIES,
+        };
         let frames = Frames::new(limits.control_frames, Instant::now());
         let socket = Socket::new(
             stream,
@@ -203,8 +227,8 @@ impl<H: Handler> Http<H> {
             .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
             .max_header_list_size(limits.header_bytes)
             .header_table_size(FIELD_TABLE_BYTES)
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .initial_stream_window_size(windows.stream)
+            .initial_connection_window_size(windows.connection)
             .max_send_buf_size(SEND_BYTES)
             .max_pending_accept_reset_streams(RESETS_MAX)
             .max_local_error_reset_streams(LOCAL_RESETS_MAX)

@@ -1,13 +1,15 @@
 //! The `http` listener: HTTP/1.1, HTTP/2 and gRPC on one port.
 
+use std::convert::Infallible;
 use std::path::Path;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, request};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt;
@@ -156,6 +158,49 @@ async fn the_stream_of_decisions_is_there() {
         .map(|answer| answer.statuses[0].remaining)
         .collect();
     assert_eq!(remaining, [3, 2]);
+}
+
+/// The library closes connections with many short frames that were not read.
+#[tokio::test]
+async fn a_stream_of_short_messages_waits_for_a_client_that_does_not_read() {
+    const MESSAGES: usize = 2_000;
+    let house = House::on("domain: d\ndescriptors: [{key: k, rate_limit: 1000000/day}]\n").await;
+    for address in [house.http(), house.grpc()] {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        // Room for the answers to a few messages.
+        builder.initial_stream_window_size(1_024);
+        let shaken = builder.handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.unwrap();
+        tokio::spawn(connection);
+        let message = decisions::check_in("d", decisions::entry("k", b"v")).encode_to_vec();
+        let length = u32::try_from(message.len()).unwrap();
+        let framed: Bytes = [&[0][..], &length.to_be_bytes(), &message].concat().into();
+        let frames = std::iter::repeat_n(framed, MESSAGES);
+        let body = StreamBody::new(tokio_stream::iter(
+            frames.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes))),
+        ));
+        let request = Request::post("http://h/tollgate.v1.Decisions/Check")
+            .header(CONTENT_TYPE, "application/grpc")
+            .header("te", "trailers");
+        let response = sender
+            .send_request(request.body(body).unwrap())
+            .await
+            .unwrap();
+        // All that can be sent has arrived, and has not been read.
+        for _ in 0..5_000 {
+            tokio::task::yield_now().await;
+        }
+        let answers = response.into_body().collect().await.unwrap().to_bytes();
+        let mut rest = &answers[..];
+        let mut count = 0;
+        while let Some((head, after)) = rest.split_at_checked(5) {
+            let length = u32::from_be_bytes(head[1..].try_into().unwrap());
+            rest = &after[usize::try_from(length).unwrap()..];
+            count += 1;
+        }
+        assert_eq!(count, MESSAGES);
+    }
 }
 
 /// The proxy's host is in the target of a request of HTTP/2.
