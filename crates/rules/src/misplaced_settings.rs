@@ -1,8 +1,8 @@
 //! Settings of Tollgate that are read as rules.
 //!
 //! They may be the first document of a file whose other documents are rules: then they are skipped.
-//! Otherwise they are in the wrong place. Any of their keys and values may be a password, also in the wrong place. So one error says what
-//! they are, and nothing of their text is shown.
+//! Otherwise they are in the wrong place. Any of their keys and values may be a password, also in
+//! the wrong place. So one error says what they are, and nothing of their text is shown.
 
 use crate::findings::{FindingRange, Findings, Mark};
 

@@ -13,6 +13,8 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tollgate_listen::{Connection, ShutdownSignal};
 use tonic::Status;
 
+use crate::held_bytes::hold;
+
 /// The error type of bodies.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -41,6 +43,8 @@ enum State {
 pub(crate) struct ResponseBody {
     content: Content,
     connection: Arc<Connection>,
+    /// Bytes of the content that are reserved and not sent.
+    reserved: usize,
     /// The period of the part that was sent last, until the peer has room for the next one.
     period: Option<usize>,
     /// For responses that may never end.
@@ -238,6 +242,17 @@ impl Drop for RequestBody {
 // === impl Content ===
 
 impl Content {
+    /// Its length, if that is known.
+    pub(crate) fn len(&self) -> Option<usize> {
+        let length = match self {
+            Content::Whole(bytes) | Content::Message(bytes) => {
+                return Some(bytes.as_ref().map_or(0, Bytes::len));
+            }
+            Content::Parts(body) => body.size_hint().exact()?,
+        };
+        Some(usize::try_from(length).unwrap_or(usize::MAX))
+    }
+
     /// The message of a call, as gRPC frames it.
     pub(crate) const fn message(bytes: Bytes) -> Content {
         Content::Message(Some(bytes))
@@ -280,11 +295,16 @@ impl From<Body> for Content {
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    /// A response that ends by itself.
-    pub(crate) fn new(content: impl Into<Content>, connection: Arc<Connection>) -> ResponseBody {
+    /// A response that ends by itself, of which so many bytes are reserved.
+    pub(crate) const fn new(
+        content: Content,
+        reserved: usize,
+        connection: Arc<Connection>,
+    ) -> ResponseBody {
         ResponseBody {
-            content: content.into(),
+            content,
             connection,
+            reserved,
             period: None,
             stop: None,
         }
@@ -294,6 +314,20 @@ impl ResponseBody {
     pub(crate) fn until_stop(mut self, mut shutdown: ShutdownSignal) -> ResponseBody {
         self.stop = Some(Box::pin(async move { shutdown.wait().await }));
         self
+    }
+
+    /// The same frame, which keeps what is reserved for it.
+    fn hold(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        if self.reserved == 0 {
+            return frame;
+        }
+        frame.map_data(|bytes| {
+            if bytes.len() > self.reserved {
+                return bytes;
+            }
+            self.reserved -= bytes.len();
+            hold(bytes, Arc::clone(&self.connection))
+        })
     }
 
     fn end_wait(&mut self) {
@@ -315,6 +349,7 @@ impl HttpBody for ResponseBody {
         // The peer has room for the next part, so it has read the last one.
         this.end_wait();
         let polled = this.content.poll_frame(cx);
+        let polled = polled.map(|frame| frame.map(|frame| frame.map(|frame| this.hold(frame))));
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && frame.is_data()
         {
@@ -359,5 +394,6 @@ impl HttpBody for ResponseBody {
 impl Drop for ResponseBody {
     fn drop(&mut self) {
         self.end_wait();
+        self.connection.release(self.reserved);
     }
 }

@@ -23,7 +23,7 @@ use crate::auth;
 use crate::body::{Content, RequestBody, ResponseBody, is_no_room, no_room};
 use crate::decisions::CHECK_PATH;
 use crate::grpc::{DECIDE_PATH, GRPC_ENCODING, late};
-use crate::head::{Rejection, check_grpc, check_http};
+use crate::head::{Rejection, check_grpc, check_http, is_grpc};
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
@@ -36,6 +36,10 @@ use read_fields::copy_read_fields;
 use routes::RoutesOf;
 pub(crate) use routes::{GrpcRoutes, HttpRoutes, Routes};
 
+/// Answers of so many bytes are part of what a request takes anyway. More is reserved.
+const ANSWER_BYTES_FREE: usize = 2 * 1024;
+const NO_ROOM: &str =
+    "too many bytes of answers that were not read; read them, use fewer connections, or retry";
 /// Calls whose messages are answered one by one.
 const STREAM_PATHS: &str = "/grpc.reflection.";
 /// What a connection with a reserved permit may request.
@@ -283,6 +287,27 @@ impl Exchange {
         status.into_http::<Body>().map(Content::from)
     }
 
+    /// The response, and how many bytes are reserved for it until it has been sent: those of a long
+    /// one. If there is no room, it is replaced by an error.
+    fn reserve(&self, response: Response<Content>) -> (Response<Content>, usize) {
+        let length = response.body().len().unwrap_or(0);
+        if length <= ANSWER_BYTES_FREE || matches!(self.all.routes, Routes::Http(_)) {
+            return (response, 0);
+        }
+        if self.connection.reserve(length) {
+            return (response, length);
+        }
+        self.all.metrics.count_error(self.all.listener, "no_room");
+        let response = match is_grpc(response.headers()) {
+            true => Status::resource_exhausted(NO_ROOM).into_http(),
+            false => {
+                let failure = Failure::new("no_room", StatusCode::SERVICE_UNAVAILABLE, NO_ROOM);
+                problem::<Body>(&failure.problem)
+            }
+        };
+        (response.map(Content::from), 0)
+    }
+
     /// The response as it is sent: counted as unread until the peer has read it, ended on shutdown
     /// if it has no end of its own, and with the announcement that the connection ends.
     fn finish(
@@ -290,8 +315,9 @@ impl Exchange {
         response: Response<impl Into<Content>>,
         is_unbounded: bool,
     ) -> Response<ResponseBody> {
+        let (response, reserved) = self.reserve(response.map(Into::into));
         let connection = Arc::clone(&self.connection);
-        let mut response = response.map(|body| ResponseBody::new(body, connection));
+        let mut response = response.map(|body| ResponseBody::new(body, reserved, connection));
         if is_unbounded {
             let shutdown = self.all.shutdown.clone();
             response = response.map(|body| body.until_stop(shutdown));

@@ -1,6 +1,7 @@
 //! The HTTP listener: Envoy's `/json`, Tollgate's `/v1/check`, `/v1/settle` and `/v1/auth`, health
 //! checks and their description.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,9 @@ pub(crate) const NAME: &str = ListenerKind::Http.name();
 /// Where Envoy's service answers, and where Tollgate does.
 const ENVOY_PATH: &str = "/json";
 pub(crate) const CHECK_PATH: &str = "/v1/check";
+
+/// The most characters of a client's path or method that an answer repeats.
+const TEXT_SHOWN: usize = 200;
 
 const OPENAPI: &str = include_str!("openapi.json");
 
@@ -83,20 +87,29 @@ pub(crate) fn with_fallback_routes(
             let detail = format!(
                 "the `{listener}` listener has no {}; /openapi.json at the `http` listener \
                  describes requests, and /metrics is at the `admin` listener",
-                uri.path()
+                shorten(uri.path())
             );
             let failure = Failure::new("not_found", StatusCode::NOT_FOUND, detail);
             std::future::ready(count_and_respond::<Body>(&missing, listener, &failure))
         })
         .method_not_allowed_fallback(move |method: Method, uri: Uri| {
             let detail = format!(
-                "{} does not accept {method}; the Allow header lists what it accepts",
-                uri.path()
+                "{} does not accept {}; the Allow header lists what it accepts",
+                shorten(uri.path()),
+                shorten(method.as_str())
             );
             let status = StatusCode::METHOD_NOT_ALLOWED;
             let failure = Failure::new("method_not_allowed", status, detail);
             std::future::ready(count_and_respond::<Body>(&metrics, listener, &failure))
         })
+}
+
+/// The beginning of a text of a client, for an answer.
+fn shorten(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(TEXT_SHOWN) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
 }
 
 pub(crate) fn count_and_respond<B: From<String>>(
@@ -127,7 +140,7 @@ pub(crate) fn readiness(shutdown: &ShutdownSignal) -> Response {
 }
 
 async fn openapi() -> Response {
-    reply(StatusCode::OK, "application/json", OPENAPI.to_owned())
+    reply(StatusCode::OK, "application/json", OPENAPI)
 }
 
 async fn envoy(State(state): State<Arc<AppState>>, request: HttpRequest) -> Response {

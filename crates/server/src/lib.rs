@@ -29,6 +29,7 @@ mod metrics;
 mod body;
 
 mod head;
+mod held_bytes;
 
 mod exchange;
 

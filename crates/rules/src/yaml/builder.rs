@@ -53,6 +53,8 @@ impl<'f> Builder<'f> {
         }
     }
 
+    /// Reads all documents before the first syntax error. Settings are left out if rules follow
+    /// them.
     pub(super) fn read(&mut self, text: &str, list: &mut Vec<Document>) -> Result<(), Unreadable> {
         let mut parser: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
         let mut first_settings = None;

@@ -36,7 +36,7 @@ fn rules_may_follow_in_the_same_file() {
     let own = PathBuf::from("/etc/tollgate/tollgate.yaml");
     let rules = "---\ndomain: d\n";
     let config = parse(&format!("allow_refund: true\n{rules}")).unwrap();
-    assert_eq!(config.rules, [own.clone()]);
+    assert_eq!(config.rules, std::slice::from_ref(&own));
     let config = parse(&format!("rules: [rules.yaml]\n{rules}")).unwrap();
     assert_eq!(config.rules, ["/etc/tollgate/rules.yaml".into(), own]);
     let error = invalid("allow_refund: true\n---\n");

@@ -203,6 +203,56 @@ async fn a_stream_of_short_messages_waits_for_a_client_that_does_not_read() {
     }
 }
 
+/// Long answers take room among the bytes of requests until they have been sent.
+#[tokio::test]
+async fn answers_that_nobody_reads_are_bounded() {
+    let house = House::with(RULES, |config| config.limits.buffer = 200 * 1024).await;
+    let stream = TcpStream::connect(house.http()).await.unwrap();
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    // The heads of answers arrive, and nothing of their bodies.
+    builder.initial_stream_window_size(0);
+    let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+    let open = tokio::spawn(connection);
+    let mut answers = Vec::new();
+    for _ in 0..20 {
+        let request = Request::get("http://h/openapi.json").body(Full::<Bytes>::default());
+        sender.ready().await.unwrap();
+        answers.push(sender.send_request(request.unwrap()).await.unwrap());
+    }
+    let length = answers[0].headers()["content-length"].to_str().unwrap();
+    let room = (200 + 16) * 1024 / length.parse::<usize>().unwrap();
+    let statuses: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.status().as_u16())
+        .collect();
+    assert_eq!(statuses, [vec![200; room], vec![503; 20 - room]].concat());
+    // Short ones are still answered, here and elsewhere.
+    let request = Request::get("http://h/healthz").body(Full::default());
+    assert_eq!(
+        sender
+            .send_request(request.unwrap())
+            .await
+            .unwrap()
+            .status(),
+        200
+    );
+    let mut other = Client::to(house.http()).await;
+    assert_eq!(other.post("/v1/check", CHECK).await.status, 200);
+    assert_eq!(other.get("/openapi.json").await.status, 503);
+    // The administrator sees it.
+    let text = metrics(&house).await;
+    let line = "tollgate_request_errors_total{listener=\"http\",kind=\"no_room\"} ";
+    assert!(text.lines().any(|found| found.starts_with(line)), "{text}");
+    drop((answers, sender));
+    open.abort();
+    while other.get("/openapi.json").await.status != 200 {}
+    let is_free = |text: String| {
+        text.lines()
+            .any(|line| line == "tollgate_request_bytes_held 0")
+    };
+    while !is_free(metrics(&house).await) {}
+}
+
 /// The proxy's host is in the target of a request of HTTP/2.
 #[tokio::test]
 async fn forward_auth_knows_the_client_and_the_host() {

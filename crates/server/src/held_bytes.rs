@@ -1,0 +1,31 @@
+//! Bytes of an answer, which count as the connection's until they have been sent.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tollgate_listen::Connection;
+
+/// An answer, or the part of one, of which so many bytes are reserved.
+struct HeldBytes {
+    bytes: Bytes,
+    connection: Arc<Connection>,
+}
+
+/// The same bytes, as many of which were reserved: they are released when the last copy is dropped.
+pub(crate) fn hold(bytes: Bytes, connection: Arc<Connection>) -> Bytes {
+    Bytes::from_owner(HeldBytes { bytes, connection })
+}
+
+// === impl HeldBytes ===
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        self.connection.release(self.bytes.len());
+    }
+}
