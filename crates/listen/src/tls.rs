@@ -7,9 +7,12 @@
 use std::fmt;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache};
 use rustls::{CertificateError, InvalidMessage, ServerConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -33,6 +36,9 @@ pub use validity::Validity;
 /// The most bytes of responses that a connection holds, encrypted or to be encrypted, until its
 /// socket takes them.
 const BUFFER_BYTES: usize = 16 * 1024;
+/// For how long the socket of a failed handshake is read, and how much of it.
+const ALERT_READ_WITHIN: Duration = Duration::from_secs(1);
+const UNREAD_BYTES_MAX: u64 = 64 * 1024;
 /// How many sessions of a listener can be resumed without a full handshake; each has about 1 KiB.
 const SESSIONS_MAX: usize = 256;
 
@@ -84,8 +90,27 @@ impl Handshake for Tls {
         let accepted = acceptor.accept_with(socket, |session| {
             session.set_buffer_limit(Some(BUFFER_BYTES));
         });
-        accepted.await.map(Box::new).map_err(describe)
+        match accepted.into_fallible().await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err((error, socket)) => {
+                end(socket).await;
+                Err(describe(error))
+            }
+        }
     }
+}
+
+/// Ends the socket of a handshake that failed, so that the peer reads why: if a socket is closed
+/// while bytes are unread, the connection is reset, and the alert is lost. A client of TLS 1.3
+/// sends its first request before it knows whether its certificate is accepted.
+async fn end(mut socket: RawSocket) {
+    let read = async {
+        // The peer may be gone.
+        let _ = socket.shutdown().await;
+        let mut rest = socket.take(UNREAD_BYTES_MAX);
+        let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
+    };
+    let _ended = timeout(ALERT_READ_WITHIN, read).await;
 }
 
 fn server_config(protocol: Protocol, credentials: &Credentials) -> ServerConfig {

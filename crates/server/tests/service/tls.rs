@@ -1,6 +1,6 @@
 //! Every listener over TLS, with and without certificates of clients.
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate_server::ListenerKind;
 
 use crate::stopping::health;
@@ -43,9 +43,8 @@ async fn clients_need_a_certificate_where_the_settings_say_so() {
     let certified = || Some(secured.issued.identity());
     for kind in [ListenerKind::Http, ListenerKind::Admin] {
         let mut stream = secured.connect(kind, certified()).await.unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut stream, b"GET /healthz HTTP/1.0\r\n\r\n")
-            .await
-            .unwrap();
+        let request = b"GET /healthz HTTP/1.0\r\n\r\n";
+        stream.write_all(request).await.unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).await.unwrap();
         assert!(reply.starts_with("HTTP/1.0 200"), "{reply}");
@@ -106,6 +105,26 @@ async fn a_drained_connection_ends_cleanly() {
     secured.house.running.stop().await;
     assert_eq!(http.0.read(&mut [0; 9]).await.unwrap(), 0);
     assert_eq!(unused.read(&mut [0; 9]).await.unwrap(), 0);
+}
+
+/// A client of TLS 1.3 sends its first request before its certificate is looked at, and may go on
+/// sending before it reads. If the socket were closed at once, it would not learn why it failed.
+#[tokio::test]
+async fn a_client_without_a_certificate_learns_why_whatever_it_has_sent() {
+    let secured = Secured::mutual().await;
+    for kind in [ListenerKind::Http, ListenerKind::Admin, ListenerKind::Grpc] {
+        let mut stream = secured.connect(kind, None).await.unwrap();
+        for _ in 0..3 {
+            stream.write_all(&[b'x'; 1_000]).await.unwrap();
+            stream.flush().await.unwrap();
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let error = stream.read_to_end(&mut Vec::new()).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("CertificateRequired"), "{kind:?}: {text}");
+    }
 }
 
 #[tokio::test]
