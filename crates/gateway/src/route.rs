@@ -111,6 +111,8 @@ impl RouteTable {
             routes => routes,
         };
         InvalidSetting::check_at_most("routes", routes.len(), "routes", ROUTES_MAX)?;
+        // Where those that could be added are in the settings.
+        let mut places = Vec::with_capacity(routes.len());
         for (index, route) in routes.iter().enumerate() {
             let made = Route::new(route, settings, &self.upstreams, &mut in_flight, metrics);
             // Without routes in the settings, what is wrong is at the gateway itself.
@@ -120,7 +122,7 @@ impl RouteTable {
             };
             let made = made.map_err(|all| all.into_iter().map(locate).collect());
             let made = made.and_then(|made| {
-                self.check_reachable(index, &made)?;
+                self.check_reachable(index, &made, &places)?;
                 Ok(made)
             });
             match made {
@@ -128,6 +130,7 @@ impl RouteTable {
                     self.needs_path |= made.matcher.needs_path();
                     self.headers.extend(made.matcher.header_names().cloned());
                     self.routes.push(made);
+                    places.push(index);
                 }
                 Err::<_, InvalidSettings>(all) => {
                     let all = all.into_iter();
@@ -153,15 +156,18 @@ impl RouteTable {
             && named.is_none_or(|name| settings.upstreams.contains_key(name))
     }
 
-    /// Reports a route that no request reaches.
-    fn check_reachable(&self, index: usize, route: &Route) -> Result<(), InvalidSetting> {
-        let earlier = self.routes.iter();
-        match earlier
-            .clone()
-            .position(|one| one.matcher.covers(&route.matcher))
-        {
+    /// Reports a route that no request reaches. `places` is where the routes so far are in the
+    /// settings: those with errors are not among them.
+    fn check_reachable(
+        &self,
+        index: usize,
+        route: &Route,
+        places: &[usize],
+    ) -> Result<(), InvalidSetting> {
+        let mut earlier = self.routes.iter().zip(places);
+        match earlier.find(|(one, _)| one.matcher.covers(&route.matcher)) {
             None => Ok(()),
-            Some(before) => Err(InvalidSetting::new(
+            Some((_, before)) => Err(InvalidSetting::new(
                 format!("routes[{index}].match"),
                 format!("no request reaches this route: routes[{before}] has all of them"),
                 "put it before that route, or remove it",

@@ -369,3 +369,15 @@ fn every_section_reports_what_is_wrong_with_it() {
     ];
     assert_eq!(places, expected, "{errors}");
 }
+
+/// A route with an error reaches nothing and hides nothing, and is not named in errors of others.
+#[test]
+fn the_route_that_has_all_requests_of_another_is_named_by_its_place() {
+    let paths = ["x", "/a", "/{*x}", "y", "/b/{c}"];
+    let routes = paths.map(|path| to(path, "api")).to_vec();
+    let errors = wrong(&settings(&["api"], routes));
+    let lines: Vec<&str> = errors.lines().collect();
+    assert_eq!(lines.len(), 3, "{errors}");
+    let expected = "routes[4].match: no request reaches this route: routes[2] has all of them;";
+    assert!(lines[2].starts_with(expected), "{errors}");
+}
