@@ -9,6 +9,7 @@ use tollgate_core::{ChargeDenied, Cost, Descriptor, Request};
 use crate::check::described::Described;
 use crate::check::elements::read_elements;
 use crate::reply::{Failure, read_object};
+use crate::whole_number::read_units;
 
 mod batch;
 mod described;
@@ -31,7 +32,7 @@ pub(crate) struct Check<'a> {
     #[serde(borrow, deserialize_with = "read_descriptors")]
     descriptors: SmallVec<[Described<'a>; DESCRIPTORS_INLINE]>,
     /// Units; a negative cost is a refund.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "read_units")]
     cost: i64,
     /// Decide without charging.
     #[serde(default)]

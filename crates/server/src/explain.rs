@@ -1,5 +1,7 @@
 //! `GET /v1/explain`: why a request would be allowed or denied now.
 
+use std::collections::HashSet;
+
 use axum::response::Response;
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
@@ -114,9 +116,13 @@ impl Question {
     /// Reads a query; the error says what is wrong with it and what to write.
     fn read(query: &str) -> Result<Question, String> {
         let mut question = Question::default();
+        let mut given = HashSet::new();
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             if value.contains(char::REPLACEMENT_CHARACTER) {
                 return Err(format!("`{name}` is not UTF-8"));
+            }
+            if name != "descriptor" && !given.insert(name.clone()) {
+                return Err(format!("`{name}` is given twice; leave out one of them"));
             }
             match &*name {
                 "domain" => question.domain = value.into_owned(),
@@ -200,6 +206,14 @@ mod tests {
             ("domain=d&descriptor=a%3Db&any_order=1", "`any_order` is"),
             ("domain=d&descriptors=a%3Db", "no parameter `descriptors`"),
             ("domain=d&descriptor=a%3D%ff", "`descriptor` is not UTF-8"),
+            (
+                "domain=d&descriptor=a%3Db&domain=e",
+                "`domain` is given twice",
+            ),
+            (
+                "domain=d&descriptor=a%3Db&cost=1&cost=9",
+                "`cost` is given twice",
+            ),
         ];
         for (query, expected) in table {
             let problem = Question::read(query).unwrap_err();

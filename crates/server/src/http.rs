@@ -211,6 +211,7 @@ impl AppState {
 
     /// Settles a reservation of `/v1/check`.
     async fn settle(&self, request: HttpRequest) -> Result<Response, Failure> {
+        has_no_query(request.uri())?;
         is_json(request.headers())?;
         let (head, body) = request.into_parts();
         let body = self.read(&head, body).await?;
@@ -304,6 +305,19 @@ impl AppState {
         let detail = "a refund (a negative cost) over HTTP needs `allow_refund: true` \
              in the service's configuration; gRPC takes it without";
         Err(Failure::new("refund", StatusCode::BAD_REQUEST, detail))
+    }
+}
+
+/// Rejects parameters in the URL of an endpoint that takes them in its body: `?peek=true` would
+/// charge.
+fn has_no_query(uri: &Uri) -> Result<(), Failure> {
+    match uri.query() {
+        None | Some("") => Ok(()),
+        Some(query) => Err(Failure::bad_request(format!(
+            "`?{}`, but {} takes no parameters in the URL; write them into the body",
+            shorten(query),
+            uri.path()
+        ))),
     }
 }
 

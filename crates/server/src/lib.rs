@@ -49,6 +49,8 @@ mod trace;
 
 mod check;
 
+mod whole_number;
+
 mod headroom;
 
 mod host;

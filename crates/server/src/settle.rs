@@ -8,6 +8,7 @@ use tollgate_core::COST_MAX;
 use tollgate_engine::{ReservationId, SettleError, SettledLimit};
 
 use crate::reply::{Failure, json as reply_json, read_object};
+use crate::whole_number::read_units;
 
 /// The body of a request.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -15,6 +16,7 @@ use crate::reply::{Failure, json as reply_json, read_object};
 pub(crate) struct Settle {
     reservation: String,
     /// The units that the request really consumed.
+    #[serde(deserialize_with = "read_units")]
     cost: u64,
 }
 
@@ -120,11 +122,11 @@ mod tests {
             (r#"{"cost":1}"#.to_owned(), "missing field `reservation`"),
             (
                 format!(r#"{{"reservation":"{ID}","cost":-1}}"#),
-                "expected u64",
+                "a whole number",
             ),
             (
                 format!(r#"{{"reservation":"{ID}","cost":1.5}}"#),
-                "expected u64",
+                "a whole number",
             ),
             (
                 format!(r#"{{"reservation":"{ID}","cost":1,"cost":2}}"#),

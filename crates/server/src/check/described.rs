@@ -26,6 +26,10 @@ pub(super) struct Described<'a> {
 /// Keys and values: parts of the body, but for texts with escapes, and numbers as text.
 pub(super) type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); PAIRS_INLINE]>;
 
+/// The error for an entry where a descriptor is expected.
+const ENTRY_ALONE: &str = "`key` and `value` are an entry, not a descriptor; write \
+    {\"user\": \"ann\"}, or {\"entries\": [{\"key\": \"user\", \"value\": \"ann\"}]}";
+
 /// The pairs of nearly every descriptor.
 const PAIRS_INLINE: usize = 2;
 
@@ -108,6 +112,11 @@ impl<'de: 'a, 'a> Visitor<'de> for ReadDescribed<'a> {
             }
             let is_entries = key == "entries" && pairs.is_empty();
             match map.next_value_seed(ReadMember { is_entries })? {
+                MemberValue::Text(_) if is_entries => {
+                    let text =
+                        "`entries` must be a list: [{\"key\": \"user\", \"value\": \"ann\"}]";
+                    return Err(A::Error::custom(text));
+                }
                 MemberValue::Text(text) => pairs.push((key, text)),
                 MemberValue::Pairs(list) => {
                     pairs = list
@@ -117,16 +126,27 @@ impl<'de: 'a, 'a> Visitor<'de> for ReadDescribed<'a> {
                     is_long = true;
                 }
                 MemberValue::Other => {
-                    let text = format!("the value of `{key}` must be text");
+                    let text =
+                        format!("the value of `{key}` must be text, a number, true or false");
                     return Err(A::Error::custom(text));
                 }
             }
+        }
+        if !is_long && is_entry(&pairs) {
+            return Err(A::Error::custom(ENTRY_ALONE));
         }
         Ok(Described {
             pairs,
             is_unordered: !is_long,
         })
     }
+}
+
+/// Whether members are those of an entry in the long form. Read as a descriptor, they would have
+/// the keys `key` and `value`, which match no rule, so that nothing would be limited.
+fn is_entry(pairs: &Pairs<'_>) -> bool {
+    let has = |name| pairs.iter().any(|(key, _)| key == name);
+    pairs.len() == 2 && has("key") && has("value")
 }
 
 // === values ===

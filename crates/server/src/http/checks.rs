@@ -11,7 +11,7 @@ use tollgate_engine::{Decided, ReservationReceipt};
 use tollgate_gateway::{keep_denial, request_id};
 use tollgate_telemetry::RequestSpan;
 
-use super::{AppState, CHECK_PATH, NAME, is_json};
+use super::{AppState, CHECK_PATH, NAME, has_no_query, is_json};
 use crate::body::BoxError;
 use crate::check::{Batch, BatchAnswers, Check, verdict};
 use crate::reply::Failure;
@@ -40,6 +40,7 @@ impl AppState {
         B: HttpBody<Data = Bytes> + Unpin,
         B::Error: Into<BoxError>,
     {
+        has_no_query(&head.uri)?;
         is_json(&head.headers)?;
         let body = self.read(head, body).await?;
         // In boxes, so that the future of every other request is small.

@@ -67,3 +67,16 @@ fn json_by_any_of_its_usual_media_types_is_accepted() {
         assert_eq!(judge(rejected), expected, "{rejected}");
     }
 }
+
+#[test]
+fn parameters_belong_in_the_body() {
+    for accepted in ["/v1/check", "/v1/check?"] {
+        assert!(has_no_query(&Uri::from_static(accepted)).is_ok());
+    }
+    let failure = has_no_query(&Uri::from_static("/v1/check?peek=true")).unwrap_err();
+    assert_eq!(failure.problem.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        failure.problem.detail,
+        "`?peek=true`, but /v1/check takes no parameters in the URL; write them into the body"
+    );
+}
