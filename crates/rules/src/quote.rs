@@ -11,6 +11,11 @@ pub(crate) fn has_user(text: &str) -> bool {
     after_scheme.is_some_and(|(_, rest)| rest.contains('@'))
 }
 
+/// What is wrong with a key that has no value, if this is the key in quotes.
+pub(crate) fn no_value(quoted: &str) -> String {
+    format!("{quoted} has no value")
+}
+
 /// Quotes a file's text in a message: in backquotes, shortened, without control characters.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::from("`");

@@ -1,7 +1,9 @@
 //! A program's own settings in YAML, with the same diagnostics as rules.
 //!
 //! The caller asks for each key that it knows, with a type and a default. A key in the file that it
-//! never asked for is an error, which names the nearest known key.
+//! never asked for is an error, which names the nearest known key. So is a key without a value, or
+//! an empty `tls` would be no `tls`; only where the caller asks whether a key is off, `null` is a
+//! value ([`Settings::is_off`]).
 
 use std::cell::{RefCell, RefMut};
 use std::num::NonZeroU32;
@@ -11,17 +13,15 @@ use tollgate_core::{Sharing, Span};
 
 use crate::diagnostic::Diagnostic;
 use crate::findings::{Findings, Mark};
-use crate::quote::quote;
 use crate::scalar;
 use crate::sharing;
 use crate::source::Source;
 use crate::window;
 use crate::yaml::{Body, Documents, Kind, Node};
 
+mod keys;
 mod nearest;
 mod value;
-
-use nearest::nearest;
 
 /// A map in a settings file, and the keys that were read so far.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub struct Settings<'n> {
     /// `None` for a missing map: every key has its default.
     node: Option<&'n Node>,
     asked: RefCell<Vec<&'static str>>,
+    /// The keys for which `null` is a value.
+    nullable: RefCell<Vec<&'static str>>,
     findings: &'n RefCell<Findings>,
     /// The keys at the top below which no message shows the file's text.
     secrets: &'static [&'static str],
@@ -77,7 +79,7 @@ pub fn settings<T>(
         ..Settings::new(String::new(), root, &findings, secrets, false)
     };
     let taken = take(&top);
-    top.report_unknown_keys();
+    top.report_wrong_keys();
     let findings = findings.into_inner();
     let (diagnostics, _) = findings.finish(std::slice::from_ref(source));
     if diagnostics.iter().any(Diagnostic::is_error) {
@@ -94,7 +96,7 @@ impl<'n> Settings<'n> {
         let path = format!("{}{key}.", self.path);
         let below = self.below(path, self.get(key), self.hides(key));
         let taken = take(&below);
-        below.report_unknown_keys();
+        below.report_wrong_keys();
         taken
     }
 
@@ -106,17 +108,21 @@ impl<'n> Settings<'n> {
     ) -> Vec<T> {
         let path = format!("{}{key}.", self.path);
         let named = self.below(path, self.get(key), self.hides(key));
-        let each = named.entries().filter_map(|(name, node)| {
-            let name = &name.scalar()?.text;
+        let each = named.entries().filter_map(|(name_node, node)| {
+            let name = &name_node.scalar()?.text;
             let is_label = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
             let shown = match named.is_secret && !name.chars().all(is_label) {
                 true => "…",
                 false => name,
             };
+            if node.is_null() {
+                self.report_no_value(name_node.mark, shown);
+                return None;
+            }
             let path = format!("{}{shown}.", named.path);
             let below = named.below(path, Some(node), named.is_secret);
             let taken = take(name, &below);
-            below.report_unknown_keys();
+            below.report_wrong_keys();
             Some(taken)
         });
         each.collect()
@@ -253,20 +259,29 @@ impl<'n> Settings<'n> {
             Body::List(items) => items.iter().map(|item| &**item).collect(),
             _ => vec![node],
         };
-        let texts = items
-            .into_iter()
-            .filter_map(|item| scalar::text(item, key, &mut findings));
+        let texts = items.into_iter().filter_map(|item| {
+            if item.is_null() {
+                keys::report_empty_item(item.mark, key, &mut findings);
+                return None;
+            }
+            scalar::text(item, key, &mut findings)
+        });
         texts.map(|text| text.value).collect()
     }
 
-    /// Whether `key` is set to `null` or to nothing.
+    /// Whether `key` is set to `null`. This makes `null` a value of it, but not nothing at all.
     pub fn is_off(&self, key: &'static str) -> bool {
+        self.nullable.borrow_mut().push(key);
         self.entry(key).is_some_and(|(_, value)| value.is_null())
     }
 
     /// Reports something wrong with the value of `key`, or with its absence.
     pub fn report_error(&self, key: &'static str, message: String, help: &str) {
-        let at = self.entry(key).map(|(_, value)| value.mark);
+        let at = self.entry(key).map(|(_, value)| value);
+        if at.is_some_and(|value| self.has_no_value(key, value)) {
+            return; // Which is reported.
+        }
+        let at = at.map(|value| value.mark);
         let mark = at.or(self.node.map(|node| node.mark));
         self.wrong(mark.unwrap_or(Mark::top(0)), message, help);
     }
@@ -277,6 +292,9 @@ impl<'n> Settings<'n> {
         let Some((_, value)) = self.entry(key) else {
             return self.report_error(key, message, help);
         };
+        if self.has_no_value(key, value) {
+            return; // Which is reported.
+        }
         let steps = path.split(['.', '[', ']']).filter(|step| !step.is_empty());
         let found = steps.scan(value, |node, step| {
             *node = node.child(step)?;
@@ -314,6 +332,7 @@ impl<'n> Settings<'n> {
             path,
             node: node.filter(|node| !node.is_null()),
             asked: RefCell::default(),
+            nullable: RefCell::default(),
             findings,
             secrets,
             is_secret,
@@ -350,36 +369,6 @@ impl<'n> Settings<'n> {
         });
         let entries = entries.into_iter().flatten();
         entries.map(|(key, value)| (&**key, &**value))
-    }
-
-    /// Reports the keys that the caller never asked for.
-    fn report_unknown_keys(&self) {
-        let mut known = self.asked.borrow().clone();
-        known.sort_unstable();
-        known.dedup();
-        for (key, _) in self.entries() {
-            let Some(text) = key.scalar().map(|scalar| scalar.text.as_str()) else {
-                continue;
-            };
-            if known.contains(&text) {
-                continue;
-            }
-            // A URL without the key before it is a key for YAML.
-            let is_hidden = self.is_secret || text.contains(['@', ':', '/']);
-            let message = if is_hidden && !self.secrets.is_empty() {
-                "unknown key".to_owned()
-            } else {
-                format!("unknown key {}", quote(text))
-            };
-            let now = sharing::current_name(text).filter(|key| known.contains(key));
-            let help = match now.or_else(|| nearest(text, &known)) {
-                Some(key) if now.is_some() => format!("it is called `{}{key}` now", self.path),
-                Some(key) => format!("did you mean `{}{key}`?", self.path),
-                None => format!("the keys are `{}`", known.join("`, `")),
-            };
-            let mut findings = self.findings.borrow_mut();
-            findings.error(key.mark, "unknown-key", message, help);
-        }
     }
 
     fn wrong(&self, mark: Mark, message: String, help: &str) {

@@ -276,8 +276,9 @@ impl Config {
             top.report_error("rules", message, help);
         }
         let (store, sharing) = Place::take_default(top, known);
-        let has_gateway = top.has("gateway");
-        let has_redis_protocol = top.has("redis_protocol");
+        // One without a value is an error of its own.
+        let has_gateway = top.contains("gateway");
+        let has_redis_protocol = top.contains("redis_protocol");
         let listen = top.map("listen", |map| {
             Listen::take_all(map, known.directory, has_gateway, has_redis_protocol)
         });

@@ -1,7 +1,7 @@
 //! A map whose keys are known.
 
 use crate::findings::{Findings, Mark};
-use crate::quote::quote;
+use crate::quote::{no_value, quote};
 use crate::section::{Field, SECTIONS, Section};
 use crate::sharing::current_name;
 use crate::yaml::{Body, Looks, Node};
@@ -90,7 +90,7 @@ fn key_text(key: &Node) -> &str {
 }
 
 fn empty(key: &Node, findings: &mut Findings) {
-    let message = format!("{} has no value", quote(key_text(key)));
+    let message = no_value(&quote(key_text(key)));
     let help = "without a value it has no effect: give it one or remove it";
     findings.warning(key.mark, "no-value", message, help);
 }

@@ -45,7 +45,7 @@ fn what_is_written_is_read_and_what_is_not_has_its_default() {
     let expected = (true, 9, Span::from_millis(1_005), rules, Some(80));
     assert_eq!(read(text).unwrap(), expected);
     let defaults = (false, 7, Span::SECOND, Vec::new(), None);
-    for text in ["", "limits:\n", "# nothing\n", "port: ~\nlimits: {}\n"] {
+    for text in ["", "# nothing\n", "limits: {}\n"] {
         assert_eq!(read(text).unwrap(), defaults, "{text:?}");
     }
     assert_eq!(read("rules: one\n").unwrap().3, ["one"]);
@@ -103,9 +103,11 @@ fn named_maps_are_read_one_by_one() {
             })
         })
     };
-    let taken = read("stores:\n  b: {size: 2}\n  a:\n").unwrap();
+    let taken = read("stores:\n  b: {size: 2}\n  a: {}\n").unwrap();
     assert_eq!(taken, [("b".to_owned(), 2), ("a".to_owned(), 1)]);
-    assert_eq!(read("stores:\n").unwrap(), []);
+    assert_eq!(read("stores: {}\n").unwrap(), []);
+    let empty = read("stores:\n  b: {size: 2}\n  a:\n").unwrap_err();
+    assert_eq!(empty[0].message, "`a` has no value");
     let wrong = read("stores:\n  a: {sise: 2}\n  b: 3\n").unwrap_err();
     assert_eq!(
         wrong[0].help.as_deref(),
@@ -124,7 +126,7 @@ fn a_secret_is_in_no_message() {
     for (text, secret) in [
         ("password: 'a: b'\n", Some("a: b")),
         ("password: 1.5\n", Some("1.5")),
-        ("password:\n", None),
+        ("{}\n", None),
     ] {
         assert_eq!(read(text).unwrap().as_deref(), secret, "{text}");
     }
@@ -135,7 +137,69 @@ fn a_secret_is_in_no_message() {
     assert!(!is_map("tls: true\n").unwrap());
     let has = |text: &str| settings(&Source::new("s.yaml", text), &[], |top| top.has("tls"));
     assert!(has("tls: false\n").unwrap());
-    assert!(!has("tls:\n").unwrap());
+    assert!(!has("{}\n").unwrap());
+}
+
+/// A key that is there and has no effect might be one that was to protect something.
+#[test]
+fn a_key_without_a_value_is_an_error() {
+    let found = |text: &str| {
+        let read = settings(&Source::new("s.yaml", text), &["secret"], |top| {
+            top.map("limits", |limits| limits.flag("tls", false));
+            top.map("secret", |secret| secret.text("password_file"));
+            top.map("listen", |listen| {
+                if listen.is_off("http") {
+                    listen.report_error("http", "off".to_owned(), "");
+                }
+            });
+            top.report_error("limits", "wrong".to_owned(), "");
+            let _: Option<Typed> = top.value("typed");
+            top.texts("rules")
+        });
+        let shown = read.unwrap_err().into_iter().map(|found| {
+            let help = found.help.unwrap_or_default();
+            format!("{}:{}: {}; {help}", found.line, found.column, found.message)
+        });
+        let wrong = |found: &String| !found.ends_with(": wrong; ");
+        shown.filter(wrong).collect::<Vec<_>>()
+    };
+    let help = "has no value; write a value for it, or remove the key";
+    for (text, key) in [
+        ("limits:", "1:1: `limits`"),
+        ("limits: ~\n", "1:1: `limits`"),
+        ("limits: !!null ''", "1:1: `limits`"),
+        ("{? limits}", "1:4: `limits`"),
+        ("limits:\n  tls: # not yet\n", "2:3: `tls`"),
+        ("limits: {<<: {tls: null}}", "1:15: `tls`"),
+        ("listen: null", "1:1: `listen`"),
+        ("rules:\nlimits: {}\n", "1:1: `rules`"),
+        ("secret: {password_file: }", "1:10: `password_file`"),
+        ("typed: Null", "1:1: `typed`"),
+        ("typed: {hops: }", "1:9: `hops`"),
+        ("typed: {choice: {needed: }}", "1:18: `needed`"),
+        ("typed: {choice: {needed: {key: ~}}}", "1:27: `key`"),
+    ] {
+        assert_eq!(found(text), [format!("{key} {help}")], "{text}");
+    }
+    let http = "1:10: `http` has no value; write a value for it, or `http: null` to turn it off";
+    assert!(found("listen: {http: }").contains(&http.to_owned()));
+    for text in ["listen: {http: null}", "listen: {http: ~}"] {
+        assert_eq!(found(text), ["1:16: off; "], "{text}");
+    }
+    for (text, place) in [
+        ("rules: [a, null]", "1:12: an item of `rules`"),
+        ("typed: {names: [a, ~]}", "1:20: an item of `names`"),
+    ] {
+        let help = "has no value; write a value, or remove the item";
+        assert_eq!(found(text), [format!("{place} {help}")], "{text}");
+    }
+    // All of them at once, and what else is wrong.
+    assert_eq!(
+        found("listne:\nlimits:\nsecret: {hunter2: }\ntyped: {flag: 1, hops: }").len(),
+        5
+    );
+    let hidden = found("secret: {hunter2: }").concat();
+    assert!(!hidden.contains("hunter2"), "{hidden}");
 }
 
 #[test]
@@ -226,19 +290,13 @@ fn types_of_other_crates_are_read() {
         wait: None,
     };
     assert_eq!(typed(text).unwrap(), Some(expected));
-    for text in [
-        "typed: {}",
-        "typed: {hops: null, choice: nothing}",
-        "typed: {choice: {nothing: }}",
-    ] {
+    for text in ["typed: {}", "typed: {choice: nothing}"] {
         assert_eq!(typed(text).unwrap(), Some(Typed::default()), "{text}");
     }
-    for text in ["", "typed:\n", "typed: ~\n"] {
-        assert_eq!(typed(text).unwrap(), None, "{text:?}");
-    }
+    assert_eq!(typed("").unwrap(), None);
     for (choice, expected) in [
         ("{sized: {bytes: 5}}", Choice::Sized { bytes: Some(5) }),
-        ("{sized: }", Choice::Sized { bytes: None }),
+        ("{sized: {}}", Choice::Sized { bytes: None }),
         (
             "{needed: {key: k}}",
             Choice::Needed(Needed {
@@ -301,7 +359,7 @@ fn errors_in_types_of_other_crates_are_reported_at_their_place() {
              write `nothing` alone",
         ),
         (
-            "{choice: {named: a, sized: }}",
+            "{choice: {named: a, sized: {}}}",
             "1:17: `choice` is one choice, and this is a map; write `choice: { ... }`",
         ),
         (

@@ -12,6 +12,7 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, 
 use serde::de::{DeserializeOwned, Deserializer, Expected, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
+use super::keys::{report_empty_entry, report_empty_item};
 use super::nearest::nearest;
 use crate::findings::Findings;
 use crate::quote::quote;
@@ -38,10 +39,12 @@ pub(super) fn read<T: DeserializeOwned>(
         findings,
         skipped: &skipped,
     };
+    value.skip_empty();
+    let is_whole = skipped.borrow().is_empty();
     for error in 0..ERRORS_MAX {
         let before = skipped.borrow().len();
         match T::deserialize(value).map_err(|wrong| value.report(&wrong)) {
-            Ok(read) if error == 0 => return Some(read),
+            Ok(read) if error == 0 && is_whole => return Some(read),
             // What is left of it is right, but it is not what was written.
             Ok(_) => return None,
             Err(_) if value.is_skipped() || skipped.borrow().len() == before => return None,
@@ -110,6 +113,28 @@ impl<'n> Value<'n> {
         let mut findings = self.findings.borrow_mut();
         findings.error(self.node.mark, code, message, help);
         skipped
+    }
+
+    /// Reports and leaves out each key and item below this node that has no value: for serde, it
+    /// would not be there, and so would not do what it was written for.
+    fn skip_empty(self) {
+        let below: Vec<(Option<Value<'_>>, Value<'_>)> = match &self.node.body {
+            Body::Map(entries) => self.pairs(entries).map(|(k, v)| (Some(k), v)).collect(),
+            Body::List(items) => self.items(items).map(|item| (None, item)).collect(),
+            Body::Scalar(_) => return,
+        };
+        for (key, value) in below {
+            if !value.node.is_null() {
+                value.skip_empty();
+                continue;
+            }
+            value.skip();
+            let mut findings = self.findings.borrow_mut();
+            match key {
+                Some(key) => report_empty_entry(key.node.mark, value.key, &mut findings),
+                None => report_empty_item(value.node.mark, self.key, &mut findings),
+            }
+        }
     }
 
     /// Leaves this node out when the value is read again: something is wrong with it, and reported.

@@ -18,7 +18,7 @@ pub(super) fn take(top: &Settings<'_>, directory: &Path, has_listener: bool) -> 
         top.report_error("admin", message, help);
     }
     top.map("admin", |map| {
-        if !map.has("token_file") && !map.has("token_env") {
+        if !map.contains("token_file") && !map.contains("token_env") {
             let message = "nothing says where the tokens are".to_owned();
             let help = "write `token_file: FILE` or `token_env: NAME`, or remove `admin`";
             map.report_error("token_file", message, help);
@@ -57,7 +57,7 @@ mod tests {
         let config = parse(&directory, "admin: {token_file: tokens}\n").unwrap();
         assert_eq!(config.admin.file, Some(directory.path().join("tokens")));
         assert_eq!(config.admin.env, None);
-        let without = parse(&directory, "admin: null\n").unwrap();
+        let without = parse(&directory, "").unwrap();
         assert_eq!(config.differences(&without), ["admin"]);
     }
 

@@ -65,6 +65,7 @@ impl Listen {
         has_redis: bool,
     ) -> Vec<Listen> {
         let mut kinds = ListenerKind::ALL.to_vec();
+        kinds.retain(|kind| !map.is_off(kind.name()));
         if !has_gateway {
             kinds.retain(|kind| *kind != ListenerKind::Gateway);
             let key = ListenerKind::Gateway.name();
@@ -77,7 +78,7 @@ impl Listen {
             kinds.retain(|kind| *kind != ListenerKind::Redis);
         }
         let listen = kinds.into_iter();
-        let listen = listen.filter_map(|kind| Listen::take(map, kind, directory));
+        let listen = listen.map(|kind| Listen::take(map, kind, directory));
         let listen: Vec<Listen> = listen.collect();
         check_addresses(map, &listen);
         if !listen.iter().any(|listen| listen.kind.decides()) {
@@ -89,24 +90,21 @@ impl Listen {
     }
 
     /// Reads one kind: an address, or a map with `address`, `mode` and `tls`.
-    fn take(map: &Settings<'_>, kind: ListenerKind, directory: &Path) -> Option<Listen> {
+    fn take(map: &Settings<'_>, kind: ListenerKind, directory: &Path) -> Listen {
         let key = kind.name();
         if map.is_map(key) {
-            return Some(map.map(key, |long| Listen {
+            return map.map(key, |long| Listen {
                 kind,
                 address: take_long_address(long, kind, directory),
                 tls: tls::take(long, directory),
-            }));
+            });
         }
         let address = take_address(map, key, directory);
-        if address.is_none() && map.is_off(key) {
-            return None;
-        }
-        Some(Listen {
+        Listen {
             kind,
             address: address.unwrap_or(kind.default_address()),
             tls: None,
-        })
+        }
     }
 }
 

@@ -130,7 +130,8 @@ impl Known<'_> {
         let is_memory = store.flag("memory", false);
         // All keys are asked for, since only those are known; an empty one counts as well: it is
         // an error, not a store in memory.
-        let is_named = |backend: &&AnyBackend| store.has(backend.key) || store.is_off(backend.key);
+        let is_named =
+            |backend: &&AnyBackend| store.has(backend.key) || store.contains(backend.key);
         let named: Vec<&AnyBackend> = self.backends.iter().filter(is_named).collect();
         let Some((backend, others)) = named.split_first() else {
             return is_memory.then_some(Place::Memory);

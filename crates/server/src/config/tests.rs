@@ -702,3 +702,5 @@ fn every_error_of_an_upstream_is_reported() {
     let expected: Vec<String> = expected.chain(in_upstream).collect();
     assert_eq!(places, expected, "{found}");
 }
+
+mod no_value;

@@ -38,7 +38,6 @@ fn single(address: &str) -> Config {
 fn by_default_state_is_in_memory() {
     for text in [
         "",
-        "store:\n",
         "store: memory\n",
         "store: {}\n",
         "store: {memory: true}\n",
@@ -233,8 +232,8 @@ const REDIS: [(&str, &str); 29] = [
     ("{}", "no server is named"),
     ("redis://hunter2@h", "the URL has a user but no password"),
     ("hunter2", "`redis` does not say where Redis is"),
-    ("", "`redis` does not say where Redis is"),
-    ("null", "write `redis: {url: 'redis://localhost:6379'}`"),
+    ("", "`redis` has no value"),
+    ("null", "`redis` has no value"),
     ("{ulr: 'redis://h'}", "did you mean `store.redis.url`?"),
     (
         "{url: 'redis://h', cluster: ['h:1']}",

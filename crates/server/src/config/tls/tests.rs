@@ -22,7 +22,7 @@ fn a_listener_is_an_address_or_a_map() {
     let text = format!(
         "listen:\n  grpc: {{tls: {{cert: {cert}, key: server.key}}}}\n  \
          http: {{address: '[::1]:443', tls: {{cert: {cert}, key: {key}, client_ca: ca.pem}}}}\n  \
-         admin: {{address: '0.0.0.0:0', tls: null}}\n"
+         admin: {{address: '0.0.0.0:0'}}\n"
     );
     // Paths are relative to the file.
     let directory = Path::new(&cert).parent().unwrap();

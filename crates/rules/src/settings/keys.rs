@@ -1,0 +1,84 @@
+//! Which keys of a map are wrong: those that nobody asked for, and those without a value.
+
+use super::Settings;
+use super::nearest::nearest;
+use crate::findings::{Findings, Mark};
+use crate::quote::{no_value, quote};
+use crate::sharing;
+use crate::yaml::Node;
+
+/// What an error without a value has to help.
+const NO_VALUE_HELP: &str = "write a value for it, or remove the key";
+
+// === impl Settings ===
+
+impl Settings<'_> {
+    /// Reports the keys that the caller never asked for, and those that have no value.
+    pub(super) fn report_wrong_keys(&self) {
+        let mut known = self.asked.borrow().clone();
+        known.sort_unstable();
+        known.dedup();
+        for (key, value) in self.entries() {
+            let Some(text) = key.scalar().map(|scalar| scalar.text.as_str()) else {
+                continue;
+            };
+            if !known.contains(&text) {
+                self.report_unknown_key(key, text, &known);
+            } else if self.has_no_value(text, value) {
+                // A word of the caller, and so no password.
+                self.report_no_value(key.mark, text);
+            }
+        }
+    }
+
+    /// Whether nothing is written for a key, or `null` where that is no value.
+    pub(super) fn has_no_value(&self, key: &str, value: &Node) -> bool {
+        let is_empty = value.scalar().is_none_or(|scalar| scalar.text.is_empty());
+        value.is_null() && (is_empty || !self.nullable.borrow().contains(&key))
+    }
+
+    /// Reports a key without a value.
+    pub(super) fn report_no_value(&self, mark: Mark, key: &str) {
+        let help = match self.nullable.borrow().contains(&key) {
+            true => format!("write a value for it, or `{key}: null` to turn it off"),
+            false => NO_VALUE_HELP.to_owned(),
+        };
+        let mut findings = self.findings.borrow_mut();
+        findings.error(mark, "no-value", no_value(&quote(key)), help);
+    }
+
+    fn report_unknown_key(&self, key: &Node, text: &str, known: &[&'static str]) {
+        // A URL without the key before it is a key for YAML.
+        let is_hidden = self.is_secret || text.contains(['@', ':', '/']);
+        let message = if is_hidden && !self.secrets.is_empty() {
+            "unknown key".to_owned()
+        } else {
+            format!("unknown key {}", quote(text))
+        };
+        let now = sharing::current_name(text).filter(|key| known.contains(key));
+        let help = match now.or_else(|| nearest(text, known)) {
+            Some(key) if now.is_some() => format!("it is called `{}{key}` now", self.path),
+            Some(key) => format!("did you mean `{}{key}`?", self.path),
+            None => format!("the keys are `{}`", known.join("`, `")),
+        };
+        let mut findings = self.findings.borrow_mut();
+        findings.error(key.mark, "unknown-key", message, help);
+    }
+}
+
+/// Reports an entry without a value in a map of which any key is shown that may be.
+pub(super) fn report_empty_entry(mark: Mark, key: &str, findings: &mut Findings) {
+    let message = no_value(&findings.quote(key));
+    findings.error(mark, "no-value", message, NO_VALUE_HELP);
+}
+
+/// Reports an item without a value in the list `key`.
+pub(super) fn report_empty_item(mark: Mark, key: &str, findings: &mut Findings) {
+    let message = format!("an item of `{key}` has no value");
+    findings.error(
+        mark,
+        "no-value",
+        message,
+        "write a value, or remove the item",
+    );
+}
