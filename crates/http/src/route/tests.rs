@@ -53,153 +53,53 @@ fn errors_say_which_template_and_what_to_write() {
     assert!(wrong(&vec!["/a"; ROUTES_MAX + 1]).contains("4096 is the most"));
 }
 
+/// Templates, what is wrong with them, and what to write: how the two begin.
+const OTHER_SYNTAX: &str = r"
+/api/* => `*` is an ordinary character here => write `/api/{*rest}`;
+/z/** => `*` is an ordinary => write `/z/{*rest}`; a star that is meant itself is `%2A`
+* => `*` is an ordinary => write `/{*rest}`;
+/*/x => `*` is an ordinary => write `/{name}/x`;
+/**/x => `*` is an ordinary => write `{id}` for a whole segment, `{*rest}`
+/login* => `*` is an ordinary => write `/login` and `/login/{*rest}`: a parameter
+/img/*.png => `*` is an ordinary => write `{id}` for a whole segment
+/files/*path => `*` is an ordinary => write `/files/{*path}`;
+/u/:id => `:id` is no parameter here => write `/u/{id}`; a colon that is meant
+/u/:id/x/* => `:id` is no parameter here => write `/u/{id}/x/{*rest}`;
+/u/:id(\d+)? => `:id(\d+)?` is no parameter => write `/u/{id}`;
+/u/:id.json => `:id.json` is no => write `{id}` for a whole
+/f/:path* => `:path*` is no parameter => write `/f/{*path}`;
+/d/<id> => `<id>` is no parameter => write `/d/{id}`
+/d/<int:id>/x => `<int:id>` is no => write `/d/{id}/x`
+/d/<path:p> => `<path:p>` is no => write `/d/{*p}`
+/u/{id:[0-9]+} => a parameter takes no pattern, and {id:[0-9]+} => write `{id}`
+/u/{id:[0-9]{2}/}/x => a parameter takes no pattern => write `{id}`
+/u/{id:int} => a parameter takes no pattern => write `{id}`
+/u/{id?} => a parameter takes no pattern => write `{id}`
+/f/{rest:.*} => a parameter takes no pattern => write `{*rest}`
+/f/{rest:path} => a parameter takes no pattern => write `{*rest}`
+/f/{rest...} => a parameter takes no pattern => write `{*rest}`
+/f/{**rest} => a parameter takes no pattern => write `{*rest}`
+^/re.*$ => ^/re.*$ looks like a regular expression => write `{id}` for a whole
+/rx/[0-9]+ => /rx/[0-9]+ looks like a regular => write `{id}` for a whole
+/rx/\d+ => /rx/\d+ looks like a regular => write `{id}` for a whole
+/rx/[0-9]{2,3} => /rx/[0-9]{2,3} looks like a regular => write `{id}` for a whole
+/login$ => /login$ looks like a regular => write `{id}` for a whole
+/x/.+ => /x/.+ looks like a regular => write `{id}` for a whole
+/q?x=1 => /q?x=1 has a query => write `/q`; what is in the query
+/q? => /q? has a query => write `/q`
+https://h/login => https://h/login is a URL => write `/login`
+";
+
 /// Each of these was taken literally, and matched no path that was meant.
 #[test]
 fn the_syntax_of_other_products_is_an_error_that_says_what_to_write() {
-    for (template, problem, instead) in [
-        (
-            "/api/*",
-            "`*` is an ordinary character here",
-            "write `/api/{*rest}`;",
-        ),
-        (
-            "/z/**",
-            "`*` is an ordinary",
-            "write `/z/{*rest}`; a star that is meant itself is `%2A`",
-        ),
-        ("*", "`*` is an ordinary", "write `/{*rest}`;"),
-        ("/*/x", "`*` is an ordinary", "write `/{name}/x`;"),
-        (
-            "/**/x",
-            "`*` is an ordinary",
-            "write `{id}` for a whole segment, `{*rest}`",
-        ),
-        (
-            "/login*",
-            "`*` is an ordinary",
-            "write `/login` and `/login/{*rest}`: a parameter",
-        ),
-        (
-            "/img/*.png",
-            "`*` is an ordinary",
-            "write `{id}` for a whole segment",
-        ),
-        (
-            "/files/*path",
-            "`*` is an ordinary",
-            "write `/files/{*path}`;",
-        ),
-        (
-            "/u/:id",
-            "`:id` is no parameter here",
-            "write `/u/{id}`; a colon that is meant",
-        ),
-        (
-            "/u/:id/x/*",
-            "`:id` is no parameter here",
-            "write `/u/{id}/x/{*rest}`;",
-        ),
-        (
-            "/u/:id(\\d+)?",
-            "`:id(\\d+)?` is no parameter",
-            "write `/u/{id}`;",
-        ),
-        (
-            "/u/:id.json",
-            "`:id.json` is no",
-            "write `{id}` for a whole",
-        ),
-        (
-            "/f/:path*",
-            "`:path*` is no parameter",
-            "write `/f/{*path}`;",
-        ),
-        ("/d/<id>", "`<id>` is no parameter", "write `/d/{id}`"),
-        ("/d/<int:id>/x", "`<int:id>` is no", "write `/d/{id}/x`"),
-        ("/d/<path:p>", "`<path:p>` is no", "write `/d/{*p}`"),
-        (
-            "/u/{id:[0-9]+}",
-            "a parameter takes no pattern, and {id:[0-9]+}",
-            "write `{id}`",
-        ),
-        (
-            "/u/{id:[0-9]{2}/}/x",
-            "a parameter takes no pattern",
-            "write `{id}`",
-        ),
-        (
-            "/u/{id:int}",
-            "a parameter takes no pattern",
-            "write `{id}`",
-        ),
-        ("/u/{id?}", "a parameter takes no pattern", "write `{id}`"),
-        (
-            "/f/{rest:.*}",
-            "a parameter takes no pattern",
-            "write `{*rest}`",
-        ),
-        (
-            "/f/{rest:path}",
-            "a parameter takes no pattern",
-            "write `{*rest}`",
-        ),
-        (
-            "/f/{rest...}",
-            "a parameter takes no pattern",
-            "write `{*rest}`",
-        ),
-        (
-            "/f/{**rest}",
-            "a parameter takes no pattern",
-            "write `{*rest}`",
-        ),
-        (
-            "^/re.*$",
-            "^/re.*$ looks like a regular expression",
-            "write `{id}` for a whole",
-        ),
-        (
-            "/rx/[0-9]+",
-            "/rx/[0-9]+ looks like a regular",
-            "write `{id}` for a whole",
-        ),
-        (
-            "/rx/\\d+",
-            "/rx/\\d+ looks like a regular",
-            "write `{id}` for a whole",
-        ),
-        (
-            "/rx/[0-9]{2,3}",
-            "/rx/[0-9]{2,3} looks like a regular",
-            "write `{id}` for a whole",
-        ),
-        (
-            "/login$",
-            "/login$ looks like a regular",
-            "write `{id}` for a whole",
-        ),
-        (
-            "/x/.+",
-            "/x/.+ looks like a regular",
-            "write `{id}` for a whole",
-        ),
-        (
-            "/q?x=1",
-            "/q?x=1 has a query",
-            "write `/q`; what is in the query",
-        ),
-        ("/q?", "/q? has a query", "write `/q`"),
-        (
-            "https://h/login",
-            "https://h/login is a URL",
-            "write `/login`",
-        ),
-    ] {
-        let found = routes(&[template]).unwrap_err();
+    for line in OTHER_SYNTAX.trim().lines() {
+        let parts: Vec<&str> = line.split(" => ").collect();
+        let found = routes(&parts[..1]).unwrap_err();
         let found = found.strip_prefix("routes[0]: ").unwrap();
-        assert!(found.starts_with(problem), "{template}: {found}");
-        let (_, found) = found.split_once("; ").unwrap();
-        assert!(found.starts_with(instead), "{template}: {found}");
+        assert!(found.starts_with(parts[1]), "{line}: {found}");
+        let (_, instead) = found.split_once("; ").unwrap();
+        assert!(instead.starts_with(parts[2]), "{line}: {instead}");
     }
 }
 
