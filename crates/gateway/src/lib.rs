@@ -9,6 +9,8 @@
 
 mod settings;
 
+mod misspelling;
+
 mod matcher;
 
 mod metrics;

@@ -7,8 +7,10 @@ use tollgate_http::{InvalidSetting, InvalidSettings, NormalPath, PathSettings, R
 
 use crate::settings::{MATCHES_MAX, MatchSettings};
 
-/// Stands for any value of a header.
-const ANY: &str = "*";
+mod condition;
+
+use condition::{parse_header, parse_method};
+
 /// A segment that no template has as a fixed one, to see whether one template covers another.
 const SEGMENT: &str = "~~";
 
@@ -184,41 +186,6 @@ fn at_paths(invalid: InvalidSetting) -> InvalidSetting {
     InvalidSetting { at, ..invalid }
 }
 
-fn parse_method(method: &str) -> Result<Method, InvalidSetting> {
-    let parsed = Method::from_bytes(method.as_bytes()).ok();
-    let is_upper = !method.contains(|char: char| char.is_ascii_lowercase());
-    parsed.filter(|_| is_upper).ok_or_else(|| {
-        let problem = format!("\"{method}\" is no method");
-        let instead = "write one such as POST, in capital letters".to_owned();
-        InvalidSetting::new("", problem, instead)
-    })
-}
-
-/// Reads a header and the value that it must have; `None` for any.
-fn parse_header(
-    name: &str,
-    value: &str,
-) -> Result<(HeaderName, Option<HeaderValue>), InvalidSetting> {
-    let at = format!("headers.{name}");
-    let wrong = |problem, instead: &str| InvalidSetting::new(at, problem, instead.to_owned());
-    let Ok(parsed) = name.parse::<HeaderName>() else {
-        let problem = format!("\"{name}\" is no name of a header");
-        return Err(wrong(problem, "write one such as x-api-version"));
-    };
-    if parsed == HOST {
-        let problem = "HTTP/2 has no header host".to_owned();
-        return Err(wrong(problem, "write `hosts: [...]`"));
-    }
-    match (value, HeaderValue::from_str(value)) {
-        (ANY, _) => Ok((parsed, None)),
-        (_, Ok(value)) => Ok((parsed, Some(value))),
-        (_, Err(_)) => Err(wrong(
-            "the value has characters that no header can have".to_owned(),
-            "write visible characters of ASCII, or * for any value",
-        )),
-    }
-}
-
 // === impl HostPattern ===
 
 impl HostPattern {
@@ -235,8 +202,13 @@ impl HostPattern {
             && name.starts_with('.') == is_below;
         if !is_host {
             let problem = format!("\"{text}\" is no host");
-            let instead = "write a name without a port, such as shop.example, or *.shop.example \
-                for all below it";
+            let instead = match text {
+                "*" => "leave out `hosts`, for all hosts",
+                _ => {
+                    "write a name without a port, such as shop.example, or *.shop.example for all \
+                     below it"
+                }
+            };
             return Err(InvalidSetting::new("", problem, instead));
         }
         let name = name.to_ascii_lowercase();

@@ -115,7 +115,10 @@ fn an_invalid_condition_is_named() {
             "a:80|||",
             "hosts[0]: \"a:80\" is no host; write a name without a port",
         ),
-        ("a *|||", "hosts[1]: \"*\" is no host"),
+        (
+            "a *|||",
+            "hosts[1]: \"*\" is no host; leave out `hosts`, for all hosts",
+        ),
         ("*a|||", "hosts[0]: \"*a\" is no host"),
         (
             "|login||",
@@ -138,5 +141,49 @@ fn an_invalid_condition_is_named() {
     ] {
         let found = matcher(conditions).unwrap_err().to_string();
         assert!(found.starts_with(expected), "{found}");
+    }
+}
+
+#[test]
+fn a_method_that_is_a_known_one_misspelt_is_an_error() {
+    for (method, instead) in [
+        ("POTS", "did you mean `POST`?"),
+        ("GETT", "did you mean `GET`?"),
+        ("PROFIND", "did you mean `PROPFIND`?"),
+        ("*", "leave out `methods`, for all methods"),
+        ("GET,POST", "write one such as POST, in capital letters"),
+    ] {
+        let found = matcher(&format!("||GET {method}|")).unwrap_err();
+        let found: Vec<InvalidSetting> = found.into_iter().collect();
+        assert_eq!(found.len(), 1, "{method}");
+        let places = (found[0].at.as_str(), found[0].instead.as_str());
+        assert_eq!(places, ("methods[1]", instead), "{method}");
+    }
+    let others = "PROPFIND PURGE LIST BATCH SET QUERY MKCOL UNLINK X-MY_METHOD";
+    assert!(matcher(&format!("||{others}|")).is_ok());
+}
+
+#[test]
+fn a_header_that_would_have_to_fit_a_pattern_is_an_error() {
+    for (header, is_error) in [
+        ("x-tier=gold*", true),
+        ("x-tier=*gold", true),
+        ("x-tier=/re.*/", true),
+        ("x-tier=/gol+d/", true),
+        ("x-tier=^gold$", true),
+        ("user-agent=curl/*", true),
+        ("x-tier=*", false),
+        ("x-tier=a*b", false),
+        ("x-forwarded-prefix=/api/", false),
+        ("accept=*/*", false),
+        ("accept=text/*", false),
+        ("accept-language=*", false),
+        ("x-price=$5", false),
+    ] {
+        let found = matcher(&format!("|||{header}"));
+        let errors = found.map(drop).map_err(|errors| errors.to_string());
+        assert_eq!(errors.is_err(), is_error, "{header}: {errors:?}");
+        let expected = "the value looks like a pattern, and is compared as it is; write the whole";
+        assert!(errors.err().is_none_or(|text| text.contains(expected)));
     }
 }
