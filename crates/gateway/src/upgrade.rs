@@ -6,6 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Version};
 use http_body::Body;
 use tollgate_http::{InvalidSetting, InvalidSettings, list_members};
 
+use crate::misspelling::find_meant;
+
+/// The protocol that nearly all upgrades are for.
+const WEBSOCKET: &str = "websocket";
 /// The most protocols of a route.
 const PROTOCOLS_MAX: usize = 16;
 /// Protocols that carry requests: those within would meet no limit.
@@ -31,7 +35,8 @@ impl Protocols {
         let mut errors = InvalidSettings::default();
         errors.take_each(at, names, |name| {
             let instead = "write the name of a protocol: websocket";
-            check_protocol(name).map_err(|problem| InvalidSetting::new("", problem, instead))
+            check_protocol(name).map_err(|problem| InvalidSetting::new("", problem, instead))?;
+            check_spelling(name)
         });
         errors.check()?;
         Ok(Protocols(names.into()))
@@ -74,6 +79,21 @@ fn check_protocol(name: &str) -> Result<(), String> {
             "requests over `{name}` would go round the limits, so no route may switch to it"
         )),
         false => Ok(()),
+    }
+}
+
+/// Checks that a protocol is not the usual one in other words: no client would ask for it.
+fn check_spelling(name: &str) -> Result<(), InvalidSetting> {
+    let name = name.to_ascii_lowercase();
+    let is_meant =
+        matches!(name.as_str(), "ws" | "wss") || find_meant(&name, &[WEBSOCKET]).is_some();
+    match is_meant {
+        false => Ok(()),
+        true => Err(InvalidSetting::new(
+            "",
+            format!("no client asks for `{name}`"),
+            format!("did you mean `{WEBSOCKET}`?"),
+        )),
     }
 }
 
@@ -242,6 +262,18 @@ mod tests {
             let problem = protocols(&[name]).unwrap_err().to_string();
             assert!(problem.contains("no name"), "{problem}");
         }
+        for name in [
+            "websockets",
+            "WebSockets",
+            "web-socket",
+            "websocet",
+            "ws",
+            "WSS",
+        ] {
+            let problem = protocols(&[name]).unwrap_err().to_string();
+            assert!(problem.ends_with("did you mean `websocket`?"), "{problem}");
+        }
+        assert!(protocols(&["WebSocket", "websocket/13", "irc"]).is_ok());
         let many = ["websocket"; PROTOCOLS_MAX + 1];
         assert!(protocols(&many).is_err());
         assert!(protocols(&many[1..]).is_ok());
