@@ -17,6 +17,8 @@ use crate::setting::{InvalidSetting, InvalidSettings};
 
 mod cors;
 
+mod placeholder;
+
 mod settings;
 
 pub use cors::{CORS_ORIGINS_MAX, CorsSettings};
@@ -28,11 +30,6 @@ use cors::Cors;
 pub const BODIES_MAX: usize = 16;
 /// The longest text of a body, in bytes.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
-
-/// What stands for the seconds of `Retry-After` in a body.
-const RETRY_AFTER_PLACE: &str = "{retry_after}";
-/// What stands for the status in a body.
-const STATUS_PLACE: &str = "{status}";
 
 /// Makes responses of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,7 +165,8 @@ impl Responder {
         retry_after: Option<u64>,
         request: &HeaderMap,
     ) -> Response<String> {
-        let fits = |body: &&Body| retry_after.is_some() || !body.text.contains(RETRY_AFTER_PLACE);
+        let fits =
+            |body: &&Body| retry_after.is_some() || !placeholder::has_retry_after(&body.text);
         let bodies: Vec<&Body> = self.bodies.iter().filter(fits).collect();
         let replaced = bodies.iter().any(|body| body.media_type == MEDIA_TYPE);
         let default = (!replaced).then_some(MEDIA_TYPE);
@@ -180,7 +178,7 @@ impl Responder {
         let (content_type, text) = match chosen.and_then(|index| bodies.get(index)) {
             Some(body) => (
                 body.content_type.clone(),
-                body.fill(self.status, retry_after),
+                placeholder::fill(&body.text, self.status, retry_after),
             ),
             None => (
                 HeaderValue::from_static(MEDIA_TYPE),
@@ -234,7 +232,7 @@ fn check_dialects(dialects: &[Dialect]) -> Result<(), InvalidSettings> {
 // === impl Body ===
 
 impl Body {
-    /// Checks that the media type is one and the text is not too long.
+    /// Checks that the media type is one, the text is not too long, and its placeholders are known.
     fn new(settings: &BodySettings) -> Result<Body, InvalidSettings> {
         let mut errors = InvalidSettings::default();
         let BodySettings { media_type, text } = settings;
@@ -252,7 +250,7 @@ impl Body {
         });
         let content_type = errors.take(content_type);
         let checked = InvalidSetting::check_at_most("text", text.len(), "bytes", BODY_BYTES_MAX);
-        errors.take(checked);
+        errors.take(checked.and_then(|()| placeholder::check(text)));
         match content_type {
             Some(content_type) if errors.is_empty() => Ok(Body {
                 media_type: name,
@@ -260,15 +258,6 @@ impl Body {
                 text: text.clone(),
             }),
             _ => Err(errors),
-        }
-    }
-
-    /// The text with numbers in its places, so that nothing needs to be escaped.
-    fn fill(&self, status: StatusCode, retry_after: Option<u64>) -> String {
-        let text = self.text.replace(STATUS_PLACE, status.as_str());
-        match retry_after {
-            Some(secs) => text.replace(RETRY_AFTER_PLACE, &secs.to_string()),
-            None => text,
         }
     }
 }

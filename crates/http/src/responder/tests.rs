@@ -317,3 +317,30 @@ fn a_denial_without_an_answer_has_no_retry_time() {
     assert_eq!(response.headers()[GRPC_STATUS], "8");
     assert_eq!(response.headers().get(GRPC_RETRY_PUSHBACK_MS), None);
 }
+
+#[test]
+fn a_word_in_braces_that_is_no_placeholder_is_an_error() {
+    for (text, instead) in [
+        ("{retry_after_seconds}", Some("write `{retry_after}` or")),
+        ("in {retry-after} s", Some("write `{retry_after}` or")),
+        ("{\"in\": {retryAfter}}", Some("write `{retry_after}` or")),
+        ("{{retry_after}}", Some("write `{retry_after}`")),
+        ("{{ retry_after }}", None),
+        ("{\"in\": {retry_after}, \"status\":{status}}", None),
+        ("{\"a\":{}, \"b\": {\"c\": [1]}}", None),
+        ("<style>p{color:red}</style>{status}", None),
+        ("<script>if(a){ b }else{c()}</script>", None),
+        ("{0} { {", None),
+    ] {
+        let found = responder(json!({"bodies": [{"media_type": "a/b", "text": text}]}));
+        match instead {
+            None => assert!(found.is_ok(), "{text}: {found:?}"),
+            Some(instead) => {
+                let error = found.unwrap_err();
+                let (problem, found) = error.split_once("; ").unwrap();
+                assert!(problem.starts_with("bodies[0].text: "), "{error}");
+                assert!(found.starts_with(instead), "{error}");
+            }
+        }
+    }
+}
