@@ -33,18 +33,25 @@ pub(crate) fn split(
         return Ok(Bytes::Unquoted);
     }
     let mut at = 0;
-    for word in line.split(|byte| is_space(*byte)) {
-        if !word.is_empty() {
-            places.push((narrow(at), narrow(at + word.len())));
+    for word in line.split(|byte| ends_word(*byte)) {
+        let end = at + word.len();
+        let skipped = word.iter().take_while(|byte| is_space(**byte)).count();
+        if skipped < word.len() {
+            places.push((narrow(at + skipped), narrow(end)));
         }
-        at += word.len() + 1;
+        at = end + 1;
     }
     Ok(Bytes::OfLine)
 }
 
-/// As C's `isspace`, and a NUL, at which C ends the line.
+/// What is skipped before a word: as C's `isspace`, and a NUL, at which C ends the line.
 const fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | 0)
+    ends_word(byte) || matches!(byte, 0x0b | 0x0c)
+}
+
+/// What ends a word without quotation marks: in Redis, vertical tabs and form feeds do not.
+const fn ends_word(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0)
 }
 
 /// Appends the word with which `rest` begins, and returns what follows it.
@@ -52,7 +59,7 @@ fn unquote<'l>(mut rest: &'l [u8], out: &mut Vec<u8>) -> Result<&'l [u8], Protoc
     loop {
         match rest {
             [] => return Ok(rest),
-            [space, ..] if is_space(*space) => return Ok(rest),
+            [space, ..] if ends_word(*space) => return Ok(rest),
             [quote @ (b'"' | b'\''), quoted @ ..] => {
                 let behind = unquote_quoted(quoted, *quote, out)?;
                 return match behind.first() {

@@ -28,6 +28,7 @@ mod service;
 mod session;
 mod throttles;
 mod transaction;
+mod word;
 
 use passwords::Passwords;
 use service::{NAME, Service};

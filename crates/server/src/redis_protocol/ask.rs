@@ -11,6 +11,7 @@ use tollgate_resp::{Command, Replies};
 use tollgate_rules::RuleSet;
 
 use super::throttles::{seconds, seconds_to_wait, unavailable};
+use super::word::shown;
 
 /// How many integers come before the rule's name.
 const NUMBERS: usize = 6;
@@ -48,6 +49,18 @@ struct Words {
     ends: SmallVec<[usize; WORDS_INLINE]>,
 }
 
+// === impl AskKind ===
+
+impl AskKind {
+    /// Which word of the command is the first key.
+    const fn first_key(self) -> usize {
+        match self {
+            AskKind::Reset => 2,
+            AskKind::Check | AskKind::Peek | AskKind::Refund => 3,
+        }
+    }
+}
+
 // === impl Ask ===
 
 impl Ask {
@@ -55,14 +68,14 @@ impl Ask {
     ///
     /// Why it cannot be decided.
     pub(super) fn read(kind: AskKind, command: &Command<'_>) -> Result<Ask, String> {
-        let first = if kind == AskKind::Reset { 2 } else { 3 };
-        if command.len() <= first || (command.len() - first) % 2 == 1 {
-            return Err("ERR a key without a value; write key value [key value ...]".to_owned());
-        }
+        Ask::check_words(kind, command)?;
         let units = || -> Result<u64, String> {
-            let word = str::from_utf8(command.word(2).unwrap_or_default());
-            let units = word.ok().and_then(|word| word.parse().ok());
-            units.ok_or_else(|| "ERR cost is not a number of units, from 0 on".to_owned())
+            let word = command.word(2).unwrap_or_default();
+            let units = str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+            units.ok_or_else(|| {
+                let word = shown(word);
+                format!("ERR cost '{word}' is not a number of units, from 0 on")
+            })
         };
         let cost = match kind {
             AskKind::Check => Cost::Take(units()?),
@@ -72,13 +85,26 @@ impl Ask {
             AskKind::Reset => Cost::Refund(COST_MAX),
         };
         let domain = command.word(1).into_iter();
-        let words = Words::copy(domain.chain(command.words(first)));
+        let words = Words::copy(domain.chain(command.words(kind.first_key())));
         let ask = Ask { kind, words, cost };
         // A descriptor more or less is no matter.
         let checked = ask.request(None).check_bounds();
         checked.map_err(|invalid| format!("ERR {invalid}"))?;
         ask.check_keys_differ()?;
         Ok(ask)
+    }
+
+    /// Checks that each key has a value.
+    ///
+    /// # Errors
+    ///
+    /// What to write.
+    pub(super) fn check_words(kind: AskKind, command: &Command<'_>) -> Result<(), String> {
+        let first = kind.first_key();
+        if command.len() <= first || (command.len() - first) % 2 == 1 {
+            return Err("ERR a key without a value; write key value [key value ...]".to_owned());
+        }
+        Ok(())
     }
 
     /// Entries match in any order, so they are found by their keys: no two may have the same.

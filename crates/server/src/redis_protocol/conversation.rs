@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use tollgate_listen::{Connection, Stream};
 use tollgate_resp::{Command, Parser};
 
-use super::input::Input;
+use super::input::{Input, Received};
 use super::service::Service;
 use super::session::{Session, Step};
 use super::transaction::Transaction;
@@ -39,9 +39,15 @@ pub(super) async fn converse(
     let mut session = Session::new(service, connection);
     let (mut parser, mut out) = (Parser::default(), Vec::new());
     loop {
-        let received = receive(&mut input, &mut stream, service, connection).await;
-        if !received.unwrap_or(false) {
-            break;
+        match receive(&mut input, &mut stream, &session, connection).await {
+            Ok(Received::Bytes) => {}
+            Ok(Received::NoRoom) => {
+                session.reject_large(&mut out);
+                // The client may be gone, or not read.
+                let _ = stream.write_all(&out).await;
+                break;
+            }
+            Ok(Received::End) | Err(_) => break,
         }
         connection.record_request(Instant::now().into_std());
         let served = serve(&mut session, &mut parser, &mut input, &mut out, &mut stream).await;
@@ -56,25 +62,31 @@ pub(super) async fn converse(
     let _ = stream.shutdown().await;
 }
 
-/// Receives more. Without a command that has begun, there is no hurry: clients keep connections.
+/// Receives more. Without a command or a large transaction that has begun, there is no hurry:
+/// clients keep connections.
 async fn receive(
     input: &mut Input<'_>,
     stream: &mut impl Stream,
-    service: &Service,
+    session: &Session<'_>,
     connection: &Connection,
-) -> io::Result<bool> {
+) -> io::Result<Received> {
+    let service = session.service;
     let deadline = match connection.is_reserved() {
         true => Some(Instant::now() + RESERVED_TIMEOUT),
-        false => input.deadline(service.command_timeout),
+        false => {
+            let command = input.deadline(service.command_timeout);
+            command.into_iter().chain(session.deadline()).min()
+        }
     };
+    let receiving = input.receive(stream, session.user.is_some());
     let Some(deadline) = deadline else {
-        return input.receive(stream).await;
+        return receiving.await;
     };
-    match timeout_at(deadline, input.receive(stream)).await {
+    match timeout_at(deadline, receiving).await {
         Ok(received) => received,
         Err(_) => {
             service.count_error("timeout");
-            Ok(false)
+            Ok(Received::End)
         }
     }
 }

@@ -5,9 +5,10 @@ use tracing::warn;
 
 use super::passwords::{ADMIN, DEFAULT, Rejected, User};
 use super::session::Session;
+use super::word::{is_integer, shown};
 
-/// The longest name of a client.
-const NAME_BYTES_MAX: usize = 64;
+/// The longest name of a client. Some have the name of the program, its version and its host.
+const NAME_BYTES_MAX: usize = 512;
 /// After so many wrong passwords a connection ends.
 const FAILURES_MAX: u32 = 8;
 
@@ -17,8 +18,11 @@ pub(super) fn hello(session: &mut Session<'_>, command: &Command<'_>, out: &mut 
         None => session.version,
         Some(b"2") => Version::Two,
         Some(b"3") => Version::Three,
-        Some(_) => {
-            let text = "NOPROTO unsupported protocol version";
+        Some(word) => {
+            let text = match is_integer(word) {
+                true => "NOPROTO unsupported protocol version",
+                false => "ERR Protocol version is not an integer or out of range",
+            };
             return session.reject("bad_request", text, out);
         }
     };
@@ -40,7 +44,8 @@ pub(super) fn hello(session: &mut Session<'_>, command: &Command<'_>, out: &mut 
             name = command.word(at + 1);
             at += 2;
         } else {
-            return session.reject("bad_request", "ERR Syntax error in HELLO option", out);
+            let text = format!("ERR Syntax error in HELLO option '{}'", shown(option));
+            return session.reject("bad_request", &text, out);
         }
     }
     if user.is_none() {
@@ -87,7 +92,8 @@ pub(super) fn auth(session: &mut Session<'_>, command: &Command<'_>, out: &mut V
     let word = |index| command.word(index).unwrap_or_default();
     let found = match command.len() {
         2 => session.service.passwords.user(None, word(1)),
-        _ => session.service.passwords.user(Some(word(1)), word(2)),
+        3 => session.service.passwords.user(Some(word(1)), word(2)),
+        _ => return session.reject("bad_request", "ERR syntax error", out),
     };
     match found {
         Ok(user) => {
@@ -146,19 +152,15 @@ pub(super) fn client(session: &mut Session<'_>, command: &Command<'_>, out: &mut
             let text = format!("id={id} name={name} db=0 user={user} resp={resp}\n");
             replies.bulk(text.as_bytes());
         }
-        _ => {
-            let shown = subcommand.escape_ascii().to_string();
-            let shown = shown.get(..NAME_BYTES_MAX).unwrap_or(&shown);
-            let text = format!("ERR unknown subcommand or wrong number of arguments for '{shown}'");
-            session.reject("bad_request", &text, out);
-        }
+        // The table of commands has no other.
+        _ => replies.null(),
     }
 }
 
 /// Names are visible characters of ASCII, as in Redis.
 fn set_name(session: &mut Session<'_>, name: &[u8]) -> Result<(), &'static str> {
     if name.len() > NAME_BYTES_MAX {
-        return Err("ERR Client names have at most 64 bytes");
+        return Err("ERR Client names have at most 512 bytes");
     }
     if !name.iter().all(u8::is_ascii_graphic) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.");

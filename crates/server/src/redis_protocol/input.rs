@@ -10,6 +10,19 @@ use tollgate_resp::COMMAND_BYTES_MAX;
 
 /// What a connection may always keep; further bytes are reserved.
 const BYTES: usize = 8 * 1024;
+/// What it may keep of a client that has not said who it is: as much as a connection is promised, so
+/// that nobody without a password takes the room of others.
+const STRANGER_BYTES_MAX: usize = 2 * BYTES;
+
+/// What came of receiving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    Bytes,
+    /// The client sends nothing more.
+    End,
+    /// There is no room for the command that has begun.
+    NoRoom,
+}
 
 /// Received bytes, whose beginning was answered.
 pub(super) struct Input<'c> {
@@ -58,22 +71,26 @@ impl<'c> Input<'c> {
         Some(*self.begun.get_or_insert_with(Instant::now) + within)
     }
 
-    /// Receives more; whether there was anything. The end if there is no room for more.
+    /// Receives more of a client, of which it may be known who it is.
     pub(super) async fn receive(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin),
-    ) -> io::Result<bool> {
+        is_known: bool,
+    ) -> io::Result<Received> {
         self.bytes.copy_within(self.from..self.to, 0);
         self.to -= self.from;
         self.from = 0;
         if self.to < BYTES {
             self.shrink();
-        } else if self.to == self.bytes.len() && !self.grow() {
-            return Ok(false);
+        } else if self.to == self.bytes.len() && !self.grow(is_known) {
+            return Ok(Received::NoRoom);
         }
         let read = stream.read(&mut self.bytes[self.to..]).await?;
         self.to += read;
-        Ok(read > 0)
+        Ok(match read {
+            0 => Received::End,
+            _ => Received::Bytes,
+        })
     }
 
     fn shrink(&mut self) {
@@ -86,9 +103,14 @@ impl<'c> Input<'c> {
     }
 
     /// Makes room for a large command; whether there is any.
-    fn grow(&mut self) -> bool {
+    fn grow(&mut self, is_known: bool) -> bool {
         let more = self.bytes.len();
-        if more >= COMMAND_BYTES_MAX * 2 || !self.connection.reserve(more) {
+        let most = if is_known {
+            COMMAND_BYTES_MAX * 2
+        } else {
+            STRANGER_BYTES_MAX
+        };
+        if more >= most || !self.connection.reserve(more) {
             return false;
         }
         self.reserved += more;

@@ -13,6 +13,7 @@ use super::passwords::User;
 use super::service::{NAME, Service};
 use super::throttles::Throttles;
 use super::transaction::Transaction;
+use super::word::{SHOWN_BYTES_MAX, is_integer, shown};
 use super::{description, greeting};
 use crate::trace::{describe_batch, describe_throttles};
 
@@ -20,8 +21,9 @@ use crate::trace::{describe_batch, describe_throttles};
 const ASKS_MAX: usize = 64;
 /// The command whose limits clients bring along, in traces.
 const THROTTLE: &str = "CL.THROTTLE";
-/// How much of a name that nobody knows an error repeats.
-const SHOWN_BYTES_MAX: usize = 128;
+/// The error of a command that finds no room.
+pub(super) const NO_ROOM: &str = "ERR no room for this command: too many bytes of unfinished \
+    requests are held (`limits.buffer`); retry in a second, or send shorter commands";
 
 /// A client, and its commands in flight. Either throttles or asks wait, never both: replies have
 /// the order of their commands.
@@ -93,6 +95,12 @@ impl<'s> Session<'s> {
         self.throttles.is_full() || self.asks.len() >= ASKS_MAX
     }
 
+    /// When the transaction that has begun must have ended, if it has to.
+    pub(super) fn deadline(&self) -> Option<tokio::time::Instant> {
+        let since = self.transaction.as_ref()?.large_since()?;
+        Some(since + self.service.command_timeout)
+    }
+
     /// Takes a command.
     #[inline]
     pub(super) fn answer(&mut self, command: &Command<'_>, out: &mut Vec<u8>) -> Step {
@@ -133,9 +141,7 @@ impl<'s> Session<'s> {
             self.reject("overloaded", "ERR max number of clients reached", out);
         } else if self.user.is_none() && !found.is_for_all() {
             self.reject("not_authenticated", "NOAUTH Authentication required.", out);
-        } else if !found.takes(command.len()) {
-            let name = found.name.to_ascii_lowercase();
-            let text = format!("ERR wrong number of arguments for '{name}' command");
+        } else if let Err(text) = found.check_words(command) {
             self.reject("bad_request", &text, out);
         } else if self.transaction.is_some() && Transaction::queues(found.kind) {
             self.queue(found.kind, command, out);
@@ -163,7 +169,13 @@ impl<'s> Session<'s> {
             }
             CommandKind::Select => match command.word(1) {
                 Some(b"0") => replies.simple("OK"),
-                _ => self.reject("bad_request", "ERR DB index is out of range", out),
+                Some(word) if is_integer(word) => {
+                    self.reject("bad_request", "ERR DB index is out of range", out);
+                }
+                _ => {
+                    let text = "ERR value is not an integer or out of range";
+                    self.reject("bad_request", text, out);
+                }
             },
             CommandKind::Hello => greeting::hello(self, command, out),
             CommandKind::Auth => greeting::auth(self, command, out),
@@ -190,8 +202,13 @@ impl<'s> Session<'s> {
 
     /// Queues a command of a transaction.
     fn queue(&mut self, kind: CommandKind, command: &Command<'_>, out: &mut Vec<u8>) {
+        let checked = match kind {
+            CommandKind::Ask(kind) => Ask::check_words(kind, command),
+            _ => Ok(()),
+        };
         let queued = self.transaction.as_mut();
-        match queued.map_or(Ok(()), |queued| queued.add(kind, command)) {
+        let add = || queued.map_or(Ok(()), |queued| queued.add(kind, command));
+        match checked.and_then(|()| add()) {
             Ok(()) => Replies::new(out, self.version).simple("QUEUED"),
             Err(text) => self.reject("bad_request", &text, out),
         }
@@ -314,6 +331,19 @@ impl<'s> Session<'s> {
         self.connection.end_request(Instant::now());
     }
 
+    /// Answers a command for which there is no room; the connection ends. Who has not said who they
+    /// are get the answer of Redis, which bounds what they may send as well.
+    pub(super) fn reject_large(&mut self, out: &mut Vec<u8>) {
+        match self.user {
+            Some(_) => self.reject("no_room", NO_ROOM, out),
+            None => {
+                let text = "ERR Protocol error: unauthenticated bulk length";
+                self.reject("protocol", text, out);
+            }
+        }
+        self.end();
+    }
+
     /// Answers bytes that are no command; the connection ends.
     pub(super) fn reject_bytes(&mut self, error: ProtocolError, out: &mut Vec<u8>) {
         self.reject("protocol", &format!("ERR {error}"), out);
@@ -340,10 +370,6 @@ impl<'s> Session<'s> {
             self.end();
             return;
         }
-        let shown = |word: &[u8]| {
-            let word = &word[..word.len().min(SHOWN_BYTES_MAX)];
-            word.escape_ascii().to_string()
-        };
         let mut text = format!(
             "ERR unknown command '{}', with args beginning with: ",
             shown(name)

@@ -18,6 +18,8 @@ use crate::trace::BatchCounts;
 
 /// The most commands that are decided at one reading of the clock.
 const BATCH_MAX: usize = 32;
+/// The longest period, in seconds: [`tollgate_core::WINDOW_MAX`].
+const PERIOD_MAX: u32 = 366 * 24 * 60 * 60;
 /// The outcomes that are counted, in this order.
 const OUTCOMES: [&str; 4] = ["allowed", "denied", "peeked", "refunded"];
 /// The place of those that are denied.
@@ -225,7 +227,9 @@ impl Terms {
         let burst = burst.filter(|burst| *burst > 0);
         let burst = burst.ok_or_else(|| outside("max_burst", u32::MAX - 1))?;
         let count = u32::try_from(count).map_err(|_| outside("count", u32::MAX))?;
-        let period = u32::try_from(period).map_err(|_| outside("period", u32::MAX))?;
+        let period = u32::try_from(period).ok();
+        let period = period.filter(|period| *period <= PERIOD_MAX);
+        let period = period.ok_or_else(|| outside("period", PERIOD_MAX))?;
         let limit = Limit::token_bucket(count, Span::from_secs(period.into()));
         let limit = limit.and_then(|limit| limit.with_burst(burst));
         limit.map_err(|invalid| format!("ERR {invalid}"))

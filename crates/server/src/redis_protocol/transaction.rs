@@ -4,13 +4,17 @@
 //! but for one thing: decisions of other clients may come between those of a transaction. Nothing
 //! that could be read in between would matter to them.
 
+use tokio::time::Instant;
 use tollgate_listen::Connection;
 use tollgate_resp::Command;
 
 use super::command_table::CommandKind;
+use super::session::NO_ROOM;
 
 /// The most bytes of a transaction's commands.
 const BYTES_MAX: usize = 512 * 1024;
+/// What a transaction may keep for as long as the client likes, such as that of somebody who types.
+const BYTES_KEPT: usize = 8 * 1024;
 
 /// The commands since `MULTI`.
 pub(super) struct Transaction<'c> {
@@ -19,6 +23,8 @@ pub(super) struct Transaction<'c> {
     count: usize,
     /// Whether a command was rejected, so that none may be executed.
     is_rejected: bool,
+    /// Since when it has had more than [`BYTES_KEPT`].
+    large_since: Option<Instant>,
 }
 
 // === impl Transaction ===
@@ -30,7 +36,13 @@ impl<'c> Transaction<'c> {
             commands: Vec::new(),
             count: 0,
             is_rejected: false,
+            large_since: None,
         }
+    }
+
+    /// Since when it takes room that others may need.
+    pub(super) const fn large_since(&self) -> Option<Instant> {
+        self.large_since
     }
 
     /// The commands, one behind the other.
@@ -78,15 +90,19 @@ impl<'c> Transaction<'c> {
             return Ok(());
         }
         let bytes = command.bytes();
-        let fits = self.commands.len() + bytes.len() <= BYTES_MAX;
-        if !fits || !self.connection.reserve(bytes.len()) {
+        if self.commands.len() + bytes.len() > BYTES_MAX {
             return Err(format!(
-                "ERR the commands of a transaction have more than {BYTES_MAX} bytes, or there is \
-                 no room for them; send fewer"
+                "ERR the commands of a transaction have more than {BYTES_MAX} bytes; send fewer"
             ));
+        }
+        if !self.connection.reserve(bytes.len()) {
+            return Err(NO_ROOM.to_owned());
         }
         self.commands.extend_from_slice(bytes);
         self.count += 1;
+        if self.commands.len() > BYTES_KEPT {
+            self.large_since.get_or_insert_with(Instant::now);
+        }
         Ok(())
     }
 }

@@ -36,6 +36,7 @@ mod protocol;
 mod redis_client;
 
 mod redis_clients;
+mod redis_compared;
 mod redis_instances;
 mod redis_libraries;
 mod redis_programs;

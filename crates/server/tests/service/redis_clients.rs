@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_server::{Config, Password};
 
@@ -183,10 +184,13 @@ async fn config_commands_are_answered_as_redis_does() {
     let wrong = |name: &str| format!("-ERR wrong number of arguments for '{name}' command\r\n");
     client.expect("CONFIG", &wrong("config")).await;
     client.expect("config get", &wrong("config|get")).await;
-    let others = "-ERR the only subcommand of CONFIG is GET; `tollgate serve FILE` reads the \
-        settings from a file\r\n";
-    for line in ["CONFIG SET save 1", "CONFIG SET", "CONFIG RESETSTAT"] {
-        client.expect(line, others).await;
+    for (line, name) in [
+        ("CONFIG SET save 1", "SET"),
+        ("CONFIG SET", "SET"),
+        ("CONFIG resetstat", "resetstat"),
+    ] {
+        let unknown = format!("-ERR unknown subcommand '{name}'. CONFIG knows GET\r\n");
+        client.expect(line, &unknown).await;
     }
 }
 
@@ -261,6 +265,58 @@ async fn half_a_command_waits_for_the_rest_but_not_for_ever() {
     client.send("PING\r\nPIN").await;
     assert_eq!(client.rest().await, "+PONG\r\n");
     assert_eq!(errors(&house, "timeout").await.as_deref(), Some("1"));
+}
+
+/// Some clients fill the buffer of all connections. The first that finds no room learns why.
+#[tokio::test]
+async fn a_command_without_room_gets_an_error() {
+    let house = house(|config| config.limits.buffer = 256 * 1024).await;
+    let begun = format!("*2\r\n$4\r\nECHO\r\n$60000\r\n{}", "x".repeat(59_999));
+    let mut ended = JoinSet::new();
+    for _connection in 0..16 {
+        let mut client = RedisClient::to(&house).await;
+        client.send(&begun).await;
+        ended.spawn(async move { client.rest().await });
+    }
+    let reply = ended.join_next().await.unwrap().unwrap();
+    let begin = "-ERR no room for this command: ";
+    assert!(reply.starts_with(begin), "{reply}");
+    assert!(errors(&house, "no_room").await.is_some());
+}
+
+/// Without a password nobody takes the room of others.
+#[tokio::test]
+async fn a_client_that_is_unknown_may_send_little() {
+    let house = locked_house().await;
+    let mut client = RedisClient::to(&house).await;
+    client
+        .send(format!("ECHO {}\r\n", "x".repeat(10_000)))
+        .await;
+    assert_eq!(client.read(NO_AUTH.len()).await, NO_AUTH.as_bytes());
+    let long = format!("*2\r\n$4\r\nECHO\r\n$20000\r\n{}", "x".repeat(20_000));
+    client.send(&long).await;
+    let refused = "-ERR Protocol error: unauthenticated bulk length\r\n";
+    assert_eq!(client.rest().await, refused);
+    let mut client = RedisClient::to(&house).await;
+    client.send(format!("AUTH '{PASSWORD}'\r\n")).await;
+    assert_eq!(client.read(5).await, b"+OK\r\n");
+    client.send(format!("{long}\r\nQUIT\r\n")).await;
+    assert!(client.rest().await.ends_with("x\r\n+OK\r\n"));
+}
+
+/// Libraries make a name of the program's, its version and the host's.
+#[tokio::test]
+async fn names_of_clients_may_be_long() {
+    let house = house(|_| ()).await;
+    let mut client = RedisClient::to(&house).await;
+    let name = "n".repeat(512);
+    let setting = format!("CLIENT SETNAME {name}");
+    client.expect(&setting, "+OK\r\n").await;
+    let kept = format!("$512\r\n{name}\r\n");
+    client.expect("CLIENT GETNAME", &kept).await;
+    let longer = format!("{setting}n");
+    let error = "-ERR Client names have at most 512 bytes\r\n";
+    client.expect(&longer, error).await;
 }
 
 /// The service stops reading while replies wait, so what a client can make it keep is bounded; and

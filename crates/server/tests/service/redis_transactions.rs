@@ -1,6 +1,9 @@
 //! Transactions of the Redis protocol.
 
 use std::fmt::Write;
+use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::house::House;
 use crate::redis_client::{RedisClient, integers, with_redis};
@@ -66,6 +69,9 @@ async fn a_command_that_is_wrong_aborts_the_transaction() {
     for (wrong, error) in [
         ("CL.THROTTLE key", "-ERR wrong number of arguments for"),
         ("GET key", "-ERR unknown command 'GET'"),
+        ("CLIENT FOO", "-ERR unknown subcommand 'FOO'"),
+        ("CLIENT SETNAME", "-ERR wrong number of arguments for"),
+        ("TG.CHECK shop 1 user a b", "-ERR a key without a value"),
         ("HELLO 3", "-ERR Command not allowed inside a transaction"),
         ("MULTI", "-ERR MULTI calls can not be nested"),
     ] {
@@ -162,4 +168,21 @@ async fn quoted_words_are_queued_as_well() {
     let second = integers(&[0, 10, 8, -1, 7200]);
     say(&mut client, "EXEC", &format!("*2\r\n{first}{second}")).await;
     expect_remaining(&mut client, "'a key'", 8).await;
+}
+
+/// Somebody who types may take their time, but nobody keeps the room of others.
+#[tokio::test]
+async fn only_a_small_transaction_may_wait_for_its_end() {
+    let house = House::with(RULES, |config| {
+        with_redis(config);
+        config.limits.header_timeout = Duration::from_millis(200);
+    });
+    let house = house.await;
+    let mut client = RedisClient::to(&house).await;
+    say(&mut client, "MULTI", "+OK\r\n").await;
+    say(&mut client, &format!("ECHO {}", "x".repeat(4000)), QUEUED).await;
+    let waiting = timeout(Duration::from_millis(400), client.rest()).await;
+    assert!(waiting.is_err());
+    say(&mut client, &format!("ECHO {}", "x".repeat(8000)), QUEUED).await;
+    assert_eq!(client.rest().await, "");
 }
