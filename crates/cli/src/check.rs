@@ -35,8 +35,6 @@ pub(crate) struct Args {
 /// The outcome of a check.
 struct Checked {
     diagnostics: Vec<Diagnostic>,
-    /// Warnings that belong to no single line.
-    notes: Vec<String>,
     hints: Vec<Hint>,
     /// How many rules files there are; `None` if the settings are too wrong to tell.
     files: Option<usize>,
@@ -85,7 +83,6 @@ impl Checked {
         let loaded = RuleSet::parse(&sources, &options);
         Ok(Checked {
             diagnostics: loaded.diagnostics,
-            notes: Vec::new(),
             hints: Vec::new(),
             files: Some(sources.len()),
             rules: loaded.rules,
@@ -96,15 +93,13 @@ impl Checked {
     fn service(config: &Path) -> Result<Checked, Reason> {
         match Service::read(config) {
             Ok(service) => Ok(Checked {
-                notes: service.notes(),
                 hints: service.hints(),
-                files: Some(service.files),
-                diagnostics: service.loaded.diagnostics,
+                files: Some(service.sources.len()),
+                diagnostics: [service.warnings(), service.loaded.diagnostics].concat(),
                 rules: service.loaded.rules,
             }),
             Err(Unread::Settings(ConfigError::Invalid(diagnostics))) => Ok(Checked {
                 diagnostics,
-                notes: Vec::new(),
                 hints: Vec::new(),
                 files: None,
                 rules: RuleSet::default(),
@@ -119,17 +114,14 @@ impl Checked {
     }
 
     fn warnings(&self) -> usize {
-        self.diagnostics.len() - self.errors() + self.notes.len()
+        self.diagnostics.len() - self.errors()
     }
 
-    /// Prints diagnostics, notes and hints, and then a summary line with their numbers.
+    /// Prints diagnostics and hints, and then a summary line with their numbers.
     fn print(&self) -> io::Result<()> {
         let mut out = stdout().lock();
         for diagnostic in &self.diagnostics {
             writeln!(out, "{diagnostic}")?;
-        }
-        for note in &self.notes {
-            writeln!(out, "warning: {}\n", escape(note))?;
         }
         for hint in &self.hints {
             let Hint {
@@ -172,7 +164,6 @@ impl Checked {
             "domains": self.rules.domains().collect::<Vec<_>>(),
             "rules": self.rules.rules().count(),
             "diagnostics": diagnostics.collect::<Vec<_>>(),
-            "notes": self.notes,
             "hints": hints.collect::<Vec<_>>(),
         });
         writeln!(stdout().lock(), "{document:#}")

@@ -3,19 +3,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tollgate_backends::{AnyBackend, backend_names};
-use tollgate_core::{Limit, Mode, Sharing};
-use tollgate_rules::{Loaded, ReadError, RuleView, read_paths};
-use tollgate_server::{Config, ConfigError, Place, find_unlimited};
+use tollgate_backends::AnyBackend;
+use tollgate_core::{Limit, Mode};
+use tollgate_rules::{Loaded, ReadError, RuleView, Source, read_paths};
+use tollgate_server::{Config, ConfigError, Place};
 
 use crate::message::{Reason, with_causes};
+
+mod warnings;
 
 /// Settings, and the rules that they name.
 pub(crate) struct Service {
     pub(crate) config: Config,
     pub(crate) loaded: Loaded,
-    /// How many rules files there are.
-    pub(crate) files: usize,
+    /// The settings file.
+    file: Source,
+    /// The rules files.
+    pub(crate) sources: Vec<Source>,
 }
 
 /// A valid limit that gains nothing from its mode.
@@ -37,58 +41,15 @@ impl Service {
     /// Reads a settings file, and the rules that it names.
     pub(crate) fn read(path: &Path) -> Result<Service, Unread> {
         let config = Config::read(path).map_err(Unread::Settings)?;
+        let unread = |error| Unread::Settings(ConfigError::Unreadable(error));
+        let file = read_paths(&[path.to_owned()]).map_err(unread)?;
         let sources = read_paths(&config.rules).map_err(Unread::Rules)?;
         Ok(Service {
             loaded: config.load(&sources),
-            files: sources.len(),
+            file: file.into_iter().next().expect("one file was asked for"),
+            sources,
             config,
         })
-    }
-
-    /// Warnings about settings and rules that are valid on their own but do not fit together.
-    pub(crate) fn notes(&self) -> Vec<String> {
-        let rules = &self.loaded.rules;
-        let has_rules = |domain: &str| rules.domains().any(|known| known == domain);
-        let (auth, gateway) = (self.config.auth.as_ref(), self.config.gateway.as_ref());
-        let mut notes: Vec<String> = find_unlimited(auth, gateway, rules).into_iter().collect();
-        for store in &self.config.stores {
-            for domain in &store.domains {
-                if !has_rules(domain) {
-                    let name = &store.name;
-                    notes.push(format!(
-                        "the store `{name}` serves the domain `{domain}`, which has no rules"
-                    ));
-                }
-            }
-        }
-        let mut places = self.config.stores.iter().map(|store| &store.place);
-        let is_alone = places.all(|place| *place == Place::Memory);
-        if self.config.sharing != Sharing::default()
-            && self.config.store == Place::Memory
-            && is_alone
-        {
-            notes.push(format!(
-                "`mode`, `on_store_error` and `instances` of the settings have no effect: no store \
-                 is in {}",
-                backend_names()
-            ));
-        }
-        // The default mode of the settings is meant for rules in shared stores, so it needs no
-        // warning.
-        let expected = [Mode::Strict, self.config.sharing.mode];
-        for view in rules.rules() {
-            let (domain, mode) = (&view.rule.domain, view.sharing.mode);
-            let (name, place) = self.config.store_of(domain);
-            if view.limit.is_some() && !expected.contains(&mode) && *place == Place::Memory {
-                let rule = view.rule.shown();
-                notes.push(format!(
-                    "`mode: {mode}` of `{rule}` in `{domain}` has no effect: its store, `{name}`, \
-                     is in memory"
-                ));
-            }
-        }
-        notes.extend(self.mode_warning());
-        notes
     }
 
     /// A hint for each limit that is too small to be leased.
@@ -117,37 +78,6 @@ impl Service {
             Place::Memory => None,
             Place::Shared(config) => Some(config.backend()),
         }
-    }
-
-    /// A warning about the limits that the settings' mode does not suit. If a rule or a domain sets
-    /// the mode, a diagnostic already reports it.
-    fn mode_warning(&self) -> Option<String> {
-        let mode = self.config.sharing.mode;
-        let is_reported = |domain: &str| {
-            let mut diagnostics = self.loaded.diagnostics.iter();
-            diagnostics.any(|found| {
-                found.code == "unsuitable-mode" && found.domain.as_deref() == Some(domain)
-            })
-        };
-        let mut unsuited = self.loaded.rules.rules().filter(|view| {
-            let (domain, holds) = (&view.rule.domain, view.sharing.mode);
-            holds == mode
-                && self.backend_of(domain).is_some()
-                && !suits(mode, view)
-                && !is_reported(domain)
-        });
-        let first = unsuited.next()?;
-        let (rule, domain) = (first.rule.shown(), &first.rule.domain);
-        let which = match unsuited.count() {
-            0 => format!("`{rule}` in `{domain}`, which is"),
-            others => format!(
-                "{} limits, the first `{rule}` in `{domain}`, which are",
-                others + 1
-            ),
-        };
-        Some(format!(
-            "`mode: {mode}` of the settings does not suit {which} decided strictly"
-        ))
     }
 }
 

@@ -111,7 +111,7 @@ pub use reserved_part::ReservedPart;
 pub use resolve::{ChargedRule, Explained, Finding, Resolved};
 pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
-pub use settings::{Settings, settings};
+pub use settings::{SettingPlaces, Settings, nearest, settings};
 pub use source::{
     FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths, rule_files,
 };

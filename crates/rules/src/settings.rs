@@ -21,7 +21,11 @@ use crate::yaml::{Body, Documents, Kind, Node};
 
 mod keys;
 mod nearest;
+mod places;
 mod value;
+
+pub use nearest::nearest;
+pub use places::SettingPlaces;
 
 /// A map in a settings file, and the keys that were read so far.
 #[derive(Debug)]
@@ -295,13 +299,7 @@ impl<'n> Settings<'n> {
         if self.has_no_value(key, value) {
             return; // Which is reported.
         }
-        let steps = path.split(['.', '[', ']']).filter(|step| !step.is_empty());
-        let found = steps.scan(value, |node, step| {
-            *node = node.child(step)?;
-            Some(*node)
-        });
-        let mark = found.last().unwrap_or(value).mark;
-        self.wrong(mark, message, help);
+        self.wrong(value.innermost(path).0.mark, message, help);
     }
 
     fn below(&self, path: String, node: Option<&'n Node>, is_secret: bool) -> Settings<'n> {

@@ -1,12 +1,15 @@
 //! What is loaded, for people to read.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tollgate_core::{ChargeDenied, Enforcement, Escaped, Limit, RuleName, Sharing};
 
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::domain::{ElasticLimit, PriorityLimit, Rule, RuleLimit, Step};
 use crate::headroom::{Headroom, HeadroomSource, NoHeadroom};
 use crate::rule_set::RuleSet;
+use crate::source::Source;
 
 /// One rule in effect.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +76,14 @@ impl RuleSet {
         domains.flat_map(|domain| domain.rules.iter().map(RuleView::of))
     }
 
+    /// The keys of all descriptors on the way to a rule of this domain.
+    pub fn keys_of(&self, domain: &str) -> BTreeSet<&str> {
+        let rules = self.domain(domain).into_iter();
+        let rules = rules.flat_map(|domain| &domain.rules);
+        let keys = rules.flat_map(|rule| rule.path.iter().map(|step| &*step.key));
+        keys.collect()
+    }
+
     /// Whether a rule of this domain is for descriptors with keys that `may_be` accepts, which gets
     /// them from the top.
     pub fn has_rule(&self, domain: &str, may_be: impl Fn(&[&str]) -> bool) -> bool {
@@ -123,6 +134,35 @@ impl RuleView {
             Some(true) => limit.with_headroom().available(),
             _ => limit.available(),
         })
+    }
+
+    /// A warning about this rule, at the line of its key in one of the `sources`.
+    pub fn warning(
+        &self,
+        sources: &[Source],
+        code: &'static str,
+        message: String,
+        help: Option<String>,
+    ) -> Diagnostic {
+        let source = sources.iter().find(|source| *source.name == *self.file);
+        let file = source.map(|source| String::from_utf8_lossy(&source.text));
+        let file = file.unwrap_or_default();
+        let index = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
+        let text = file.lines().nth(index).unwrap_or_default();
+        let count = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+        let key = text.trim_start_matches([' ', '-', '{']);
+        Diagnostic {
+            severity: Severity::Warning,
+            code,
+            message,
+            help,
+            file: self.file.to_string(),
+            line: self.line,
+            column: count(text) - count(key) + 1,
+            length: count(key.trim_end()).max(1),
+            text: text.to_owned(),
+            domain: Some(self.rule.domain.to_string()),
+        }
     }
 
     /// What people read of a rule.

@@ -165,6 +165,19 @@ impl Node {
         }
     }
 
+    /// The value at a path such as `entries[1].from`, or that of the innermost part of the path
+    /// that is there; and whether all of it is.
+    pub(crate) fn innermost(&self, path: &str) -> (&Node, bool) {
+        let mut node = self;
+        for step in path.split(['.', '[', ']']).filter(|step| !step.is_empty()) {
+            let Some(child) = node.child(step) else {
+                return (node, false);
+            };
+            node = child;
+        }
+        (node, true)
+    }
+
     pub(crate) fn scalar(&self) -> Option<&Scalar> {
         match &self.body {
             Body::Scalar(scalar) => Some(scalar),

@@ -37,6 +37,7 @@ pub use headroom::HeadroomConfig;
 pub use listen::{Listen, ListenerKind};
 pub use log::{Log, LogFormat, LogLevel};
 pub use redis_protocol::{Password, RedisProtocol};
+pub(crate) use secret::hide as hide_secrets;
 use store::Known;
 pub use store::{OtherStore, Place, STORES_MAX};
 

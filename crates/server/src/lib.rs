@@ -82,6 +82,8 @@ mod admin;
 
 mod certificates;
 
+mod setting_warning;
+
 mod unlimited;
 
 mod reload;
@@ -103,6 +105,7 @@ pub use log::{init as init_log, log_start_error};
 pub use reclaim::tune_allocator;
 pub use serve_error::ServeError;
 pub use server::{Running, serve, start};
+pub use setting_warning::SettingWarning;
 pub use thread_caches::empty_thread_cache;
 pub use tollgate_engine::{
     CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, Thresholds, VALUE_SERIES_MAX,

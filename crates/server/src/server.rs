@@ -187,9 +187,21 @@ fn load_rules(reloader: &mut Reloader<ConfiguredRules>, engine: &Engine) -> Resu
 /// The stores, and the engine over them, which has no rules yet.
 fn open_engine(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<Engine>, ServeError> {
     let stores = stores::open(config, &known_limits(config), Arc::clone(clock))?;
-    if config.sharing != Sharing::default() && !stores.has_shared() {
-        let backends = backend_names();
-        warn!("`mode`, `on_store_error` and `instances` have no effect: no store is in {backends}");
+    if !stores.has_shared() {
+        let (own, default) = (config.sharing, Sharing::default());
+        for (key, is_set) in [
+            ("mode", own.mode != default.mode),
+            (
+                "on_store_error",
+                own.on_store_error != default.on_store_error,
+            ),
+            ("instances", own.instances != default.instances),
+        ] {
+            if is_set {
+                let backends = backend_names();
+                warn!("`store.{key}` has no effect: no store is in {backends}");
+            }
+        }
     }
     let engine = Engine::new(stores).with_reservations(config.reservations);
     let engine = engine.with_denied_requests(config.explain.denied_requests);

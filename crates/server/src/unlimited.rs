@@ -4,24 +4,42 @@ use std::collections::BTreeSet;
 
 use tollgate_gateway::GatewaySettings;
 use tollgate_http::{DescriptorSettings, IdentitySettings};
-use tollgate_rules::RuleSet;
+use tollgate_rules::{RuleSet, nearest};
 use tracing::warn;
 
 use crate::config::Auth;
+use crate::setting_warning::SettingWarning;
 
-/// What `auth` and `gateway` identify, and no rule limits: each in a sentence, once.
+/// An identity of the settings, and the domain whose rules apply to its requests.
+struct Identified<'s> {
+    section: &'static str,
+    /// The keys that lead to it in the section.
+    at: String,
+    domain: &'s str,
+    identity: &'s IdentitySettings,
+}
+
+/// What `auth` and `gateway` identify, and no rule limits: a warning each, once.
 ///
 /// A descriptor whose requests a concurrency limit counts needs no rule.
 pub fn find_unlimited(
     auth: Option<&Auth>,
     gateway: Option<&GatewaySettings>,
     rules: &RuleSet,
-) -> BTreeSet<String> {
-    let auth_identity =
-        auth.map(|auth| ("auth", "identity".to_owned(), &*auth.domain, &auth.identity));
+) -> BTreeSet<SettingWarning> {
+    let auth_identity = auth.map(|auth| Identified {
+        section: "auth",
+        at: "identity".to_owned(),
+        domain: &auth.domain,
+        identity: &auth.identity,
+    });
     let gateway_identities = gateway.into_iter().flat_map(GatewaySettings::identities);
-    let gateway_identities =
-        gateway_identities.map(|(at, domain, identity)| ("gateway", at, domain, identity));
+    let gateway_identities = gateway_identities.map(|(at, domain, identity)| Identified {
+        section: "gateway",
+        at,
+        domain,
+        identity,
+    });
     let is_counted = |descriptor: &DescriptorSettings| {
         let mut counted = gateway
             .into_iter()
@@ -32,42 +50,84 @@ pub fn find_unlimited(
         })
     };
     let mut found = BTreeSet::new();
-    for (section, at, domain, identity) in auth_identity.into_iter().chain(gateway_identities) {
+    for identified in auth_identity.into_iter().chain(gateway_identities) {
+        let domain = identified.domain;
         if !rules.domains().any(|known| known == domain) {
-            found.insert(format!(
-                "`{section}` asks for the domain `{domain}`, which has no rules, so it allows \
-                 everything"
-            ));
+            let path = path_of_domain(&identified, gateway);
+            let message = format!(
+                "`{}` asks for the domain `{domain}`, which has no rules, so it allows everything",
+                identified.section
+            );
+            found.insert(SettingWarning::no_rules(path, domain, message, rules));
             continue;
         }
-        for descriptor in
-            descriptors_without_rule(identity, domain, rules).filter(|one| !is_counted(one))
-        {
-            let entries = descriptor.entries.iter();
-            let keys: Vec<&str> = entries.map(|entry| &*entry.key).collect();
-            found.insert(format!(
-                "no rule of the domain `{domain}` is for the descriptor `{}` of \
-                 `{section}.{at}`, so it limits nothing",
-                keys.join("`, `")
-            ));
-        }
+        let descriptors = identified.identity.descriptors.iter().enumerate();
+        let without_rule = descriptors.filter(|(_, one)| {
+            let has_rule = rules.has_rule(domain, |keys| one.may_have_keys(keys));
+            !has_rule && !is_counted(one)
+        });
+        found.extend(without_rule.map(|(index, one)| no_rule(&identified, index, one, rules)));
     }
     found
 }
 
-/// The descriptors for which there is no rule, whatever their values.
-fn descriptors_without_rule<'a>(
-    identity: &'a IdentitySettings,
-    domain: &str,
+/// The setting that names the domain.
+fn path_of_domain(identified: &Identified<'_>, gateway: Option<&GatewaySettings>) -> String {
+    let Identified {
+        section, domain, ..
+    } = identified;
+    let gateway =
+        gateway.filter(|one| *section == "gateway" && one.domain.as_deref() != Some(domain));
+    let mut routes = gateway.map_or(&[][..], |one| &one.routes).iter();
+    match routes.position(|route| route.domain.as_deref() == Some(domain)) {
+        Some(index) => format!("{section}.routes[{index}].domain"),
+        None => format!("{section}.domain"),
+    }
+}
+
+/// The warning about a descriptor for which there is no rule, whatever its values.
+fn no_rule(
+    identified: &Identified<'_>,
+    index: usize,
+    descriptor: &DescriptorSettings,
     rules: &RuleSet,
-) -> impl Iterator<Item = &'a DescriptorSettings> {
-    let descriptors = identity.descriptors.iter();
-    descriptors.filter(|one| !rules.has_rule(domain, |keys| one.may_have_keys(keys)))
+) -> SettingWarning {
+    let Identified {
+        section,
+        at,
+        domain,
+        ..
+    } = identified;
+    let entries = descriptor.entries.iter();
+    let keys: Vec<&str> = entries.map(|entry| &*entry.key).collect();
+    let known: Vec<&str> = rules.keys_of(domain).into_iter().collect();
+    let unknown = keys.iter().find(|key| !known.contains(key));
+    let help = match unknown.map(|key| (key, nearest(key, &known))) {
+        Some((_, Some(meant))) => format!("did you mean `{meant}`, which the rules have?"),
+        Some((key, None)) => format!("write a rule with `key: {key}`, or remove the descriptor"),
+        None => "nest these keys in a rule, or remove the descriptor".to_owned(),
+    };
+    SettingWarning {
+        path: format!("{section}.{at}.descriptors[{index}]"),
+        code: "no-rule",
+        message: format!(
+            "no rule of the domain `{domain}` is for the descriptor `{}` of `{section}.{at}`, so \
+             it limits nothing",
+            keys.join("`, `")
+        ),
+        help,
+    }
 }
 
 /// Logs what `auth` and `gateway` identify, and no rule limits.
 pub(crate) fn warn(auth: Option<&Auth>, gateway: Option<&GatewaySettings>, rules: &RuleSet) {
     for found in find_unlimited(auth, gateway, rules) {
-        warn!("{found}");
+        let SettingWarning {
+            path,
+            message,
+            help,
+            ..
+        } = found;
+        warn!(setting = path, help, "{message}");
     }
 }

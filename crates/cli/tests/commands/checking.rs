@@ -264,3 +264,86 @@ fn check_reports_what_is_wrong_with_settings() {
     let none = run(files.path(), &["check", "--config", "nowhere.yaml"]);
     assert_eq!(none.status.code(), Some(2));
 }
+
+/// The place of a warning about settings or rules, its message, and what to write instead.
+fn assert_warns(settings: &str, rules: &str, expected: &[(&str, &str, &str)]) {
+    let (status, text) = check(settings, rules);
+    assert_eq!(status, Some(0), "{text}");
+    for (place, message, help) in expected {
+        let mut warnings = text.split("warning[");
+        let is_expected = |found: &str| {
+            found.contains(&format!("--> {place}\n"))
+                && found.contains(message)
+                && found.contains(&format!("= help: {help}"))
+        };
+        assert!(warnings.any(is_expected), "{place} {message}: {text}");
+    }
+    assert_eq!(text.matches("warning[").count(), expected.len(), "{text}");
+}
+
+#[test]
+fn warnings_about_settings_have_a_place_and_a_remedy() {
+    let rules = "domain: shop\ndescriptors: [{key: fine, rate_limit: 5/day}]\n";
+    let gateway = "rules: rules.yaml\ngateway:\n  domain: shpo\n  \
+        upstreams: {u: {addresses: ['127.0.0.1:1']}}\n";
+    let no_rules = "which has no rules, so it allows everything";
+    let did_you_mean = "did you mean `shop`?";
+    assert_warns(
+        gateway,
+        rules,
+        &[("tollgate.yaml:3:11", no_rules, did_you_mean)],
+    );
+    let routes = "  routes: [{match: {paths: [/a]}, domain: shoop}, {domain: shop}]\n  \
+        identity: {descriptors: [{entries: [{key: fien, from: path}]}, \
+        {entries: [{key: fine, from: path}]}]}\n";
+    let gateway = format!("{}{routes}", gateway.replace("shpo", "shop"));
+    let no_rule = "no rule of the domain `shop` is for the descriptor `fien`";
+    assert_warns(
+        &gateway,
+        rules,
+        &[
+            ("tollgate.yaml:5:43", no_rules, did_you_mean),
+            ("tollgate.yaml:6:28", no_rule, "did you mean `fine`"),
+        ],
+    );
+    let auth = "rules: rules.yaml\nauth: {domain: other, source: x-original-uri, \
+        identity: {client_address: {source: x-real-ip}}}\n";
+    let domains = "the rules have the domains `shop`";
+    assert_warns(auth, rules, &[("tollgate.yaml:2:16", no_rules, domains)]);
+    let stores = "rules: rules.yaml\nstores:\n  e: {memory: true, domains: [shop, shops]}\n\
+        store: {on_store_error: local, instances: 3}\n";
+    let no_effect = "has no effect: no store is in Redis";
+    assert_warns(
+        stores,
+        rules,
+        &[
+            ("tollgate.yaml:3:37", "the store `e` serves", did_you_mean),
+            ("tollgate.yaml:4:25", no_effect, "remove it"),
+            ("tollgate.yaml:4:43", no_effect, "remove it"),
+        ],
+    );
+}
+
+#[test]
+fn what_only_shared_stores_have_has_no_effect_in_memory() {
+    let rules = "domain: d\non_store_error: deny\ndescriptors:\n- key: a\n  rate_limit: 5/day\n\
+        - key: b\n  rate_limit: {requests_per_unit: 5, unit: day, mode: leased}\n";
+    let settings = "rules: rules.yaml\n";
+    assert_warns(
+        settings,
+        rules,
+        &[
+            (
+                "rules.yaml:6:3",
+                "`mode: leased` of `b` in `d` has no effect: its store, `default`, is in memory",
+                "remove it",
+            ),
+            (
+                "rules.yaml:4:3",
+                "`on_store_error: deny` of 2 rules, the first `a`, in `d` has no effect",
+                "remove it",
+            ),
+        ],
+    );
+    assert_warns(STORE, &rules.replace(", mode: leased", ""), &[]);
+}

@@ -4,7 +4,7 @@
 const SLIPS_MAX: usize = 3;
 
 /// The known word that is most like `text`, if one is like it.
-pub(super) fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
+pub fn nearest<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
     // A digit is no slip: `http2` is not meant to be `http1`.
     let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).collect::<Vec<_>>();
     let of_text = digits(text);

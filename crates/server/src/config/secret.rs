@@ -18,7 +18,7 @@ pub(super) const KEYS: [&str; 5] = ["store", "stores", "redis_protocol", "teleme
 const ADMIN: &str = "admin";
 
 /// Hides the lines that may contain a password.
-pub(super) fn hide(diagnostics: &mut [Diagnostic], text: &[u8], backends: &[AnyBackend]) {
+pub(crate) fn hide(diagnostics: &mut [Diagnostic], text: &[u8], backends: &[AnyBackend]) {
     let hidden = lines_to_hide(&String::from_utf8_lossy(text), backends);
     for found in diagnostics {
         let line = usize::try_from(found.line).unwrap_or(usize::MAX);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_rules::{Diagnostic, HeadroomSource, Loaded, RuleView, Severity, Source};
+use tollgate_rules::{Diagnostic, HeadroomSource, Loaded, RuleView, Source};
 
 use super::{Config, ListenerKind};
 
@@ -36,34 +36,15 @@ impl Config {
     }
 }
 
-/// The warning about a rule, at the line of its key.
+/// The warning about a rule.
 fn warn(view: &RuleView, sources: &[Source]) -> Diagnostic {
-    let source = sources.iter().find(|source| *source.name == *view.file);
-    let file = source.map(|source| String::from_utf8_lossy(&source.text));
-    let file = file.unwrap_or_default();
-    let index = usize::try_from(view.line.saturating_sub(1)).unwrap_or(usize::MAX);
-    let text = file.lines().nth(index).unwrap_or_default();
-    let count = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
-    let key = text.trim_start_matches([' ', '-', '{']);
-    let indent = count(text) - count(key);
     let domain = &view.rule.domain;
-    Diagnostic {
-        severity: Severity::Warning,
-        code: "unmeasured",
-        message: format!(
-            "no route of the gateway has the domain `{domain}`, so `while: [upstream]` never has \
-             headroom here"
-        ),
-        help: Some(format!(
-            "give a route `domain: {domain}`, or use `while: [reported]`"
-        )),
-        file: view.file.to_string(),
-        line: view.line,
-        column: indent + 1,
-        length: count(key.trim_end()).max(1),
-        text: text.to_owned(),
-        domain: Some(domain.to_string()),
-    }
+    let message = format!(
+        "no route of the gateway has the domain `{domain}`, so `while: [upstream]` never has \
+         headroom here"
+    );
+    let help = format!("give a route `domain: {domain}`, or use `while: [reported]`");
+    view.warning(sources, "unmeasured", message, Some(help))
 }
 
 #[cfg(test)]

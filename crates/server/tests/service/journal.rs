@@ -160,7 +160,7 @@ async fn rules_and_stores_that_do_not_fit_together_are_logged() {
     for words in [
         "the mode has no effect: the store is in memory domain=\"d\" rule=\"k\" mode=\"leased\"",
         "name a domain that has no rules domain=\"typo\" store=\"near\"",
-        "have no effect: no store is in Redis",
+        "`store.on_store_error` has no effect: no store is in Redis",
     ] {
         assert_eq!(journal.count(words), 1, "{words}: {text}");
     }
