@@ -11,6 +11,7 @@ use tollgate_server::{Config, ConfigError, Place};
 use crate::message::{Reason, with_causes};
 
 mod warnings;
+mod without_effect;
 
 /// Settings, and the rules that they name.
 pub(crate) struct Service {

@@ -7,7 +7,7 @@ use tollgate_core::{Mode, Sharing};
 use tollgate_rules::{Diagnostic, RuleView, SettingPlaces};
 use tollgate_server::{Place, SettingWarning, find_unlimited};
 
-use super::{Service, suits};
+use super::{Service, suits, without_effect};
 
 /// What to do about a setting that only shared stores have.
 const IN_MEMORY_HELP: &str = "remove it, or serve the domain from a shared store";
@@ -21,6 +21,7 @@ impl Service {
         let mut found: Vec<SettingWarning> = find_unlimited(auth, gateway, &self.loaded.rules)
             .into_iter()
             .collect();
+        found.extend(without_effect::find(&self.config));
         found.extend(self.stores_without_rules());
         found.extend(self.sharing_without_effect());
         found.extend(self.unsuitable_mode());

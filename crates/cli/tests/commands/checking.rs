@@ -325,6 +325,43 @@ fn warnings_about_settings_have_a_place_and_a_remedy() {
 }
 
 #[test]
+fn settings_that_lack_another_one_have_a_warning() {
+    let rules = "domain: shop\ndescriptors: [{key: a, rate_limit: 5/day}]\n";
+    let cors = "responses: {cors: {allow_credentials: true}}";
+    let identity = "identity: {token: {verify: unverified}, descriptors: \
+        [{entries: [{key: a, from: path}], cost: {from: {constant: 0}}}]}";
+    let settings = format!(
+        "rules: rules.yaml\ngateway:\n  domain: shop\n  \
+         upstreams: {{u: {{addresses: ['127.0.0.1:1']}}}}\n  {cors}\n  {identity}\n  \
+         routes:\n  - match: {{paths: [/a]}}\n    {cors}\n  - {{}}\n"
+    );
+    let origins = "write `allow_origins: [https://app.example]` beside it";
+    let claim = "write an entry such as `{key: user, from: {claim: sub}, if_missing: deny}`";
+    assert_warns(
+        &settings,
+        rules,
+        &[
+            ("tollgate.yaml:5:41", "no origin is allowed", origins),
+            (
+                "tollgate.yaml:6:21",
+                "`token` has no effect: no descriptor",
+                claim,
+            ),
+            ("tollgate.yaml:6:115", "cost 0 units", "write at least 1"),
+            ("tollgate.yaml:9:43", "no origin is allowed", origins),
+        ],
+    );
+    let good = settings
+        .replace(
+            "allow_credentials: true",
+            "allow_credentials: true, allow_origins: [https://a.b]",
+        )
+        .replace("constant: 0", "constant: 1")
+        .replace("from: path}", "from: {claim: sub}, if_missing: skip}");
+    assert_warns(&good, rules, &[]);
+}
+
+#[test]
 fn what_only_shared_stores_have_has_no_effect_in_memory() {
     let rules = "domain: d\non_store_error: deny\ndescriptors:\n- key: a\n  rate_limit: 5/day\n\
         - key: b\n  rate_limit: {requests_per_unit: 5, unit: day, mode: leased}\n";

@@ -107,7 +107,7 @@ impl EntrySettings {
 #[cfg(feature = "jwt")]
 impl EntrySettings {
     /// Whether its value, or that of an entry in its place, is from a token.
-    pub(super) fn uses_claim(&self) -> bool {
+    pub fn uses_claim(&self) -> bool {
         let other = match &self.if_missing {
             Some(IfMissing::Use(other)) => other.uses_claim(),
             _ => false,

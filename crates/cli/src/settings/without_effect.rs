@@ -1,0 +1,70 @@
+//! Settings of `auth` and `gateway` that have no effect, because another one is missing.
+
+use std::collections::BTreeSet;
+
+use tollgate_http::{CostSource, EntrySettings, IdentitySettings, ResponseSettings};
+use tollgate_server::{Config, SettingWarning};
+
+/// A warning about each of them, once.
+pub(super) fn find(config: &Config) -> BTreeSet<SettingWarning> {
+    let mut found = BTreeSet::new();
+    if let Some(auth) = &config.auth {
+        check_identity("auth.identity", &auth.identity, &mut found);
+        check_responses("auth.responses", &auth.responses, &mut found);
+    }
+    if let Some(gateway) = &config.gateway {
+        check_responses("gateway.responses", &gateway.responses, &mut found);
+        for (index, route) in gateway.routes.iter().enumerate() {
+            if let Some(responses) = &route.responses {
+                let path = format!("gateway.routes[{index}].responses");
+                check_responses(&path, responses, &mut found);
+            }
+        }
+        for (at, _, identity) in gateway.identities() {
+            check_identity(&format!("gateway.{at}"), identity, &mut found);
+        }
+    }
+    found
+}
+
+fn check_identity(path: &str, identity: &IdentitySettings, found: &mut BTreeSet<SettingWarning>) {
+    let mut entries = identity.descriptors.iter().flat_map(|one| &one.entries);
+    if identity.token.is_some() && !entries.any(EntrySettings::uses_claim) {
+        found.insert(warning(
+            format!("{path}.token"),
+            "`token` has no effect: no descriptor has a claim of it, so requests without a valid \
+             token are not denied",
+            "write an entry such as `{key: user, from: {claim: sub}, if_missing: deny}`, or \
+             remove `token`",
+        ));
+    }
+    for (index, descriptor) in identity.descriptors.iter().enumerate() {
+        let source = descriptor.cost.as_ref().map(|cost| &cost.from);
+        if source == Some(&CostSource::Constant(0)) {
+            found.insert(warning(
+                format!("{path}.descriptors[{index}].cost.from.constant"),
+                "requests cost 0 units, so the limits of this descriptor count none of them",
+                "write at least 1, or remove the descriptor",
+            ));
+        }
+    }
+}
+
+fn check_responses(path: &str, responses: &ResponseSettings, found: &mut BTreeSet<SettingWarning>) {
+    if responses.cors.allow_credentials && responses.cors.allow_origins.is_empty() {
+        found.insert(warning(
+            format!("{path}.cors.allow_credentials"),
+            "`allow_credentials` has no effect: no origin is allowed",
+            "write `allow_origins: [https://app.example]` beside it, or remove it",
+        ));
+    }
+}
+
+fn warning(path: String, message: &str, help: &str) -> SettingWarning {
+    SettingWarning {
+        path,
+        code: "no-effect",
+        message: message.to_owned(),
+        help: help.to_owned(),
+    }
+}
