@@ -14,6 +14,9 @@ pub struct Endpoint {
     path: String,
 }
 
+/// What OTLP adds to the URL of a collector.
+const SIGNALS: [&str; 3] = ["/v1/traces", "/v1/metrics", "/v1/logs"];
+
 // === impl Endpoint ===
 
 impl Endpoint {
@@ -44,6 +47,22 @@ impl Endpoint {
             authority: authority.clone(),
             path: uri.path().trim_end_matches('/').to_owned(),
         })
+    }
+
+    /// Reads the URL of a collector, below which each signal has a path.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::parse`], and that it is the whole URL of one signal.
+    pub fn parse_collector(text: &str) -> Result<Endpoint, String> {
+        let endpoint = Endpoint::parse(text)?;
+        let mut signals = SIGNALS.into_iter();
+        match signals.find(|signal| endpoint.path.ends_with(signal)) {
+            None => Ok(endpoint),
+            Some(signal) => Err(format!(
+                "has `{signal}` at its end, which is added to it; leave out `{signal}`"
+            )),
+        }
     }
 
     /// Where one signal is sent, `v1/traces` or `v1/metrics`, below this address.
@@ -117,6 +136,22 @@ mod tests {
         }
         let alone = Endpoint::parse("http://c:1").expect("a URL");
         assert_eq!(alone.target(), "/");
+    }
+
+    #[test]
+    fn a_collector_is_no_url_of_one_signal() {
+        for url in ["http://c:4318", "http://c/v1", "http://c/v1/traces/otlp"] {
+            assert_eq!(Endpoint::parse_collector(url), Endpoint::parse(url));
+        }
+        for signal in SIGNALS {
+            let url = format!("http://c:4318/otlp{signal}/");
+            let problem = Endpoint::parse_collector(&url).expect_err(&url);
+            assert!(
+                problem.ends_with(&format!("leave out `{signal}`")),
+                "{problem}"
+            );
+        }
+        assert!(Endpoint::parse_collector("c:1").is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(super) fn take(top: &Settings<'_>, directory: &Path) -> TelemetryConfig {
     }
     top.map("telemetry", |map| {
         let mut config = TelemetryConfig {
-            endpoint: map.parse("endpoint", ENDPOINT, Endpoint::parse),
+            endpoint: map.parse("endpoint", ENDPOINT, Endpoint::parse_collector),
             timeout: time(map, "timeout"),
             gzip: map
                 .choice("compression", &["gzip", "none"])

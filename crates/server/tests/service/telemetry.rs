@@ -342,6 +342,10 @@ fn errors_name_the_setting_and_hide_headers() {
         ),
         ("{endpoint: 'http://a:hunter2@h'}", "`headers`"),
         (
+            "{endpoint: 'http://localhost:4318/v1/traces'}",
+            "leave out `/v1/traces`",
+        ),
+        (
             "{headers: {'a b': hunter2}}",
             "a name that no header can have",
         ),

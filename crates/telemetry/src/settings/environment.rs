@@ -53,16 +53,16 @@ fn add_endpoints(
     if written.into_iter().any(Option::is_some) {
         return Ok(config);
     }
-    let endpoint = |name: &str| {
-        let value = variable(name).map(|value| Endpoint::parse(&value));
+    let endpoint = |name: &str, parse: fn(&str) -> Result<Endpoint, String>| {
+        let value = variable(name).map(|value| parse(&value));
         let help = "write one such as http://localhost:4318";
         value
             .transpose()
             .map_err(|why| invalid(name, &format!("it {why}"), help))
     };
-    config.endpoint = endpoint("OTEL_EXPORTER_OTLP_ENDPOINT")?;
-    config.traces.endpoint = endpoint("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")?;
-    config.metrics.endpoint = endpoint("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")?;
+    config.endpoint = endpoint("OTEL_EXPORTER_OTLP_ENDPOINT", Endpoint::parse_collector)?;
+    config.traces.endpoint = endpoint("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Endpoint::parse)?;
+    config.metrics.endpoint = endpoint("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", Endpoint::parse)?;
     Ok(config)
 }
 
