@@ -1,19 +1,25 @@
 //! The files of allow and deny lists: read at the start, and again when they change.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use serde::Deserialize;
 use tollgate_engine::Why;
 use tollgate_http::{AccessList, InvalidEntry, InvalidSetting, Listing};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::metrics::ListMetrics;
+use crate::settings::GatewaySettings;
+
+mod doubt;
+
+use doubt::{find_doubts, keys_of};
 
 /// The most files of the lists together.
 pub const LIST_FILES_MAX: usize = 64;
@@ -35,8 +41,8 @@ pub struct ListSettings {
 pub struct InvalidList {
     /// Its file.
     pub file: PathBuf,
-    /// The line; `None` if the file as a whole is wrong.
-    pub line: Option<usize>,
+    /// The line and the column, from 1; `None` if the file as a whole is wrong.
+    pub place: Option<(usize, usize)>,
     /// What is wrong.
     pub problem: String,
     /// What to do.
@@ -50,6 +56,8 @@ pub(crate) struct Lists {
     current: ArcSwap<AccessList>,
     /// A hash of what was read last, valid or not.
     last: Mutex<u64>,
+    /// The keys of the descriptors that requests have.
+    keys: Mutex<BTreeSet<String>>,
     metrics: ListMetrics,
 }
 
@@ -135,7 +143,7 @@ fn build(texts: &Texts) -> Result<AccessList, Vec<InvalidList>> {
             }
             Err(error) => errors.push(InvalidList {
                 file: path.clone(),
-                line: None,
+                place: None,
                 problem: format!("it cannot be read: {error}"),
                 instead: "write the file, or remove it from `gateway.lists`".to_owned(),
             }),
@@ -164,9 +172,10 @@ impl Lists {
     ///
     /// [`InvalidSetting`] names the first file and line that cannot be used.
     pub(crate) fn open(
-        settings: &ListSettings,
+        gateway: &GatewaySettings,
         metrics: ListMetrics,
     ) -> Result<Option<Lists>, InvalidSetting> {
+        let settings = &gateway.lists;
         settings.check_paths()?;
         if settings.paths().next().is_none() {
             return Ok(None);
@@ -179,10 +188,13 @@ impl Lists {
             InvalidSetting::new("lists", problem, first.instead)
         })?;
         metrics.record_load(&list);
+        let keys = keys_of(gateway);
+        warn_of_doubts(&texts, &keys);
         Ok(Some(Lists {
             settings: settings.clone(),
             current: ArcSwap::from_pointee(list),
             last: Mutex::new(hash(&texts)),
+            keys: Mutex::new(keys),
             metrics,
         }))
     }
@@ -211,24 +223,46 @@ impl Lists {
                 let (allow, deny) = (list.count(Listing::Allow), list.count(Listing::Deny));
                 self.current.store(list.into());
                 info!(allow, deny, "lists in effect");
+                warn_of_doubts(&texts, &self.keys());
             }
             Err(errors) => {
                 self.metrics.count_failure();
-                for InvalidList {
-                    file,
-                    line,
-                    problem,
-                    instead,
-                } in errors
-                {
-                    let file = file.display();
+                for invalid in errors {
+                    let (line, column) = invalid.place.unzip();
                     error!(
-                        %file, line, problem, help = instead,
+                        file = %invalid.file.display(), line, column,
+                        problem = invalid.problem, help = invalid.instead,
                         "the list cannot be used; the previous lists stay in effect"
                     );
                 }
             }
         }
+    }
+
+    /// The settings that are in effect from now on. If requests have descriptors with other keys
+    /// than before, entries that list nobody are logged.
+    pub(crate) fn follow(&self, settings: &GatewaySettings) {
+        let keys = keys_of(settings);
+        if *self.keys() != keys {
+            warn_of_doubts(&self.settings.read(), &keys);
+            *self.keys() = keys;
+        }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Logs the entries that list nobody.
+fn warn_of_doubts(texts: &Texts, keys: &BTreeSet<String>) {
+    for doubt in find_doubts(texts, keys) {
+        let (line, column) = doubt.place.unzip();
+        warn!(
+            file = %doubt.file.display(), line, column,
+            problem = doubt.problem, help = doubt.instead,
+            "an entry of a list has no effect"
+        );
     }
 }
 
@@ -238,17 +272,18 @@ impl InvalidList {
     fn at(file: &Path, entry: InvalidEntry) -> InvalidList {
         InvalidList {
             file: file.to_owned(),
-            line: Some(entry.line),
+            place: Some((entry.line, entry.column)),
             problem: entry.problem,
             instead: entry.instead,
         }
     }
 
-    /// The file, and the line if there is one.
+    /// The file, and the line and the column if there are any.
     pub fn place(&self) -> String {
-        match self.line {
-            Some(line) => format!("{}:{line}", self.file.display()),
-            None => self.file.display().to_string(),
+        let file = self.file.display();
+        match self.place {
+            Some((line, column)) => format!("{file}:{line}:{column}"),
+            None => file.to_string(),
         }
     }
 }

@@ -6,7 +6,7 @@ const LONG: usize = 6;
 /// The known word of which `text` is a misspelling, if there is no doubt: a letter too many or too
 /// few, or two that changed places; in a long word two slips of any kind. Words that may be meant
 /// themselves are one other letter away: `BATCH` is no misspelt `PATCH`.
-pub(crate) fn find_meant(text: &str, known: &[&'static str]) -> Option<&'static str> {
+pub(crate) fn find_meant<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
     // A long text would take long to compare.
     let near = known
         .iter()

@@ -50,10 +50,25 @@ type Values = HashMap<Box<[u8]>, Listing>;
 pub struct InvalidEntry {
     /// Its number, from 1.
     pub line: usize,
+    /// Where the entry begins in it, in bytes from 1.
+    pub column: usize,
     /// What is wrong with it.
     pub problem: String,
     /// What to do.
     pub instead: String,
+}
+
+/// A line that names a key and a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedDescriptor<'a> {
+    /// Its number, from 1.
+    pub line: usize,
+    /// Where the entry begins in it, in bytes from 1.
+    pub column: usize,
+    /// The key of an entry of a descriptor.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
 }
 
 /// What a line names.
@@ -83,9 +98,9 @@ impl AccessList {
                 None => Ok(()),
             });
             if let Err((problem, instead)) = added {
-                let line = index + 1;
                 errors.push(InvalidEntry {
-                    line,
+                    line: index + 1,
+                    column: column(line),
                     problem,
                     instead,
                 });
@@ -162,6 +177,27 @@ const fn place(listing: Listing) -> usize {
     }
 }
 
+/// The entries of a list that are a key and a value, with their lines, from 1, and columns. Lines
+/// that are invalid are left out.
+pub fn listed_descriptors(text: &[u8]) -> impl Iterator<Item = ListedDescriptor<'_>> {
+    let lines = text.split(|byte| *byte == b'\n').enumerate();
+    let named = lines.filter(|(_, line)| line.contains(&b'='));
+    named.filter_map(|(index, line)| match parse(line) {
+        Ok(Some(Subject::Descriptor(key, value))) => Some(ListedDescriptor {
+            line: index + 1,
+            column: column(line),
+            key,
+            value,
+        }),
+        _ => None,
+    })
+}
+
+/// Where the entry of a line begins, in bytes from 1.
+fn column(line: &[u8]) -> usize {
+    line.len() - line.trim_ascii_start().len() + 1
+}
+
 /// A problem, and what to do.
 type Invalid = (String, String);
 
@@ -236,6 +272,7 @@ impl fmt::Display for InvalidEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let InvalidEntry {
             line,
+            column: _,
             problem,
             instead,
         } = self;

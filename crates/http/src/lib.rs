@@ -77,7 +77,8 @@ mod media_range;
 mod responder;
 
 pub use access_list::{
-    AccessList, InvalidEntry, LIST_ENTRIES_MAX, LIST_ERRORS_MAX, LIST_LINE_BYTES_MAX, Listing,
+    AccessList, InvalidEntry, LIST_ENTRIES_MAX, LIST_ERRORS_MAX, LIST_LINE_BYTES_MAX,
+    ListedDescriptor, Listing, listed_descriptors,
 };
 pub use address_text::address_text;
 pub use classifier::{

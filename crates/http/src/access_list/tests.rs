@@ -176,3 +176,16 @@ fn lists_agree_with_a_search_of_all_entries() {
         }
     });
 }
+
+#[test]
+fn entries_and_errors_have_their_places() {
+    let text = b"10.0.0.1\n\tuser=ann # why\n  =x\n#a=b\nkey = v=w";
+    let found: Vec<_> = listed_descriptors(text)
+        .map(|one| (one.line, one.column, one.key, one.value))
+        .collect();
+    let expected: [(_, _, &[u8], &[u8]); 2] = [(2, 2, b"user", b"ann"), (5, 1, b"key", b"v=w")];
+    assert_eq!(found, expected);
+    let errors = AccessList::default().add(Listing::Deny, text).unwrap_err();
+    let places: Vec<_> = errors.iter().map(|one| (one.line, one.column)).collect();
+    assert_eq!(places, [(3, 3)]);
+}

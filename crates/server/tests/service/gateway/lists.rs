@@ -9,11 +9,13 @@ use tokio::time::timeout;
 use tollgate_engine::Outcome;
 use tollgate_rules::Source;
 use tollgate_server::Config;
+use tollgate_testbed::Journal;
 
 use super::upstream::{Echo, Stage};
 use super::{RULES, gateway_with, section};
 use crate::house::{House, replace};
 use crate::http_client::Client;
+use crate::journal::until_logged;
 
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -195,7 +197,10 @@ fn an_invalid_list_is_an_error_of_the_settings() {
     for (lists, expected) in [
         (
             "{deny: [bad]}",
-            format!("{}:2: 10.0.0.1/8 has bits beyond its prefix", bad.display()),
+            format!(
+                "{}:2:1: 10.0.0.1/8 has bits beyond its prefix",
+                bad.display()
+            ),
         ),
         ("{allow: [none]}", "none: it cannot be read: ".to_owned()),
         ("{allow: [.]}", "it is no file".to_owned()),
@@ -208,4 +213,25 @@ fn an_invalid_list_is_an_error_of_the_settings() {
     }
     let many = format!("{{deny: [{}]}}", vec!["good"; 65].join(", "));
     assert!(parse(&many).unwrap_err().contains("64 is the most"));
+}
+
+/// Such an entry denied nobody, and nothing said so.
+#[tokio::test]
+async fn an_entry_that_lists_nobody_is_logged_with_its_line() {
+    let (journal, _guard) = Journal::begin();
+    let lists = Lists::start("", "192.0.2.7\nusr=bob\n", "").await;
+    let unknown = "an entry of a list has no effect";
+    until_logged(&journal, unknown).await;
+    let line = &journal.lines(unknown)[0];
+    for part in [
+        "/deny",
+        "line=2",
+        "column=1",
+        "`usr`",
+        "did you mean `user`?",
+    ] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert_eq!(lists.ask("192.0.2.7", "").await, 403);
+    assert_eq!(journal.count(unknown), 1, "{}", journal.text());
 }
