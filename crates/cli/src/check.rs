@@ -4,7 +4,7 @@ use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tollgate_rules::{Diagnostic, Options, RuleSet, escape, read_paths};
+use tollgate_rules::{Diagnostic, Options, ReadError, RuleSet, Source, escape, read_paths};
 use tollgate_server::ConfigError;
 
 use crate::message::{Reason, pluralize, print_error, with_causes};
@@ -38,6 +38,8 @@ struct Checked {
     hints: Vec<Hint>,
     /// How many rules files there are; `None` if the settings are too wrong to tell.
     files: Option<usize>,
+    /// Why some paths cannot be read.
+    unreadable: Vec<String>,
     /// The rules of the domains without errors.
     rules: RuleSet,
 }
@@ -65,8 +67,32 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             print_error(&message);
             ExitCode::from(2)
         }
+        Ok(()) if !checked.unreadable.is_empty() => {
+            checked.unreadable.iter().for_each(|why| print_error(why));
+            ExitCode::from(2)
+        }
         Ok(()) if checked.errors() > 0 => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+/// The files of these paths, and why some paths cannot be read: the others are checked anyway.
+fn read_all(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<String>), Reason> {
+    match read_paths(paths) {
+        Ok(sources) => return Ok((sources, Vec::new())),
+        Err(ReadError::Io { .. } | ReadError::NoFiles { .. }) => {}
+        Err(error) => return Err(Reason::Message(with_causes(&error))),
+    }
+    let (mut sources, mut unreadable) = (Vec::new(), Vec::new());
+    for path in paths {
+        match read_paths(std::slice::from_ref(path)) {
+            Ok(read) => sources.extend(read),
+            Err(error) => unreadable.push(with_causes(&error)),
+        }
+    }
+    match sources.is_empty() {
+        true => Err(Reason::Message(unreadable.join("\nerror: "))),
+        false => Ok((sources, unreadable)),
     }
 }
 
@@ -75,7 +101,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 impl Checked {
     /// Checks rules alone, without regard to a store.
     fn rules(paths: &[PathBuf], merge_domains: bool) -> Result<Checked, Reason> {
-        let sources = read_paths(paths).map_err(|error| Reason::Message(with_causes(&error)))?;
+        let (sources, unreadable) = read_all(paths)?;
         let options = Options {
             merge_domains,
             ..Options::default()
@@ -85,6 +111,7 @@ impl Checked {
             diagnostics: loaded.diagnostics,
             hints: Vec::new(),
             files: Some(sources.len()),
+            unreadable,
             rules: loaded.rules,
         })
     }
@@ -95,6 +122,7 @@ impl Checked {
             Ok(service) => Ok(Checked {
                 hints: service.hints(),
                 files: Some(service.sources.len()),
+                unreadable: Vec::new(),
                 diagnostics: [service.warnings(), service.loaded.diagnostics].concat(),
                 rules: service.loaded.rules,
             }),
@@ -102,6 +130,7 @@ impl Checked {
                 diagnostics,
                 hints: Vec::new(),
                 files: None,
+                unreadable: Vec::new(),
                 rules: RuleSet::default(),
             }),
             Err(unread) => Err(unread.reason()),
@@ -165,6 +194,7 @@ impl Checked {
             "rules": self.rules.rules().count(),
             "diagnostics": diagnostics.collect::<Vec<_>>(),
             "hints": hints.collect::<Vec<_>>(),
+            "unreadable": self.unreadable,
         });
         writeln!(stdout().lock(), "{document:#}")
     }

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use tollgate_server::{Config, ConfigError, Log, LogFormat, LogLevel, ServeError};
 
 use crate::message::{Reason, print_error_chain, with_causes};
+use crate::settings::unreadable_rules;
 
 /// What to do if the settings file cannot be read.
 const NO_SETTINGS: &str = "name a settings file, as in `tollgate serve PATH`; it needs at \
@@ -85,7 +86,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match runtime.block_on(tollgate_server::serve(&config)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let why = match error {
+            let why = match &error {
+                ServeError::Unreadable(unread) => {
+                    unreadable_rules(unread, &config.unreadable_rules())
+                }
                 ServeError::NoRules(_) => Reason::Diagnostics(error.to_string()),
                 _ => Reason::Message(with_causes(&error)),
             };

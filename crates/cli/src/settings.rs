@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_backends::AnyBackend;
 use tollgate_core::{Limit, Mode};
-use tollgate_rules::{Loaded, ReadError, RuleView, Source, read_paths};
+use tollgate_rules::{Diagnostic, Loaded, ReadError, RuleView, Source, read_paths};
 use tollgate_server::{Config, ConfigError, Place};
 
 use crate::message::{Reason, with_causes};
@@ -33,7 +33,8 @@ pub(crate) struct Hint {
 /// Why a service's settings or rules cannot be read.
 pub(crate) enum Unread {
     Settings(ConfigError),
-    Rules(ReadError),
+    /// Also each entry of `rules` that is to blame.
+    Rules(ReadError, Vec<Diagnostic>),
 }
 
 // === impl Service ===
@@ -44,7 +45,8 @@ impl Service {
         let config = Config::read(path).map_err(Unread::Settings)?;
         let unread = |error| Unread::Settings(ConfigError::Unreadable(error));
         let file = read_paths(&[path.to_owned()]).map_err(unread)?;
-        let sources = read_paths(&config.rules).map_err(Unread::Rules)?;
+        let unread = |error| Unread::Rules(error, config.unreadable_rules());
+        let sources = read_paths(&config.rules).map_err(unread)?;
         Ok(Service {
             loaded: config.load(&sources),
             file: file.into_iter().next().expect("one file was asked for"),
@@ -99,6 +101,14 @@ pub(crate) fn too_small_to_lease(limit: &Limit, mode: Mode, backend: AnyBackend)
     is_too_small.then(|| format!("it holds {capacity} units, and a lease needs {needed}"))
 }
 
+/// Why the rules cannot be read: the entries of `rules` that are to blame, or the error itself.
+pub(crate) fn unreadable_rules(error: &ReadError, found: &[Diagnostic]) -> Reason {
+    match found {
+        [] => Reason::Message(format!("the setting `rules`: {}", with_causes(error))),
+        found => Reason::Diagnostics(found.iter().map(Diagnostic::to_string).collect()),
+    }
+}
+
 /// Whether the rule can be decided in this mode.
 fn suits(mode: Mode, view: &RuleView) -> bool {
     view.limit.is_none_or(|limit| mode.suits(&limit))
@@ -118,9 +128,7 @@ impl Unread {
                 Reason::Diagnostics(error.to_string())
             }
             Unread::Settings(error) => Reason::Message(with_causes(error)),
-            Unread::Rules(error) => {
-                Reason::Message(format!("the setting `rules`: {}", with_causes(error)))
-            }
+            Unread::Rules(error, found) => unreadable_rules(error, found),
         }
     }
 }

@@ -30,6 +30,7 @@ mod store;
 mod telemetry;
 mod tls;
 mod unmeasured;
+mod unreadable;
 
 pub use auth::Auth;
 pub use explain::Explain;

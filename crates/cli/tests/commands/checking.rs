@@ -29,6 +29,33 @@ fn check_exits_with_0_for_good_rules_1_for_bad_and_2_for_none() {
     assert_eq!(run(rules.path(), &["check"]).status.code(), Some(2));
 }
 
+#[test]
+fn a_path_that_cannot_be_read_hides_no_error_of_the_others() {
+    let rules = directory(&[
+        ("1.yaml", "domain: a\nx: 1\n"),
+        ("3.yaml", "domain: b\ny: 1\n"),
+    ]);
+    let words = ["check", "1.yaml", "no.yaml", "3.yaml", "nor.yaml"];
+    let output = run(rules.path(), &words);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("1.yaml:2:1") && text.contains("3.yaml:2:1"),
+        "{text}"
+    );
+    assert!(text.contains("2 files, 0 valid domains"), "{text}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("error: cannot read no.yaml: "), "{text}");
+    assert!(text.contains("error: cannot read nor.yaml: "), "{text}");
+    let json = run(rules.path(), &[&words[..], &["--output", "json"]].concat());
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["errors"], 2);
+    assert_eq!(json["unreadable"].as_array().unwrap().len(), 2);
+    let none = run(rules.path(), &["check", "no.yaml", "nor.yaml"]);
+    let text = String::from_utf8(none.stderr).unwrap();
+    assert_eq!(text.matches("error: cannot read no").count(), 2, "{text}");
+}
+
 const STORE: &str = "rules: rules.yaml\nstore: {redis: {url: 'redis://127.0.0.1:1'}}\n";
 
 /// The exit status and the output of `check --config` for these files.

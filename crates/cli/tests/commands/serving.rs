@@ -140,6 +140,7 @@ fn serve_says_why_it_does_not_run() {
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(text.contains("the setting `rules`: cannot read "), "{text}");
+        assert!(text.contains("tollgate.yaml:1:8\n"), "{text}");
     }
 }
 

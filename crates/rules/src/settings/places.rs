@@ -46,9 +46,30 @@ impl<'s> SettingPlaces<'s> {
         message: String,
         help: impl Into<String>,
     ) -> Diagnostic {
-        let mark = self.root.as_ref().map(|root| root.innermost(path).0.mark);
         let mut findings = Findings::default();
-        findings.warning(mark.unwrap_or(Mark::top(0)), code, message, help);
+        findings.warning(self.mark(path), code, message, help);
+        self.only(findings)
+    }
+
+    /// An error at the same place as [`SettingPlaces::warning`].
+    pub fn error(
+        &self,
+        path: &str,
+        code: &'static str,
+        message: String,
+        help: impl Into<String>,
+    ) -> Diagnostic {
+        let mut findings = Findings::default();
+        findings.error(self.mark(path), code, message, help);
+        self.only(findings)
+    }
+
+    fn mark(&self, path: &str) -> Mark {
+        let mark = self.root.as_ref().map(|root| root.innermost(path).0.mark);
+        mark.unwrap_or(Mark::top(0))
+    }
+
+    fn only(&self, findings: Findings) -> Diagnostic {
         let (diagnostics, _) = findings.finish(slice::from_ref(self.source));
         diagnostics.into_iter().next().expect("one was added")
     }
@@ -75,6 +96,11 @@ mod tests {
             assert!(!found.is_error());
         }
         assert!(places.has("gateway.routes[1].domain") && !places.has("store.instances"));
+        assert!(
+            places
+                .error("limits", "code", "message".to_owned(), "")
+                .is_error()
+        );
         let empty = Source::new("s.yaml", "");
         assert!(!SettingPlaces::new(&empty).has("store"));
     }
