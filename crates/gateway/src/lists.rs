@@ -87,6 +87,22 @@ impl ListSettings {
         build(&self.read()).map(drop)
     }
 
+    /// The entries in the lists of `gateway` that list nobody, because no identity makes their keys
+    /// or because of quotes, and the keys that lead to their files. Reads the files; those that
+    /// cannot be read have none.
+    pub fn find_doubts(gateway: &GatewaySettings) -> Vec<(String, InvalidList)> {
+        let lists = &gateway.lists;
+        let keys = keys_of(gateway);
+        let place = |file: &Path| {
+            let index_in = |files: &[PathBuf]| files.iter().position(|one| one == file);
+            let in_allow = index_in(&lists.allow).map(|index| format!("lists.allow[{index}]"));
+            let in_deny = || index_in(&lists.deny).map(|index| format!("lists.deny[{index}]"));
+            in_allow.or_else(in_deny).unwrap_or_default()
+        };
+        let doubts = find_doubts(&lists.read(), &keys).into_iter();
+        doubts.map(|doubt| (place(&doubt.file), doubt)).collect()
+    }
+
     /// Checks the number and the names of the files.
     pub(crate) fn check_paths(&self) -> Result<(), InvalidSetting> {
         let count = self.paths().count();

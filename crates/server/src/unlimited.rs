@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_gateway::GatewaySettings;
+use tollgate_gateway::{GatewaySettings, ListSettings};
 use tollgate_http::{DescriptorSettings, IdentitySettings};
 use tollgate_rules::{RuleSet, nearest};
 use tracing::warn;
@@ -19,10 +19,28 @@ struct Identified<'s> {
     identity: &'s IdentitySettings,
 }
 
-/// What `auth` and `gateway` identify, and no rule limits: a warning each, once.
+/// What `auth` and `gateway` identify, and no rule limits, and entries of the gateway's lists that
+/// list nobody: a warning each, once.
 ///
 /// A descriptor whose requests a concurrency limit counts needs no rule.
 pub fn find_unlimited(
+    auth: Option<&Auth>,
+    gateway: Option<&GatewaySettings>,
+    rules: &RuleSet,
+) -> BTreeSet<SettingWarning> {
+    let mut found = find_without_rule(auth, gateway, rules);
+    let unlisted = gateway.map(ListSettings::find_doubts).unwrap_or_default();
+    found.extend(unlisted.into_iter().map(|(at, entry)| SettingWarning {
+        path: format!("gateway.{at}"),
+        code: "unlisted",
+        message: format!("{}: {}", entry.place(), entry.problem),
+        help: entry.instead,
+    }));
+    found
+}
+
+/// What they identify, and no rule limits.
+fn find_without_rule(
     auth: Option<&Auth>,
     gateway: Option<&GatewaySettings>,
     rules: &RuleSet,
@@ -119,9 +137,10 @@ fn no_rule(
     }
 }
 
-/// Logs what `auth` and `gateway` identify, and no rule limits.
+/// Logs what `auth` and `gateway` identify, and no rule limits. The gateway itself logs what is
+/// wrong with its lists.
 pub(crate) fn warn(auth: Option<&Auth>, gateway: Option<&GatewaySettings>, rules: &RuleSet) {
-    for found in find_unlimited(auth, gateway, rules) {
+    for found in find_without_rule(auth, gateway, rules) {
         let SettingWarning {
             path,
             message,

@@ -1,14 +1,15 @@
 //! Allow and deny lists: whom they concern, and that they follow their files.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 use tollgate_engine::Outcome;
-use tollgate_rules::Source;
-use tollgate_server::Config;
+use tollgate_rules::{RuleSet, Source};
+use tollgate_server::{Config, find_unlimited};
 use tollgate_testbed::Journal;
 
 use super::upstream::{Echo, Stage};
@@ -180,14 +181,7 @@ async fn a_changed_list_is_used_and_an_invalid_one_is_not() {
 #[test]
 fn an_invalid_list_is_an_error_of_the_settings() {
     let directory = TempDir::new().unwrap();
-    let parse = |lists: &str| {
-        let text = format!(
-            "rules: r\ngateway:\n  domain: api\n  upstreams: {{api: {{addresses: ['h:1']}}}}\n  \
-             lists: {lists}\n"
-        );
-        let parsed = Config::parse(&Source::new("tollgate.yaml", text), directory.path());
-        parsed.map_err(|error| error.to_string())
-    };
+    let parse = |lists: &str| parse(lists, directory.path());
     fs::write(directory.path().join("good"), "10.0.0.0/8\n").unwrap();
     fs::write(directory.path().join("bad"), "10.0.0.0/8\n10.0.0.1/8\n").unwrap();
     let config = parse("{allow: [good], deny: [good]}").unwrap();
@@ -213,6 +207,37 @@ fn an_invalid_list_is_an_error_of_the_settings() {
     }
     let many = format!("{{deny: [{}]}}", vec!["good"; 65].join(", "));
     assert!(parse(&many).unwrap_err().contains("64 is the most"));
+}
+
+/// Settings with these lists.
+fn parse(lists: &str, directory: &Path) -> Result<Config, String> {
+    let text = format!(
+        "rules: r\ngateway:\n  domain: api\n  upstreams: {{api: {{addresses: ['h:1']}}}}\n  \
+         lists: {lists}\n"
+    );
+    let parsed = Config::parse(&Source::new("tollgate.yaml", text), directory);
+    parsed.map_err(|error| error.to_string())
+}
+
+#[test]
+fn checked_settings_have_a_warning_for_an_entry_that_lists_nobody() {
+    let directory = TempDir::new().unwrap();
+    let good = directory.path().join("good");
+    let doubtful = directory.path().join("doubtful");
+    fs::write(&good, "10.0.0.0/8\nremote_address=10.0.0.1\n").unwrap();
+    fs::write(&doubtful, "10.0.0.0/8\n user=bob\n").unwrap();
+    let config = parse("{allow: [good], deny: [good, doubtful]}", directory.path()).unwrap();
+    let found = find_unlimited(None, config.gateway.as_ref(), &RuleSet::default());
+    let found = found.iter().find(|one| one.code == "unlisted").unwrap();
+    assert_eq!(found.path, "gateway.lists.deny[1]");
+    let place = format!(
+        "{}:2:2: no descriptor of `identity` has",
+        doubtful.display()
+    );
+    assert!(found.message.starts_with(&place), "{found:?}");
+    fs::write(&doubtful, "").unwrap();
+    let found = find_unlimited(None, config.gateway.as_ref(), &RuleSet::default());
+    assert!(found.iter().all(|one| one.code != "unlisted"), "{found:?}");
 }
 
 /// Such an entry denied nobody, and nothing said so.
