@@ -207,14 +207,23 @@ impl<'n> Settings<'n> {
         example: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
+        let help = || format!("write `{key}: {example}`");
+        self.parse_or_help(key, |text| parse(text).map_err(|why| (why, help())))
+    }
+
+    /// As [`Settings::parse`], where `parse` also returns what to write instead of this text.
+    pub fn parse_or_help<T>(
+        &self,
+        key: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, (String, String)>,
+    ) -> Option<T> {
         let node = self.get(key)?;
         let text = &scalar::scalar(node, key, &mut self.findings_about(key))?.text;
         match parse(text) {
             Ok(parsed) => Some(parsed),
-            Err(why) => {
+            Err((why, help)) => {
                 let shown = self.findings_about(key).quote(text);
-                let message = format!("{shown} {why}");
-                self.wrong(node.mark, message, &format!("write `{key}: {example}`"));
+                self.wrong(node.mark, format!("{shown} {why}"), &help);
                 None
             }
         }

@@ -8,6 +8,9 @@ use tollgate_rules::Settings;
 
 use super::tls;
 
+/// What people write for a listener that is off.
+const OFF: [&str; 5] = ["off", "false", "no", "none", "disabled"];
+
 /// One listener of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
@@ -99,7 +102,7 @@ impl Listen {
                 tls: tls::take(long, directory),
             });
         }
-        let address = take_address(map, key, directory);
+        let address = take_address(map, key, kind, directory);
         Listen {
             kind,
             address: address.unwrap_or(kind.default_address()),
@@ -108,19 +111,41 @@ impl Listen {
     }
 }
 
-fn take_address(map: &Settings<'_>, key: &'static str, directory: &Path) -> Option<Address> {
-    map.parse(
-        key,
-        "127.0.0.1:8080` or `unix:/run/tollgate/http.sock",
-        |text| Address::parse(text, directory).map_err(|invalid| invalid.to_string()),
-    )
+fn take_address(
+    map: &Settings<'_>,
+    key: &'static str,
+    kind: ListenerKind,
+    directory: &Path,
+) -> Option<Address> {
+    map.parse_or_help(key, |text| {
+        let address = Address::parse(text, directory);
+        address.map_err(|invalid| (invalid.to_string(), help_for_address(text, key, kind)))
+    })
+}
+
+/// What to write in place of a text that is no address.
+fn help_for_address(text: &str, key: &str, kind: ListenerKind) -> String {
+    let (name, default) = (kind.name(), kind.default_address());
+    let word = text.to_ascii_lowercase();
+    if OFF.contains(&word.as_str()) {
+        return format!("write `{name}: null` to turn it off");
+    }
+    let port = word.strip_prefix("localhost").unwrap_or(&word);
+    let port = port.strip_prefix(':').unwrap_or(port);
+    match port.parse::<u16>() {
+        Ok(port) if word.starts_with(':') => {
+            format!("write `{key}: 0.0.0.0:{port}` for all addresses, or `127.0.0.1:{port}`")
+        }
+        Ok(port) => format!("write `{key}: 127.0.0.1:{port}`"),
+        Err(_) => format!("write `{key}: {default}` or `unix:/run/tollgate/{name}.sock`"),
+    }
 }
 
 /// Reads `address`, and `mode`, which only a Unix socket has.
 fn take_long_address(long: &Settings<'_>, kind: ListenerKind, directory: &Path) -> Address {
     let mode = long.parse("mode", "660", parse_mode);
     let mut address =
-        take_address(long, "address", directory).unwrap_or_else(|| kind.default_address());
+        take_address(long, "address", kind, directory).unwrap_or_else(|| kind.default_address());
     match (&mut address, mode) {
         (Address::Unix(socket), mode) => socket.mode = mode.unwrap_or(SOCKET_MODE),
         (Address::Tcp(_), Some(_)) => {

@@ -108,3 +108,40 @@ fn several_listeners_may_have_one_port_on_addresses_of_their_own() {
         assert!(parse(listen).is_ok(), "{listen}");
     }
 }
+
+#[test]
+fn the_remedy_fits_the_listener_and_what_was_written() {
+    for (listen, expected) in [
+        ("admin: off", "write `admin: null` to turn it off"),
+        ("grpc: false", "write `grpc: null` to turn it off"),
+        (
+            "admin: {address: None}",
+            "write `admin: null` to turn it off",
+        ),
+        ("admin: localhost:6071", "write `admin: 127.0.0.1:6071`"),
+        (
+            "grpc: {address: localhost:1}",
+            "write `address: 127.0.0.1:1`",
+        ),
+        ("http: 80", "write `http: 127.0.0.1:80`"),
+        (
+            "http: ':80'",
+            "write `http: 0.0.0.0:80` for all addresses, or `127.0.0.1:80`",
+        ),
+        (
+            "admin: here",
+            "write `admin: 127.0.0.1:6070` or `unix:/run/tollgate/admin.sock`",
+        ),
+        (
+            "redis: localhost",
+            "write `redis: 127.0.0.1:6380` or `unix:/run/tollgate/redis.sock`",
+        ),
+    ] {
+        let found = parse(&format!("  {listen}\n")).unwrap_err().to_string();
+        assert!(
+            found.contains(&format!("= help: {expected}\n")),
+            "{listen}: {found}"
+        );
+        assert!(found.contains("tollgate.yaml:3:"), "{listen}: {found}");
+    }
+}
