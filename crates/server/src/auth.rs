@@ -15,8 +15,8 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use tollgate_core::{Answer, Clock, Moment, Request, Timeline};
 use tollgate_http::{
-    Classifier, Head, Identity, InvalidOriginal, InvalidSettings, OriginalFlaw, OriginalSource,
-    Peer, Problem, Rejection, Responder,
+    Classifier, Client, Head, Identity, InvalidOriginal, InvalidSettings, Origin, OriginalFlaw,
+    OriginalSource, Peer, Problem, Rejection, Responder,
 };
 use tollgate_listen::Throttle;
 use tracing::warn;
@@ -39,6 +39,7 @@ pub(crate) struct ForwardAuth {
     responder: Responder,
     clock: Arc<dyn Clock>,
     untrusted: Throttle,
+    unnamed: Throttle,
 }
 
 // === impl ForwardAuth ===
@@ -64,6 +65,7 @@ impl ForwardAuth {
             responder,
             clock,
             untrusted: Throttle::default(),
+            unnamed: Throttle::default(),
         })
     }
 
@@ -82,15 +84,38 @@ impl ForwardAuth {
         Ok(peer)
     }
 
+    /// The client of the original request. If the proxy does not name it, all of its clients share
+    /// the limits of the proxy's address: then also why.
+    pub(crate) fn client(&self, head: &Parts, peer: Peer) -> (Client, Option<&'static str>) {
+        let addresses = self.classifier.client_address();
+        let client = addresses.resolve(peer, &head.headers);
+        let Origin::Fallback(unusable) = client.origin else {
+            return (client, None);
+        };
+        let reason = unusable.name();
+        if let Some(withheld) = self.unnamed.allow() {
+            let proxy = client.address.map(|address| address.to_string());
+            let proxy = proxy.unwrap_or_else(|| "unix".to_owned());
+            warn!(
+                proxy,
+                reason,
+                withheld,
+                "requests at {PATH} count as the proxy's: it has to send the header that \
+                 `auth.identity.client_address.source` names; `auth_client_fallbacks` counts them"
+            );
+        }
+        (client, Some(reason))
+    }
+
     /// # Errors
     ///
     /// 403 if the original request is denied without asking any limit.
     pub(crate) fn identify<'a>(
         &'a self,
         head: &'a Parts,
-        peer: Peer,
+        (peer, client): (Peer, Client),
     ) -> Result<Identity<'a>, Failure> {
-        let identity = self.classifier.identify(Head::of(head, peer));
+        let identity = self.classifier.identify_of(Head::of(head, peer), client);
         identity.map_err(|rejection: Rejection| {
             Failure::new(
                 "not_identified",

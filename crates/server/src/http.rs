@@ -229,7 +229,11 @@ impl AppState {
         let auth = self.auth.as_ref().ok_or_else(auth::not_configured)?.load();
         let mut head = request.into_parts().0;
         let peer = auth.restore(&mut head)?;
-        let identity = auth.identify(&head, peer)?;
+        let (client, unnamed) = auth.client(&head, peer);
+        if let Some(reason) = unnamed {
+            self.metrics.count_auth_fallback(reason);
+        }
+        let identity = auth.identify(&head, (peer, client))?;
         let mut kept = HeaderMap::new();
         let answer = match auth.request(&identity) {
             Some(request) => {

@@ -62,6 +62,7 @@ pub(crate) struct Metrics {
     gateway_alone: Option<Registry>,
     errors: Family<ErrorLabel, Counter>,
     left_out: Family<ListenerLabel, Counter>,
+    auth_fallbacks: Family<[(&'static str, &'static str); 1], Counter>,
     connections: Family<ListenerLabel, Gauge>,
     closed: Family<ClosedLabel, Counter>,
     certificate_expiry: Family<ListenerLabel, Gauge>,
@@ -123,6 +124,7 @@ impl Metrics {
             latency_of: Default::default(),
             errors: Family::default(),
             left_out: Family::default(),
+            auth_fallbacks: Family::default(),
             connections: Family::default(),
             closed: Family::default(),
             certificate_expiry: Family::default(),
@@ -145,6 +147,11 @@ impl Metrics {
             "descriptors_left_out",
             "Descriptors that were ignored, because their request has more than 128",
             metrics.left_out.clone(),
+        );
+        registry.register(
+            "auth_client_fallbacks",
+            "Requests at /v1/auth that count as the proxy's, because it does not name their client",
+            metrics.auth_fallbacks.clone(),
         );
         let connections = metrics.connections.clone();
         registry.register("connections", "Open connections", connections);
@@ -257,6 +264,12 @@ impl Metrics {
     pub(crate) fn count_error(&self, listener: ListenerName, kind: &'static str) {
         let labels = [("listener", listener), ("kind", kind)];
         self.errors.get_or_create(&labels).inc();
+    }
+
+    /// Counts a request at `/v1/auth` whose client is taken to be the proxy.
+    pub(crate) fn count_auth_fallback(&self, reason: &'static str) {
+        let labels = [("reason", reason)];
+        self.auth_fallbacks.get_or_create(&labels).inc();
     }
 
     /// Counts the descriptors of a request that are ignored, and logs the first such request.

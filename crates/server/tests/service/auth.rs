@@ -152,6 +152,26 @@ async fn a_peer_that_is_no_trusted_proxy_gets_an_error() {
     assert!(metrics.contains(counted), "{metrics}");
 }
 
+/// All clients of a proxy that does not name them share a limit: that has to be seen.
+#[tokio::test]
+async fn a_proxy_that_does_not_name_its_clients_is_counted() {
+    let entry = "{key: remote_address, from: client_address}";
+    let (house, mut client) = on(auth("x-original-uri", &one(entry), "")).await;
+    let mut statuses = Vec::new();
+    for named in ["x-real-ip: 192.0.2.1\r\n", "", "x-real-ip: unknown\r\n", ""] {
+        let asked = format!("x-original-uri: /\r\nx-original-method: GET\r\n{named}");
+        statuses.push(ask(&mut client, &asked).await.status);
+    }
+    assert_eq!(statuses, [200, 200, 200, 429]);
+    let mut admin = Client::to(house.admin()).await;
+    let metrics = admin.get("/metrics").await.body;
+    for (reason, count) in [("absent", 2), ("unreadable", 1)] {
+        let counted =
+            format!("tollgate_auth_client_fallbacks_total{{reason=\"{reason}\"}} {count}");
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
+}
+
 #[tokio::test]
 async fn a_question_that_names_no_request_is_an_error() {
     let entry = "{key: path, from: path}";
