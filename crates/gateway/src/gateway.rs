@@ -61,7 +61,7 @@ impl Gateway {
         let active = Active::new(settings, &metrics, None)?;
         let log = settings.access_log.as_ref();
         let log = log.map(|log| AccessLog::open(log, &metrics).map(Arc::new));
-        let lists = Lists::open(settings, metrics.lists())?;
+        let lists = Lists::open(&settings.lists, settings.descriptor_keys(), metrics.lists())?;
         Ok(Gateway {
             log: log.transpose()?,
             active: ArcSwap::from_pointee(active),
@@ -145,7 +145,7 @@ impl Gateway {
         active.routes.start_health_checks();
         self.active.store(Arc::new(active));
         if let Some(lists) = self.terms.lists() {
-            lists.follow(settings);
+            lists.set_keys(settings.descriptor_keys());
         }
         self.metrics.count_reload(true);
         Ok(())

@@ -9,6 +9,8 @@
 
 mod settings;
 
+mod descriptor_keys;
+
 mod misspelling;
 
 mod matcher;

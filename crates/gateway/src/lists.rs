@@ -15,11 +15,10 @@ use tollgate_http::{AccessList, InvalidEntry, InvalidSetting, Listing};
 use tracing::{error, info, warn};
 
 use crate::metrics::ListMetrics;
-use crate::settings::GatewaySettings;
 
 mod doubt;
 
-use doubt::{find_doubts, keys_of};
+use doubt::find_doubts;
 
 /// The most files of the lists together.
 pub const LIST_FILES_MAX: usize = 64;
@@ -87,19 +86,17 @@ impl ListSettings {
         build(&self.read()).map(drop)
     }
 
-    /// The entries in the lists of `gateway` that list nobody, because no identity makes their keys
-    /// or because of quotes, and the keys that lead to their files. Reads the files; those that
-    /// cannot be read have none.
-    pub fn find_doubts(gateway: &GatewaySettings) -> Vec<(String, InvalidList)> {
-        let lists = &gateway.lists;
-        let keys = keys_of(gateway);
+    /// The entries that list nobody if the descriptors of requests have these keys, and those that
+    /// list nobody because of quotes, with the keys of the settings that lead to their files. Reads
+    /// the files; those that cannot be read have none.
+    pub fn find_doubts(&self, keys: &BTreeSet<String>) -> Vec<(String, InvalidList)> {
         let place = |file: &Path| {
             let index_in = |files: &[PathBuf]| files.iter().position(|one| one == file);
-            let in_allow = index_in(&lists.allow).map(|index| format!("lists.allow[{index}]"));
-            let in_deny = || index_in(&lists.deny).map(|index| format!("lists.deny[{index}]"));
+            let in_allow = index_in(&self.allow).map(|index| format!("lists.allow[{index}]"));
+            let in_deny = || index_in(&self.deny).map(|index| format!("lists.deny[{index}]"));
             in_allow.or_else(in_deny).unwrap_or_default()
         };
-        let doubts = find_doubts(&lists.read(), &keys).into_iter();
+        let doubts = doubts_of(&self.read(), keys).into_iter();
         doubts.map(|doubt| (place(&doubt.file), doubt)).collect()
     }
 
@@ -146,6 +143,18 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
+/// The entries of these files that list nobody.
+fn doubts_of(texts: &Texts, keys: &BTreeSet<String>) -> Vec<InvalidList> {
+    let read = texts
+        .iter()
+        .filter_map(|(_, path, text)| Some((path, text.as_ref().ok()?)));
+    let doubts = read.flat_map(|(path, text)| {
+        let of_file = find_doubts(text, keys).into_iter();
+        of_file.map(|entry| InvalidList::at(path, entry))
+    });
+    doubts.collect()
+}
+
 /// The lists of these files, or everything that is wrong with them.
 fn build(texts: &Texts) -> Result<AccessList, Vec<InvalidList>> {
     let mut list = AccessList::default();
@@ -182,16 +191,17 @@ fn hash(texts: &Texts) -> u64 {
 // === impl Lists ===
 
 impl Lists {
-    /// Reads the lists for the first time; `None` if there are none.
+    /// Reads the lists for the first time; `None` if there are none. `keys` are those of the
+    /// descriptors that requests have.
     ///
     /// # Errors
     ///
     /// [`InvalidSetting`] names the first file and line that cannot be used.
     pub(crate) fn open(
-        gateway: &GatewaySettings,
+        settings: &ListSettings,
+        keys: BTreeSet<String>,
         metrics: ListMetrics,
     ) -> Result<Option<Lists>, InvalidSetting> {
-        let settings = &gateway.lists;
         settings.check_paths()?;
         if settings.paths().next().is_none() {
             return Ok(None);
@@ -204,7 +214,6 @@ impl Lists {
             InvalidSetting::new("lists", problem, first.instead)
         })?;
         metrics.record_load(&list);
-        let keys = keys_of(gateway);
         warn_of_doubts(&texts, &keys);
         Ok(Some(Lists {
             settings: settings.clone(),
@@ -255,10 +264,9 @@ impl Lists {
         }
     }
 
-    /// The settings that are in effect from now on. If requests have descriptors with other keys
-    /// than before, entries that list nobody are logged.
-    pub(crate) fn follow(&self, settings: &GatewaySettings) {
-        let keys = keys_of(settings);
+    /// The descriptors of requests have these keys from now on. If they had others before, entries
+    /// that list nobody are logged.
+    pub(crate) fn set_keys(&self, keys: BTreeSet<String>) {
         if *self.keys() != keys {
             warn_of_doubts(&self.settings.read(), &keys);
             *self.keys() = keys;
@@ -272,7 +280,7 @@ impl Lists {
 
 /// Logs the entries that list nobody.
 fn warn_of_doubts(texts: &Texts, keys: &BTreeSet<String>) {
-    for doubt in find_doubts(texts, keys) {
+    for doubt in doubts_of(texts, keys) {
         let (line, column) = doubt.place.unzip();
         warn!(
             file = %doubt.file.display(), line, column,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_gateway::{GatewaySettings, ListSettings};
+use tollgate_gateway::GatewaySettings;
 use tollgate_http::{DescriptorSettings, IdentitySettings};
 use tollgate_rules::{RuleSet, nearest};
 use tracing::warn;
@@ -29,7 +29,8 @@ pub fn find_unlimited(
     rules: &RuleSet,
 ) -> BTreeSet<SettingWarning> {
     let mut found = find_without_rule(auth, gateway, rules);
-    let unlisted = gateway.map(ListSettings::find_doubts).unwrap_or_default();
+    let unlisted = gateway.map(|one| one.lists.find_doubts(&one.descriptor_keys()));
+    let unlisted = unlisted.unwrap_or_default();
     found.extend(unlisted.into_iter().map(|(at, entry)| SettingWarning {
         path: format!("gateway.{at}"),
         code: "unlisted",

@@ -3,62 +3,35 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tollgate_http::{EntrySettings, IfMissing, ListedDescriptor, listed_descriptors};
+use tollgate_http::{InvalidEntry, ListedDescriptor, listed_descriptors};
 
-use super::{InvalidList, Texts};
 use crate::misspelling::find_meant;
-use crate::settings::GatewaySettings;
 
 /// The most entries of one file that are reported at once.
 const DOUBTS_MAX: usize = 20;
 
-/// The keys of the descriptors that the identities make.
-pub(super) fn keys_of(settings: &GatewaySettings) -> BTreeSet<String> {
-    let mut keys = BTreeSet::new();
-    let descriptors = settings.identities();
-    let descriptors = descriptors.flat_map(|(_, _, identity)| &identity.descriptors);
-    for entry in descriptors.flat_map(|descriptor| &descriptor.entries) {
-        add_keys(entry, &mut keys);
-    }
-    keys
-}
-
-/// The key of an entry, and those of the entries in its place if its value is missing.
-fn add_keys(entry: &EntrySettings, keys: &mut BTreeSet<String>) {
-    keys.insert(entry.key.clone());
-    if let Some(IfMissing::Use(other)) = &entry.if_missing {
-        add_keys(other, keys);
-    }
-}
-
-/// The entries that are probably not meant as they are written: each key that no identity makes,
-/// once for each file, and values in quotes.
-pub(super) fn find_doubts(texts: &Texts, keys: &BTreeSet<String>) -> Vec<InvalidList> {
-    let mut doubts = Vec::new();
-    for (_, file, text) in texts {
-        let Ok(text) = text else {
-            continue;
+/// The entries of a file that are probably not meant as they are written: each key that no identity
+/// makes, once, and values in quotes.
+pub(super) fn find_doubts(text: &[u8], keys: &BTreeSet<String>) -> Vec<InvalidEntry> {
+    let mut known: HashMap<&[u8], bool> = HashMap::new();
+    let doubts = listed_descriptors(text).filter_map(|entry| {
+        let is_first = !known.contains_key(entry.key);
+        let is_known = *known
+            .entry(entry.key)
+            .or_insert_with(|| str::from_utf8(entry.key).is_ok_and(|key| keys.contains(key)));
+        let (problem, instead) = match is_known {
+            true => find_quotes(&entry)?,
+            false if is_first => describe_unknown(&entry, keys),
+            false => return None,
         };
-        let mut known: HashMap<&[u8], bool> = HashMap::new();
-        let of_file = listed_descriptors(text).filter_map(|entry| {
-            let is_first = !known.contains_key(entry.key);
-            let is_known = *known
-                .entry(entry.key)
-                .or_insert_with(|| str::from_utf8(entry.key).is_ok_and(|key| keys.contains(key)));
-            match is_known {
-                true => find_quotes(&entry),
-                false => is_first.then(|| describe_unknown(&entry, keys)),
-            }
-            .map(|(problem, instead)| InvalidList {
-                file: file.clone(),
-                place: Some((entry.line, entry.column)),
-                problem,
-                instead,
-            })
-        });
-        doubts.extend(of_file.take(DOUBTS_MAX));
-    }
-    doubts
+        Some(InvalidEntry {
+            line: entry.line,
+            column: entry.column,
+            problem,
+            instead,
+        })
+    });
+    doubts.take(DOUBTS_MAX).collect()
 }
 
 /// What is wrong with an entry whose key no identity makes, and what to write.
@@ -86,41 +59,26 @@ fn find_quotes(entry: &ListedDescriptor<'_>) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use tollgate_http::Listing;
-
     use super::*;
 
     #[test]
     fn entries_that_list_nobody_are_found_with_their_places() {
-        let settings: GatewaySettings = serde_json::from_str(
-            r#"{"domain": "d", "routes": [{"identity": {"descriptors": [{"entries": [
-                {"key": "user", "from": {"header": "x-user"}, "if_missing":
-                    {"use": {"key": "session", "from": {"cookie": "s"}, "if_missing": "skip"}}}
-            ]}]}}, {}]}"#,
-        )
-        .unwrap();
-        let keys = keys_of(&settings);
+        let keys = ["user", "session", "remote_address"]
+            .map(str::to_owned)
+            .into();
         let text = "10.0.0.1\nuser=ann\n  usr=bob # why\nusr=eve\nuser=\"bob\"\nsession='x'\n\
             remote_address=10.0.0.2\ntenant=a\nuser=\"\n";
-        let texts = vec![
-            (Listing::Deny, "l.txt".into(), Ok(text.as_bytes().to_vec())),
-            (Listing::Allow, "gone.txt".into(), Err("gone".to_owned())),
-        ];
-        let found: Vec<String> = find_doubts(&texts, &keys)
-            .iter()
-            .map(InvalidList::to_string)
-            .collect();
+        let found = find_doubts(text.as_bytes(), &keys);
+        let found: Vec<String> = found.iter().map(InvalidEntry::to_string).collect();
         let unknown = "no descriptor of `identity` has the key";
         let quoted = "the quotes are a part of the value, so it lists nobody whose value has none";
         let expected = [
-            format!("l.txt:3:3: {unknown} `usr`, so it lists nobody; did you mean `user`?"),
-            format!("l.txt:5:1: {quoted}; write user=bob"),
-            format!("l.txt:6:1: {quoted}; write session=x"),
+            format!("line 3: {unknown} `usr`, so it lists nobody; did you mean `user`?"),
+            format!("line 5: {quoted}; write user=bob"),
+            format!("line 6: {quoted}; write session=x"),
             format!(
-                "l.txt:8:1: {unknown} `tenant`, so it lists nobody; write one of \
-                 `remote_address`, `session`, `user`, or remove it"
+                "line 8: {unknown} `tenant`, so it lists nobody; write one of `remote_address`, \
+                 `session`, `user`, or remove it"
             ),
         ];
         assert_eq!(found, expected);
