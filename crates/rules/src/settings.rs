@@ -34,6 +34,8 @@ pub struct Settings<'n> {
     path: String,
     /// `None` for a missing map: every key has its default.
     node: Option<&'n Node>,
+    /// What is there in place of a map, which is reported once the keys are known.
+    no_map: Option<&'n Node>,
     asked: RefCell<Vec<&'static str>>,
     /// The keys for which `null` is a value.
     nullable: RefCell<Vec<&'static str>>,
@@ -327,7 +329,7 @@ impl<'n> Settings<'n> {
         findings
     }
 
-    /// The settings in `node`, which must be a map.
+    /// The settings in `node`.
     fn new(
         path: String,
         node: Option<&'n Node>,
@@ -335,26 +337,18 @@ impl<'n> Settings<'n> {
         secrets: &'static [&'static str],
         is_secret: bool,
     ) -> Settings<'n> {
-        let settings = Settings {
+        let node = node.filter(|node| !node.is_null());
+        let is_map = |node: &&Node| matches!(node.body, Body::Map(_));
+        Settings {
             path,
-            node: node.filter(|node| !node.is_null()),
+            node: node.filter(is_map),
+            no_map: node.filter(|node| !is_map(node)),
             asked: RefCell::default(),
             nullable: RefCell::default(),
             findings,
             secrets,
             is_secret,
             is_followed: false,
-        };
-        match settings.node {
-            Some(node) if !matches!(node.body, Body::Map(_)) => {
-                let message = format!("this must be a map, and is {}", node.kind());
-                settings.wrong(node.mark, message, "write `key: value`, one key a line");
-                Settings {
-                    node: None,
-                    ..settings
-                }
-            }
-            _ => settings,
         }
     }
 

@@ -13,8 +13,15 @@ const NO_VALUE_HELP: &str = "write a value for it, or remove the key";
 // === impl Settings ===
 
 impl Settings<'_> {
-    /// Reports the keys that the caller never asked for, and those that have no value.
+    /// Reports the keys that the caller never asked for, and those that have no value; or that this
+    /// is no map.
     pub(super) fn report_wrong_keys(&self) {
+        if let Some(node) = self.no_map {
+            let path = self.path.trim_end_matches('.');
+            let key = path.rsplit('.').next().unwrap_or_default();
+            let message = format!("this must be a map, and is {}", node.kind());
+            self.wrong(node.mark, message, &help_for_map(key, &self.asked.borrow()));
+        }
         let mut known = self.asked.borrow().clone();
         known.sort_unstable();
         known.dedup();
@@ -63,6 +70,26 @@ impl Settings<'_> {
         };
         let mut findings = self.findings.borrow_mut();
         findings.error(key.mark, "unknown-key", message, help);
+    }
+}
+
+/// How to write the map `key` with these keys, of which some may be there twice; without a name if
+/// it is the whole file.
+pub(super) fn help_for_map(key: &str, keys: &[&'static str]) -> String {
+    let mut unique: Vec<&str> = Vec::new();
+    for one in keys {
+        if !unique.contains(one) {
+            unique.push(one);
+        }
+    }
+    let first = unique.first().copied().unwrap_or("KEY");
+    match unique.get(1..).unwrap_or_default() {
+        _ if key.is_empty() => "write `key: value`, one key a line".to_owned(),
+        [] => format!("write `{key}: {{{first}: VALUE}}`"),
+        others => format!(
+            "write `{key}: {{{first}: VALUE}}`; its other keys are `{}`",
+            others.join("`, `")
+        ),
     }
 }
 

@@ -68,7 +68,9 @@ fn every_error_is_reported_at_its_place() {
 fn a_value_that_must_be_a_map_is_reported() {
     let list = ["1:1: this must be a map, and is a list; write `key: value`, one key a line"];
     assert_eq!(complaints("- a\n"), list);
-    assert_eq!(complaints("limits: 5\n").len(), 1);
+    let number = "1:9: this must be a map, and is a number; write `limits: {connections: VALUE}`; \
+        its other keys are `timeout`";
+    assert_eq!(complaints("limits: 5\n"), [number]);
     assert!(!complaints("a: [\n").is_empty());
 }
 
@@ -314,7 +316,8 @@ fn errors_in_types_of_other_crates_are_reported_at_their_place() {
     for (value, expected) in [
         (
             "[]",
-            "1:8: `typed` is a map, and this is a list; write `key: value`, one key a line",
+            "1:8: `typed` is a map, and this is a list; write `typed: {flag: VALUE}`; its other \
+             keys are `bits`, `port`, `hops`, `names`, `choice`, `wait`",
         ),
         (
             "{flga: true}",

@@ -12,7 +12,7 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, 
 use serde::de::{DeserializeOwned, Deserializer, Expected, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::keys::{report_empty_entry, report_empty_item};
+use super::keys::{help_for_map, report_empty_entry, report_empty_item};
 use super::nearest::nearest;
 use crate::findings::Findings;
 use crate::quote::quote;
@@ -195,11 +195,11 @@ impl<'n> Value<'n> {
     }
 
     /// The entries of a map; a missing one has none.
-    fn entries(self) -> Result<&'n [Pair], Wrong> {
+    fn entries(self, keys: &[&'static str]) -> Result<&'n [Pair], Wrong> {
         match &self.node.body {
             Body::Map(entries) => Ok(entries),
             _ if self.node.is_null() => Ok(&[]),
-            _ => self.expect("a map", "write `key: value`, one key a line".to_owned()),
+            _ => self.expect("a map", help_for_map(self.key, keys)),
         }
     }
 
@@ -223,8 +223,12 @@ impl<'n> Value<'n> {
         })
     }
 
-    fn visit_map<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        let pairs = self.pairs(self.entries()?);
+    fn visit_map<'de, V: Visitor<'de>>(
+        self,
+        keys: &[&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Wrong> {
+        let pairs = self.pairs(self.entries(keys)?);
         visitor.visit_map(MapDeserializer::new(pairs.filter(|pair| !is_skipped(pair))))
     }
 
@@ -344,17 +348,18 @@ impl<'de> Deserializer<'de> for Value<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        let read = self.visit_map(visitor);
+        let read = self.visit_map(&[], visitor);
         read.map_err(|wrong| self.report(&wrong))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _fields: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Wrong> {
-        self.deserialize_map(visitor)
+        let read = self.visit_map(fields, visitor);
+        read.map_err(|wrong| self.report(&wrong))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

@@ -703,4 +703,31 @@ fn every_error_of_an_upstream_is_reported() {
     assert_eq!(places, expected, "{found}");
 }
 
+#[test]
+fn a_value_in_place_of_a_map_is_answered_with_its_keys() {
+    let upstream = "gateway: {domain: d, upstreams: {u: {addresses: ['h:1'], ";
+    for (text, expected) in [
+        (
+            "memory: 512MiB",
+            "write `memory: {max_keys: VALUE}`; its other keys are `max_bytes`",
+        ),
+        (
+            "log: debug",
+            "write `log: {level: VALUE}`; its other keys are `format`",
+        ),
+        (
+            &format!("{upstream}health_check: /healthz}}}}}}"),
+            "write `health_check: {path: VALUE}`",
+        ),
+        (&format!("{upstream}retries: 3}}}}}}"), "write `retries: {"),
+        (
+            &format!("{upstream}}}}}, responses: 503}}"),
+            "write `responses: {status: VALUE}`",
+        ),
+    ] {
+        let found = invalid(&format!("rules: r\n{text}\n"));
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+}
+
 mod no_value;
