@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use tollgate_server::{Config, ConfigError, Log, LogFormat, LogLevel, ServeError};
 
-use crate::message::{Reason, print_error_chain, with_causes};
+use crate::message::{Reason, print_error, print_error_chain, with_causes};
 use crate::settings::unreadable_rules;
 
 /// What to do if the settings file cannot be read.
@@ -29,6 +29,12 @@ pub(crate) struct Args {
     /// The least severe level to log; overrides the setting `log.level`.
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<Level>,
+    /// What `check` takes, so that an error says what to write instead.
+    #[arg(long = "config", value_name = "PATH", hide = true)]
+    config_option: Option<PathBuf>,
+    /// As in `replay`, for the same reason.
+    #[arg(long, value_name = "PATH", hide = true)]
+    rules: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -48,6 +54,10 @@ enum Level {
 /// Runs until a signal stops it. Exits with 0 then, with 1 if the service cannot run, with 2 if its
 /// settings are wrong.
 pub(crate) fn run(args: &Args) -> ExitCode {
+    if let Some(message) = args.misplaced_path() {
+        print_error(&message);
+        return ExitCode::from(2);
+    }
     let config = match Config::read(&args.config) {
         Ok(config) => config,
         Err(error) => {
@@ -115,6 +125,22 @@ fn print_start_error(format: LogFormat, why: &Reason) {
 // === impl Args ===
 
 impl Args {
+    /// What to write in place of an option that other commands have.
+    fn misplaced_path(&self) -> Option<String> {
+        let config = self.config_option.as_ref().map(|path| {
+            let path = path.display();
+            format!("`serve` has no option `--config`; write `tollgate serve {path}`")
+        });
+        let rules = self.rules.as_ref().map(|path| {
+            let path = path.display();
+            format!(
+                "`serve` has no option `--rules`; write `rules: [{path}]` in a settings file such \
+                 as tollgate.yaml, and `tollgate serve tollgate.yaml`"
+            )
+        });
+        config.or(rules)
+    }
+
     fn log(&self, configured: Log) -> Log {
         let format = match self.log_format {
             Some(Format::Text) => LogFormat::Text,

@@ -145,6 +145,22 @@ fn serve_says_why_it_does_not_run() {
 }
 
 #[test]
+fn serve_says_how_to_name_its_file() {
+    let nothing = directory(&[]);
+    for (option, expected) in [
+        ("--config", "write `tollgate serve a.yaml`"),
+        ("--rules", "write `rules: [a.yaml]` in a settings file"),
+    ] {
+        let output = run(nothing.path(), &["serve", option, "a.yaml"]);
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(expected), "{text}");
+    }
+    let help = run(nothing.path(), &["serve", "--help"]);
+    assert!(!String::from_utf8(help.stdout).unwrap().contains("--config"));
+}
+
+#[test]
 fn diagnostics_have_no_prefix_even_if_a_warning_comes_first() {
     let rules = "domain: d\ndescriptors:\n  - {key: k, value: '^/a/.*$', rate_limit: 1/day}\n  \
         - {key: l, x: 1}\n";
