@@ -11,7 +11,7 @@ use std::path::Path;
 
 use tollgate_core::{Answer, Charge, Clock, Request, StoreError};
 use tollgate_memory::{Memory, Stats, SystemClock};
-use tollgate_rules::{Attempt, Changes, Loaded, Options, Resolved, RuleSet, Source};
+use tollgate_rules::{Attempt, Changes, Diagnostic, Loaded, Options, Resolved, RuleSet, Source};
 
 use active_rules::{ActiveRules, read, request_of};
 
@@ -200,6 +200,31 @@ impl<C: Clock> RuleLimiter<C> {
     /// The rules in effect.
     pub fn rules(&self) -> RuleSet {
         RuleSet::clone(&self.rules.load())
+    }
+
+    /// What is doubtful about the rules in effect, by file and line: a limit without a value, a
+    /// value that looks like a pattern of another product, and the like. Log them: the rules are in
+    /// effect all the same.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate::RuleLimiter;
+    ///
+    /// let limiter = RuleLimiter::from_yaml("
+    /// domain: shop
+    /// descriptors:
+    ///   - key: user
+    ///     rate_limit:
+    /// ")?;
+    /// for warning in limiter.warnings() {
+    ///     eprintln!("{warning}");
+    /// }
+    /// # assert!(limiter.warnings().iter().any(|warning| warning.code == "no-value"));
+    /// # Ok::<(), tollgate::InvalidRules>(())
+    /// ```
+    pub fn warnings(&self) -> Vec<Diagnostic> {
+        self.rules.warnings()
     }
 
     /// How much is stored. Scans every slot, so it is meant for reports.

@@ -163,6 +163,21 @@ fn errors_are_reported_and_the_old_rules_stay() {
 }
 
 #[test]
+fn warnings_are_those_about_the_rules_in_effect() {
+    let (_, limiter) = limiter(&rules(""));
+    let codes = || {
+        let warnings = limiter.warnings().into_iter();
+        warnings.map(|one| (one.code, one.line)).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(), [("no-effect", 3), ("no-value", 4)]);
+    // Rules that are not used say nothing, either.
+    assert!(limiter.reload(&rules("many")).is_err());
+    assert_eq!(codes(), [("no-effect", 3), ("no-value", 4)]);
+    limiter.reload(&rules("2/minute")).unwrap();
+    assert_eq!(codes(), []);
+}
+
+#[test]
 fn rules_are_loaded_and_reloaded_from_files() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("shop.yaml");

@@ -6,7 +6,9 @@ mod held;
 use std::path::Path;
 
 use tollgate_core::{Answer, Charge, Request, Verdict};
-use tollgate_rules::{Attempt, Changes, Loaded, Options, Resolved, RuleSet, Source, WrittenLimit};
+use tollgate_rules::{
+    Attempt, Changes, Diagnostic, Loaded, Options, Resolved, RuleSet, Source, WrittenLimit,
+};
 
 use super::store::Redis;
 use crate::rule_limiter::active_rules::{ActiveRules, OnUnknownDomain, read, request_of};
@@ -163,6 +165,11 @@ impl RuleLimiter {
     /// The rules in effect.
     pub fn rules(&self) -> RuleSet {
         RuleSet::clone(&self.rules.load())
+    }
+
+    /// What is doubtful about the rules in effect; see [`crate::RuleLimiter::warnings`].
+    pub fn warnings(&self) -> Vec<Diagnostic> {
+        self.rules.warnings()
     }
 
     /// The Redis that counts for these limits.

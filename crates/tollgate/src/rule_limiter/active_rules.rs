@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use tollgate_core::{ChargeDenied, Cost, Descriptor, Entry, Escaped, Request};
-use tollgate_rules::{Changes, Loaded, RuleSet, Source, read_paths};
+use tollgate_rules::{Changes, Diagnostic, Loaded, RuleSet, Source, read_paths};
 
 use super::error::{InvalidRules, LoadError, RuleError};
 
@@ -13,6 +13,8 @@ use super::error::{InvalidRules, LoadError, RuleError};
 #[derive(Debug)]
 pub(crate) struct ActiveRules {
     rules: ArcSwap<RuleSet>,
+    /// Those about the rules in effect.
+    warnings: ArcSwap<Vec<Diagnostic>>,
     on_unknown_domain: OnUnknownDomain,
 }
 
@@ -31,8 +33,12 @@ pub enum OnUnknownDomain {
 
 impl ActiveRules {
     pub(crate) fn new(loaded: Loaded) -> Result<ActiveRules, InvalidRules> {
+        let Loaded {
+            rules, diagnostics, ..
+        } = valid(loaded)?;
         Ok(ActiveRules {
-            rules: ArcSwap::from_pointee(valid(loaded)?.rules),
+            rules: ArcSwap::from_pointee(rules),
+            warnings: ArcSwap::from_pointee(diagnostics),
             on_unknown_domain: OnUnknownDomain::default(),
         })
     }
@@ -61,9 +67,17 @@ impl ActiveRules {
 
     /// Replaces the rules, unless the new ones have errors.
     pub(crate) fn replace(&self, loaded: Loaded) -> Result<Changes, InvalidRules> {
-        let (rules, changes) = valid(loaded)?.succeed(&self.rules.load());
+        let loaded = valid(loaded)?;
+        let warnings = loaded.diagnostics.clone();
+        let (rules, changes) = loaded.succeed(&self.rules.load());
         self.rules.store(rules.into());
+        self.warnings.store(warnings.into());
         Ok(changes)
+    }
+
+    /// What is doubtful about the rules in effect.
+    pub(crate) fn warnings(&self) -> Vec<Diagnostic> {
+        Vec::clone(&self.warnings.load())
     }
 }
 
