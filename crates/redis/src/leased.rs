@@ -311,6 +311,7 @@ impl Renewal {
             name: self.name,
             lasts: LASTS.as_nanos() / 1_000,
             spent: self.spent,
+            owed: self.owed,
             want: self.want,
             least: self.least,
             next: self.next,

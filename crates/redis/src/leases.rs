@@ -11,11 +11,17 @@
 //!
 //! Consider the latest time at which Redis granted any of the units spent so far. The units it
 //! counted then, leases included, were within the limit. Each unit spent so far had been granted by
-//! then: either it was still leased, and counted in full, or it had been charged, no earlier than
-//! it was spent. So it suffices that a unit charged later weighs, at any later time, no less than
-//! if it had been charged when it was spent:
+//! then: either it was still leased, and counted in full, or it had been charged. So it suffices
+//! that a unit charged later weighs, at any later time, no less than if it had been charged when it
+//! was spent:
 //!
-//! * A token bucket owes it for longer.
+//! * A token bucket is told for how long it would owe the units that were spent of the lease if it
+//!   had been full and nobody else had taken any. Charged with the later of that and of its debt
+//!   with these units on top, it owes no less than if all units had been charged in their order:
+//!   its debt is the largest of the sums, over every charge, of its time and all units from it on;
+//!   if that charge is one of the lease and another instance's follows it, the sum over that
+//!   following charge with all units of the lease is no smaller. Without others it owes the same.
+//!   How long ago units were spent is measured by this instance's clock, for the seconds of a lease.
 //! * A window aligned to the clock counts it until its end, and the lease expires with the window.
 //! * So does a window that starts with its first request: the request that leases starts it, and it
 //!   does not end while its units are leased.
@@ -65,9 +71,10 @@
 //!
 //! A refund first reports what this instance has spent, in the same call, and returns the lease.
 //! The unreported units of other instances cannot be refunded. Redis answers a peek, as if what
-//! this instance holds were returned.
+//! this instance holds were returned; a peek at a bucket reports what was spent, and leases again.
 //!
-//! While units are leased, a denial's retry time may be later than necessary.
+//! While other instances hold units, a denial's retry time may be later than necessary; and so may
+//! that of a sliding window or log, whose units age from when they are reported.
 
 mod estimates;
 
@@ -241,8 +248,9 @@ impl Leases {
 
     /// A charge that takes nothing, or more than any lease has. A refund returns only units that
     /// Redis has counted as consumed, and leased units are not yet: the same call reports what was
-    /// spent here, and returns the lease. A peek is judged together with the units held here. Redis
-    /// alone decides any other.
+    /// spent here, and returns the lease. A peek at a bucket reports them as well, so that what they
+    /// have refilled is seen; any other is judged together with the units held here. Redis alone
+    /// decides any other charge.
     #[cold]
     fn decide_without_taking(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
         if matches!(charge.cost, Cost::Take(1..)) {
@@ -259,6 +267,7 @@ impl Leases {
         match charge.cost {
             Cost::Refund(1..) if lease.is_lost => Spend::Cold,
             Cost::Refund(1..) => self.report_before_refund(lease, charge, local_now),
+            _ if lease.refills_unreported() => self.more(lease, charge, 1, local_now),
             _ => match lease.free(local_now) {
                 0 => Spend::Cold,
                 units => Spend::Peek(units),

@@ -8,14 +8,14 @@
 //!
 //! For the general script: for each request the step (1) and the number of lines (1); for a step
 //! that reserves, confirms or leases the name (8) and its lifetime (5); for one that leases the
-//! units spent (5), those wanted (5), the least that is worth a lease (5) and the name of the next
-//! lease (8); for each line its kind (1), segments (1), role (1), capacity (4), the units of it
-//! that this request leaves for those with priority (4), span (6), the units that must fit,
-//! including those it leaves (5), the units to be taken (5), to be charged for a denial (5) and to
-//! be refunded (5), and whether a larger limit of the request has the same key (1): if so, that
-//! limit's capacity (4), units left for those with priority (4), and span (6); for a step that
-//! reserves or confirms, the number of requests that the units are taken for (4), and the number of
-//! denied requests that are charged (4).
+//! units spent (5), for how long they are owed (7), the units wanted (5), the least that is worth a
+//! lease (5) and the name of the next lease (8); for each line its kind (1), segments (1), role
+//! (1), capacity (4), the units of it that this request leaves for those with priority (4), span
+//! (6), the units that must fit, including those it leaves (5), the units to be taken (5), to be
+//! charged for a denial (5) and to be refunded (5), and whether a larger limit of the request has
+//! the same key (1): if so, that limit's capacity (4), units left for those with priority (4), and
+//! span (6); for a step that reserves or confirms, the number of requests that the units are taken
+//! for (4), and the number of denied requests that are charged (4).
 //!
 //! For `reservation.lua`: see `script_request/reservation.rs`. For reservations that clients
 //! settle: see `script_request/settlement.rs`.
@@ -32,6 +32,8 @@ pub(crate) use settlement::{MEMO_BYTES_MAX, SettledLine};
 
 /// Units are capped at this in a request: more than any limit has, and exact in the scripts.
 const UNITS_MAX: u64 = (1 << 40) - 1;
+/// The longest time that units are owed: more than any bucket has, and exact in the scripts.
+const OWED_MAX: u64 = (1 << 52) - 1;
 /// The role of a line that only refunds.
 const UNJUDGED: u8 = 3;
 
@@ -95,6 +97,9 @@ pub(crate) struct Leasing {
     /// Microseconds.
     pub(crate) lasts: u64,
     pub(crate) spent: u64,
+    /// For how many microseconds from now a bucket owes some of the spent units, if nobody had taken
+    /// any others: it refills from when they were spent, not from when they are reported.
+    pub(crate) owed: u64,
     pub(crate) want: u64,
     pub(crate) least: u64,
     /// The name of the next lease. If units are leased under it already, the reply was lost, and
@@ -320,7 +325,9 @@ fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &FittedLimit) {
 
 impl Leasing {
     fn put_units(&self, packed: &mut impl BufMut) {
-        for units in [self.spent, self.want, self.least] {
+        packed.put_uint(self.spent.min(UNITS_MAX), 5);
+        packed.put_uint(self.owed.min(OWED_MAX), 7);
+        for units in [self.want, self.least] {
             packed.put_uint(units.min(UNITS_MAX), 5);
         }
         packed.put_u64(self.next);

@@ -133,14 +133,19 @@ const fn is_fixed(limit: &Limit) -> bool {
     matches!(limit.algorithm(), Algorithm::FixedWindow(_))
 }
 
-/// In a fixed window it does not matter when a unit is charged: a single instance decides exactly
-/// as in mode `strict`, peeks and refunds included.
+/// Whether spent units count as of when they were spent, whenever they are reported: in a fixed
+/// window that does not matter, and with those of a bucket it is reported.
+const fn is_dated(limit: &Limit) -> bool {
+    is_fixed(limit) || matches!(limit.algorithm(), Algorithm::TokenBucket { .. })
+}
+
+/// A single instance decides exactly as in mode `strict`, peeks and refunds included.
 #[test]
-fn a_fixed_window_of_one_instance_reads_as_if_it_were_strict() {
+fn what_one_instance_spends_reads_as_if_it_were_strict() {
     let decided = AtomicU64::new(0);
-    check("a_fixed_window_of_one_instance", 60, |random| {
+    check("what_one_instance_spends", 120, |random| {
         let mut instances = Instances::new(1);
-        let limit = std::iter::repeat_with(|| limit(random)).find(is_fixed);
+        let limit = std::iter::repeat_with(|| limit(random)).find(is_dated);
         let limit = limit.expect("endless").with_soft(random.pick(&[0, 20]));
         let rule = rule(limit.expect("a small part"));
         let key = instances.instances[0].key("only");

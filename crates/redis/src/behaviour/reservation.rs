@@ -127,6 +127,7 @@ impl Pair {
             name: name | LEASE,
             lasts: 1_000_000,
             spent: 0,
+            owed: 0,
             want: 2,
             least: 1,
             next: name | LEASE,

@@ -7,7 +7,7 @@ use tollgate_core::{
     Account, Bucket, Charge, Cost, Decision, FixedWindow, Limit, Moment, OnDenial, Span, step,
 };
 
-use crate::fit::FittedLimit;
+use crate::fit::{FittedLimit, GRAIN};
 use crate::snapshot::{Snapshot, moment};
 
 /// The lifetime of a lease.
@@ -63,8 +63,14 @@ pub(crate) struct Lease {
 /// only for the remaining units and reset times in decisions.
 #[derive(Debug)]
 enum Mirror {
-    /// The time at which it is full again: it was charged just now, at the price of its limit.
-    Bucket(Moment),
+    /// It was charged just now, at the price of its limit.
+    Bucket {
+        /// The time at which it is full again.
+        full_at: Moment,
+        /// The same by the local clock, if nobody had taken anything but the units that were spent
+        /// of this lease.
+        spent_full_at: Moment,
+    },
     Window(FixedWindow),
     Other(Box<Snapshot>),
 }
@@ -97,7 +103,7 @@ impl Lease {
             until: Moment::ZERO,
             used_at: local_now,
             ends_with_window: false,
-            mirror: Mirror::Bucket(Moment::ZERO),
+            mirror: Mirror::bucket(Moment::ZERO),
             ahead: 0,
             is_lost: false,
             renewed: Some(Arc::new(Notify::new())),
@@ -125,7 +131,23 @@ impl Lease {
         self.left -= units;
         self.spent += units;
         self.used_at = local_now;
+        if let Mirror::Bucket { spent_full_at, .. } = &mut self.mirror {
+            let interval = GRAIN.times(self.shape.fitted.span);
+            *spent_full_at = (*spent_full_at).max(local_now) + interval.times(units.into());
+        }
         Some(decision)
+    }
+
+    /// For how many microseconds from now a bucket owes units that were spent of this lease, if
+    /// nobody had taken any others.
+    pub(crate) fn owed(&self, local_now: Moment) -> u64 {
+        match self.mirror {
+            Mirror::Bucket { spent_full_at, .. } => {
+                let owed = spent_full_at.since(local_now);
+                owed.as_nanos().div_ceil(GRAIN.as_nanos())
+            }
+            Mirror::Window(_) | Mirror::Other(_) => 0,
+        }
     }
 
     /// The name of the next grant. Each grant has a unique name, so that a return by name after a
@@ -137,6 +159,11 @@ impl Lease {
     /// Units that were granted and not spent.
     pub(crate) const fn unspent(&self) -> u32 {
         self.granted.saturating_sub(self.spent)
+    }
+
+    /// Whether units that were spent may have refilled since, which Redis does not know.
+    pub(crate) const fn refills_unreported(&self) -> bool {
+        self.spent > 0 && matches!(self.mirror, Mirror::Bucket { .. })
     }
 
     /// Units that can be spent now.
@@ -214,17 +241,25 @@ impl Mirror {
     fn new(snapshot: Snapshot) -> Mirror {
         match snapshot {
             Snapshot::Account(Account::Bucket(bucket)) => {
-                Mirror::Bucket(Moment::from_nanos(bucket.word()))
+                Mirror::bucket(Moment::from_nanos(bucket.word()))
             }
             Snapshot::Account(Account::FixedWindow(window)) => Mirror::Window(window),
             other => Mirror::Other(Box::new(other)),
         }
     }
 
+    /// A bucket of which nothing was spent yet.
+    const fn bucket(full_at: Moment) -> Mirror {
+        Mirror::Bucket {
+            full_at,
+            spent_full_at: Moment::ZERO,
+        }
+    }
+
     #[inline]
     fn step(&mut self, limit: &Limit, now: Moment, cost: Cost) -> Decision {
         match self {
-            Mirror::Bucket(full_at) => {
+            Mirror::Bucket { full_at, .. } => {
                 let mut bucket = Bucket::full_at(*full_at);
                 let decision = step(&mut bucket, limit, now, cost, OnDenial::Keep);
                 *full_at = Moment::from_nanos(bucket.word());

@@ -19,6 +19,8 @@ pub(crate) struct Renewal {
     /// The name of the new grant.
     pub(crate) next: u64,
     pub(crate) spent: u64,
+    /// For how many microseconds these are owed: [`Lease::owed`].
+    pub(crate) owed: u64,
     /// Units that were not spent.
     pub(crate) left: u64,
     /// How many units to lease; zero only returns the lease.
@@ -58,6 +60,7 @@ impl Renewal {
             name: lease.name,
             next: lease.next_name(),
             spent: lease.spent.into(),
+            owed: lease.owed(local_now),
             left: lease.unspent().into(),
             want: want.min(WANT_MAX),
             least: lease.least.into(),

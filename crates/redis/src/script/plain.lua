@@ -78,6 +78,7 @@ for i = 1, #KEYS do
   local key, which, judged, taken = KEYS[i]
   which, judged, taken, position = read('>BI4I4', questions, position)
   local word, state, out = words[key], states[i], leased[key] or 0
+  local full_at = word or now
   if not word then
     word = fresh[which]
     if state then
@@ -120,24 +121,31 @@ for i = 1, #KEYS do
         if at > now then word = is_same and was or nil end
       elseif its ~= spans[which] or at > now + rooms[which] then
         word = nil
-      elseif at > now then
-        word = at
+      else
+        full_at = at
+        if at > now then word = at end
       end
     end
   elseif changed[key] and changed[key] ~= which then
     word = nil
   end
-  local add, room, id, lasts, spent, want, least, fresh_id = adds[which], rooms[which]
+  local add, room, id, lasts, spent, owed, want, least, fresh_id = adds[which], rooms[which]
   -- Leased units beyond the capacity of a bucket, which a larger limit has granted, are for the
   -- general script.
   if word and not ends[which] and word - fresh[which] + out * add > room then word = nil end
   if i > plain then
-    id, lasts, spent, want, least, fresh_id, position =
-      read('>c8I5I5I5I5c8', questions, position)
+    id, lasts, spent, owed, want, least, fresh_id, position =
+      read('>c8I5I5I7I5I5c8', questions, position)
     local mine = word and leases[key] and leases[key][id]
     if mine then
       out = out - mine[1]
-      word = word + min(spent, mine[1]) * add
+      local units = min(spent, mine[1])
+      if ends[which] then
+        word = word + units
+      else
+        -- As of when they were spent, as in the general script.
+        word = max(full_at + units * add, now + min(owed, units * add))
+      end
       leases[key][id], counts[key], leased[key] = nil, counts[key] - 1, out
       words[key], changed[key] = word, which
     end

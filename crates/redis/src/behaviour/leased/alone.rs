@@ -64,8 +64,12 @@ fn a_peek_finds_what_its_instance_holds() {
         let free = other.decide(now, &[leased(Cost::Peek(0))]).decisions[0].remaining();
         let all_others = leased(Cost::Take(free.into()));
         assert!(other.decide(now, &[all_others]).is_allowed());
-        for cost in [Cost::Peek(0), Cost::Peek(1), Cost::Take(0)] {
+        let costs = [Cost::Peek(0), Cost::Peek(1), Cost::Take(0)];
+        for cost in costs {
             assert!(!other.decide(now, &[leased(cost)]).is_allowed());
+        }
+        // At a bucket, the first also returns to all what was not spent.
+        for cost in costs {
             let peek = holder.decide(now, &[leased(cost)]).decisions[0];
             assert_eq!(peek.remaining(), 97 - free, "{cost:?} of {limit:?}");
             assert!(peek.is_allowed());

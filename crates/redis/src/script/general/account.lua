@@ -32,6 +32,15 @@ local function take(a, line, units)
   ALGORITHMS[a.kind].take(a, line, units)
 end
 
+-- Charges units of a lease. Those of a bucket refill from when they were spent.
+local function take_spent(a, line, units, owed)
+  local take_spent = ALGORITHMS[a.kind].take_spent
+  if units == 0 or not take_spent then return take(a, line, units) end
+  a.changed, a.is_fresh, a.raw = true, false, nil
+  charge_other(a, units)
+  take_spent(a, line, units, owed)
+end
+
 -- Charges up to the capacity, less the units that the request leaves for others with priority,
 -- whether units are reserved or not: the reservations may be released. The result is as if the
 -- reservations had been charged first: they shrink by the units that would then not have been

@@ -101,6 +101,17 @@ LOADERS[TOKEN] = function()
     keep_excess(a, now)
   end
 
+  -- If nothing else was taken, the bucket would owe units for as long as `owed` from now. What
+  -- others took meanwhile is in `full_at`: the later of the two sums is never earlier than if all
+  -- had been charged in their order, and is the same if there are no others.
+  local function take_spent(a, line, units, owed)
+    set_terms_to_charge(a, line, units)
+    if a.full_at > now then a.full_at = a.at end
+    a.at = max(a.full_at + units * a.span, now + min(owed, units * a.span), now)
+    a.full_at = a.at
+    keep_excess(a, now)
+  end
+
   -- As of then, or as of the earliest moment at which the bucket can have had its debt, so that the
   -- result is the same whenever it is computed.
   local function take_ended(a, units, ended)
@@ -169,7 +180,8 @@ LOADERS[TOKEN] = function()
 
   return {
     clear = clear, decode = decode, encode = encode, expires_at = expires_at, settle = settle,
-    used = used, fits = fits, remaining = remaining, take = take, take_ended = take_ended,
+    used = used, fits = fits, remaining = remaining, take = take, take_spent = take_spent,
+    take_ended = take_ended,
     refund = refund, charge_denied = charge_denied, report = report, mark_debt = mark_debt,
     leases_end_at = leases_end_at, summarize = summarize, restore = restore,
     kept_until = kept_until, latest = latest, set_terms = set_terms,

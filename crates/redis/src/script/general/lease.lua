@@ -1,5 +1,6 @@
 
--- Renews a lease: charges its spent units and takes the rest back; also takes back everything
+-- Renews a lease: charges its units that were `spent`, of which a bucket without any others owes
+-- some for that long from now, and takes the rest back; also takes back everything
 -- granted under the name of the next lease, by a call whose reply was lost. Then decides the
 -- request, and grants a lease: as many units as are wanted, but at most a quarter of what remains,
 -- so that the other instances find three times as many, and none if that is less than `least`.
@@ -7,7 +8,7 @@ local function lease(line, id, till, spent, want, least, fresh_id)
   local a, mine = line.account, line.account.holds[id]
   if mine then
     release(a, id)
-    take(a, line, min(spent, mine[1]))
+    take_spent(a, line, min(spent[1], mine[1]), spent[2])
   end
   release(a, fresh_id)
   local status, states, granted = ALLOWED, {}, 0

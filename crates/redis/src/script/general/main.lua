@@ -1,10 +1,10 @@
 
 while position <= #requests do
-  local step, count, id, lasts, spent, want, least, fresh_id, memo
+  local step, count, id, lasts, spent, owed, want, least, fresh_id, memo
   step, count, position = read('>BB', requests, position)
   if step > 0 and step < REPORT then id, lasts, position = read('>c8I5', requests, position) end
   if step == LEASE then
-    spent, want, least, fresh_id, position = read('>I5I5I5c8', requests, position)
+    spent, owed, want, least, fresh_id, position = read('>I5I7I5I5c8', requests, position)
   end
   if step == REMEMBER then lasts, memo, position = read('>I5I2c0', requests, position) end
   local lines = {}
@@ -19,7 +19,7 @@ while position <= #requests do
   if step == REPORT then
     report(count)
   elseif step == LEASE then
-    lease(lines[1], id, now + lasts, spent, want, least, fresh_id)
+    lease(lines[1], id, now + lasts, { spent, owed }, want, least, fresh_id)
   elseif step == RESERVE then
     reserve(lines, id, now + lasts)
   elseif step == CONFIRM then
