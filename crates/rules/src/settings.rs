@@ -22,7 +22,10 @@ use crate::yaml::{Body, Documents, Kind, Node};
 mod keys;
 mod nearest;
 mod places;
+mod reports;
 mod value;
+
+use reports::report_empty_item;
 
 pub use nearest::nearest;
 pub use places::SettingPlaces;
@@ -276,7 +279,7 @@ impl<'n> Settings<'n> {
         };
         let texts = items.into_iter().filter_map(|item| {
             if item.is_null() {
-                keys::report_empty_item(item.mark, key, &mut findings);
+                report_empty_item(item.mark, key, &mut findings);
                 return None;
             }
             scalar::text(item, key, &mut findings)

@@ -27,6 +27,7 @@ pub(super) fn find(config: &Config) -> BTreeSet<SettingWarning> {
     found
 }
 
+/// Warns about a token without claims, and about descriptors that charge nothing.
 fn check_identity(path: &str, identity: &IdentitySettings, found: &mut BTreeSet<SettingWarning>) {
     let mut entries = identity.descriptors.iter().flat_map(|one| &one.entries);
     if identity.token.is_some() && !entries.any(EntrySettings::uses_claim) {
