@@ -70,11 +70,11 @@ pub enum StoreError {
         /// Why not, and what to do instead.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The store cannot be reached. Nothing was charged.
+    /// The store cannot be reached, or answers that it does not decide. Nothing was charged.
     Unreachable {
         /// The store's address.
         address: Box<str>,
-        /// Why the connection failed.
+        /// Why the connection failed, or what the store answered.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The store did not answer in time. The request may have been charged: do not retry it.
@@ -93,6 +93,16 @@ pub enum StoreError {
 }
 
 // === impl StoreError ===
+
+impl StoreError {
+    /// The error as clients may see it: without the store's address, which is for operators.
+    pub fn without_address(&self) -> String {
+        match self {
+            StoreError::Unreachable { .. } => "it cannot be reached, or does not decide".to_owned(),
+            error => error.to_string(),
+        }
+    }
+}
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

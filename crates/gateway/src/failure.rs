@@ -186,10 +186,10 @@ impl Failure {
                 format!("the body comes slower than {rate} bytes a second; send it faster")
             }
             Self::IncompleteBody => "the body is incomplete or malformed".to_owned(),
-            Self::Store(StoreError::Unreachable { .. }) => {
-                "the rate limit store is unavailable: it cannot be reached".to_owned()
+            Self::Store(error) => {
+                let error = error.without_address();
+                format!("the rate limit store is unavailable: {error}")
             }
-            Self::Store(error) => format!("the rate limit store is unavailable: {error}"),
             Self::Unreserved(error) => format!("nothing can be reserved: {error}"),
             Self::ManyHeld => "too many requests wait for their turn; retry later".to_owned(),
             Self::ManyKeys => "too many clients have requests in flight; retry later".to_owned(),

@@ -98,6 +98,8 @@ pub(crate) struct Session<'d> {
     address: Arc<str>,
     /// Calls in a row that were answered with errors.
     errors: u32,
+    /// When the first of them was.
+    errors_since: Option<Instant>,
     /// The trial calls, while the server is silent or replies with errors.
     trial: Option<Trial>,
     /// When the server's role is checked next.
@@ -175,6 +177,7 @@ impl<'d> Session<'d> {
             needs_flush: false,
             address: Arc::clone(address),
             errors: 0,
+            errors_since: None,
             trial,
             check_at: now + CHECK_EVERY,
             was_useful: false,

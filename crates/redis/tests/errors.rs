@@ -232,6 +232,42 @@ async fn a_user_who_may_not_ask_for_the_role_is_served() {
     decides(&Redis::connect(&config).unwrap()).await;
 }
 
+/// One call shows that it decides nothing; until then it is taken for available.
+#[tokio::test]
+async fn a_server_that_has_never_decided_is_unavailable_after_one_error() {
+    let redis = testbed::Redis::start();
+    redis.ask(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+    let store = Redis::connect(&config(&redis)).unwrap();
+    let limit = limit();
+    let charge = Charge::new(key(&store, 0), &limit, Cost::ONE);
+    assert!(store.decide(&[charge]).await.is_err());
+    assert!(!store.is_up());
+    let reason = store.trouble().unwrap();
+    assert!(reason.contains("it replies with NOPERM"), "{reason}");
+    redis.ask(&["ACL", "SETUSER", "default", "+evalsha", "+eval"]);
+    until_up(&store).await;
+    assert_eq!(store.trouble(), None);
+    decides(&store).await;
+}
+
+/// A server that is asked seldom replies with as few errors.
+#[tokio::test]
+async fn errors_that_last_open_the_breaker_however_few_they_are() {
+    let redis = testbed::Redis::start();
+    let store = Redis::connect(&config(&redis)).unwrap();
+    decides(&store).await;
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let (limit, began) = (limit(), Instant::now());
+    let mut errors = 0;
+    while store.is_up() {
+        let charge = Charge::new(key(&store, 0), &limit, Cost::ONE);
+        assert!(store.decide(&[charge]).await.is_err());
+        errors += 1;
+        sleep(Duration::from_millis(400)).await;
+    }
+    assert!(errors < 8, "{errors} in {:?}", began.elapsed());
+}
+
 /// A server that answers `HELLO` and `PING` and executes no writes is not available, however often
 /// it is connected to; nor is it once it replies with errors.
 #[tokio::test]

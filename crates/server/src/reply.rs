@@ -152,12 +152,8 @@ pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
 /// The text for a client whose request the store did not answer. It does not contain the store's
 /// address, which only the log and the metrics have.
 pub(crate) fn store_unavailable(error: &StoreError) -> String {
-    match error {
-        StoreError::Unreachable { .. } => {
-            "the rate limit store is unavailable: it cannot be reached".to_owned()
-        }
-        error => format!("the rate limit store is unavailable: {error}"),
-    }
+    let error = error.without_address();
+    format!("the rate limit store is unavailable: {error}")
 }
 
 // === impl Failure ===

@@ -4,11 +4,12 @@
 //! connection that a NAT or a firewall has dropped is noticed before a decision needs it.
 //!
 //! The circuit breaker opens when a server is silent ([`LOST_MAX`](super::LOST_MAX)), and when it
-//! answered [`ERRORS_MAX`] calls in a row with errors: then writing requests are rejected with the
-//! server's error. Meanwhile trial calls are sent: ordinary calls that take a unit of a reserved
-//! key in the slot that failed. The first one that succeeds closes the circuit breaker; after
-//! silence, it must succeed in time. No other reply does: a server may answer `HELLO` and execute
-//! nothing (`CLIENT PAUSE`, a disk that does not take its append-only file).
+//! answered with errors only: [`ERRORS_MAX`] calls in a row, all for [`ERRORS_LAST`], or the first
+//! call of a connection. Then writing requests are rejected with the server's error. Meanwhile
+//! trial calls are sent: ordinary calls that take a unit of a reserved key in the slot that failed.
+//! The first one that succeeds closes the circuit breaker; after silence, it must succeed in time.
+//! No other reply does: a server may answer `HELLO` and execute nothing (`CLIENT PAUSE`, a disk
+//! that does not take its append-only file).
 
 use std::io;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use crate::script_request::Plain;
 
 /// Calls in a row answered with errors before the circuit breaker opens.
 const ERRORS_MAX: u32 = 8;
+/// How long calls are answered with errors, however few they are, before it opens.
+const ERRORS_LAST: Duration = Duration::from_secs(1);
 /// The shortest pause between two trials, and the longest.
 pub(super) const TRIAL_MIN: Duration = Duration::from_millis(50);
 const TRIAL_MAX: Duration = Duration::from_millis(500);
@@ -97,9 +100,10 @@ impl Session<'_> {
         if !wrote || self.shared.is_broken() && !self.is_in_time(sent_at) {
             return;
         }
-        self.errors = 0;
+        (self.errors, self.errors_since) = (0, None);
         if self.trial.take().is_some() {
             self.shared.set_failing(None);
+            self.shared.stats.trouble.clear_failure(&self.address);
             self.shared.set_broken(false);
         }
     }
@@ -112,16 +116,29 @@ impl Session<'_> {
     /// Notes that a call on `key` was answered with an error.
     pub(super) fn note_error(&mut self, error: &ErrorReply, key: Key) {
         self.shared.stats.trouble.record_error(&self.address, error);
+        let now = Instant::now();
+        let since = *self.errors_since.get_or_insert(now);
         self.errors = self.errors.saturating_add(1);
-        if self.errors < ERRORS_MAX {
+        let lasts = now.saturating_duration_since(since) >= ERRORS_LAST;
+        if self.was_useful && !lasts && self.errors < ERRORS_MAX {
             return;
         }
-        self.shared.set_failing(Some(Arc::clone(&error.text)));
+        self.reject_with(error);
         if self.trial.is_none() {
             self.trial = Some(Trial::new(key, Instant::now() + TRIAL_MIN));
             // The timer may be set for later.
             self.fires_at = None;
         }
+    }
+
+    /// Rejects writing requests with this error, from now on.
+    fn reject_with(&self, error: &ErrorReply) {
+        self.shared.set_failing(Some(Arc::clone(&error.text)));
+        let reason = format!("it replies with {}", error.text);
+        self.shared
+            .stats
+            .trouble
+            .record_failure(&self.address, &reason);
     }
 
     /// Handles the reply to a trial that was sent at `sent_at`.
@@ -155,7 +172,7 @@ impl Session<'_> {
             trial.at = Instant::now() + trial.pause;
         }
         if self.is_in_time(sent_at) {
-            self.shared.set_failing(Some(Arc::clone(&error.text)));
+            self.reject_with(error);
             self.shared.set_broken(false);
         }
     }

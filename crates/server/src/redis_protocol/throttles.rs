@@ -187,7 +187,7 @@ impl Throttles {
 
 /// The error of a store that has no answer.
 pub(super) fn unavailable(error: &StoreError) -> String {
-    format!("UNAVAILABLE no decision: {error}")
+    format!("UNAVAILABLE no decision: {}", error.without_address())
 }
 
 /// A number in a command.
