@@ -15,13 +15,7 @@
 //! that a unit charged later weighs, at any later time, no less than if it had been charged when it
 //! was spent:
 //!
-//! * A token bucket is told for how long it would owe the units that were spent of the lease if it
-//!   had been full and nobody else had taken any. Charged with the later of that and of its debt
-//!   with these units on top, it owes no less than if all units had been charged in their order:
-//!   its debt is the largest of the sums, over every charge, of its time and all units from it on;
-//!   if that charge is one of the lease and another instance's follows it, the sum over that
-//!   following charge with all units of the lease is no smaller. Without others it owes the same.
-//!   How long ago units were spent is measured by this instance's clock, for the seconds of a lease.
+//! * A token bucket owes it for as long, or longer ([`Lease::owed`]).
 //! * A window aligned to the clock counts it until its end, and the lease expires with the window.
 //! * So does a window that starts with its first request: the request that leases starts it, and it
 //!   does not end while its units are leased.

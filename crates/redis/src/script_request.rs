@@ -97,8 +97,8 @@ pub(crate) struct Leasing {
     /// Microseconds.
     pub(crate) lasts: u64,
     pub(crate) spent: u64,
-    /// For how many microseconds from now a bucket owes some of the spent units, if nobody had taken
-    /// any others: it refills from when they were spent, not from when they are reported.
+    /// For how many microseconds from now a bucket owes some of the spent units, if nobody had
+    /// taken any others: it refills from when they were spent, not from when they are reported.
     pub(crate) owed: u64,
     pub(crate) want: u64,
     pub(crate) least: u64,

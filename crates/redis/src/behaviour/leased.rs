@@ -136,7 +136,7 @@ const fn is_fixed(limit: &Limit) -> bool {
 /// Whether spent units count as of when they were spent, whenever they are reported: in a fixed
 /// window that does not matter, and with those of a bucket it is reported.
 const fn is_dated(limit: &Limit) -> bool {
-    is_fixed(limit) || matches!(limit.algorithm(), Algorithm::TokenBucket { .. })
+    is_fixed(limit) || matches!(limit.algorithm(), Algorithm::TokenBucket)
 }
 
 /// A single instance decides exactly as in mode `strict`, peeks and refunds included.

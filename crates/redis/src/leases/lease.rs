@@ -138,8 +138,15 @@ impl Lease {
         Some(decision)
     }
 
-    /// For how many microseconds from now a bucket owes units that were spent of this lease, if
-    /// nobody had taken any others.
+    /// For how many microseconds from now a bucket that was full owes units that were spent of this
+    /// lease, if nobody had taken any others. How long ago they were spent is measured by this
+    /// instance's clock, for the seconds of a lease.
+    ///
+    /// Redis charges the later of this and of its debt with these units on top. That is no less
+    /// than if every unit had been charged in its order: the debt is the largest of the sums, over
+    /// every charge, of its time and of all units from it on; and if that charge is one of this
+    /// lease and one of another instance follows, the sum over that one, with all units of the
+    /// lease, is no smaller. If there are no others it is the same.
     pub(crate) fn owed(&self, local_now: Moment) -> u64 {
         match self.mirror {
             Mirror::Bucket { spent_full_at, .. } => {

@@ -12,7 +12,7 @@ use super::command_table::{CommandKind, find};
 use super::passwords::User;
 use super::service::{NAME, Service};
 use super::throttles::Throttles;
-use super::transaction::Transaction;
+use super::transaction::{NO_ROOM, Transaction};
 use super::word::{SHOWN_BYTES_MAX, is_integer, shown};
 use super::{description, greeting};
 use crate::trace::{describe_batch, describe_throttles};
@@ -21,9 +21,6 @@ use crate::trace::{describe_batch, describe_throttles};
 const ASKS_MAX: usize = 64;
 /// The command whose limits clients bring along, in traces.
 const THROTTLE: &str = "CL.THROTTLE";
-/// The error of a command that finds no room.
-pub(super) const NO_ROOM: &str = "ERR no room for this command: too many bytes of unfinished \
-    requests are held (`limits.buffer`); retry in a second, or send shorter commands";
 
 /// A client, and its commands in flight. Either throttles or asks wait, never both: replies have
 /// the order of their commands.

@@ -9,8 +9,10 @@ use tollgate_listen::Connection;
 use tollgate_resp::Command;
 
 use super::command_table::CommandKind;
-use super::session::NO_ROOM;
 
+/// The error of a command that finds no room.
+pub(super) const NO_ROOM: &str = "ERR no room for this command: too many bytes of unfinished \
+    requests are held (`limits.buffer`); retry in a second, or send shorter commands";
 /// The most bytes of a transaction's commands.
 const BYTES_MAX: usize = 512 * 1024;
 /// What a transaction may keep for as long as the client likes, such as that of somebody who types.
