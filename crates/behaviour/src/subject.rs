@@ -74,6 +74,7 @@ macro_rules! store_behaves {
                 a_slower_bucket_refills_at_its_rate_at_once,
                 a_faster_bucket_refills_at_its_rate_at_once,
                 shadow_and_quota_deny_as_specified,
+                a_shadow_limit_never_delays,
                 charges_on_one_key_are_added_up,
                 each_limit_on_one_key_judges_by_itself,
                 a_shadow_on_a_key_does_not_turn_its_limit_off,
