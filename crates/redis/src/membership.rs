@@ -28,7 +28,8 @@ use crate::router::{NodeFailure, Router};
 pub const HEARTBEAT: Span = Span::SECOND;
 /// How long an instance counts after a heartbeat.
 pub(crate) const EXPIRES_AFTER: Span = Span::from_secs(3);
-/// The interval after which a failed heartbeat is repeated.
+/// The interval after which a failed heartbeat is repeated; twice as long each time, up to
+/// [`HEARTBEAT`].
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// The key of the members, after the prefix. The hash tag in braces chooses the slot. It says
 /// `nodes` and means instances: instances of different versions count each other by this key, so
@@ -138,10 +139,17 @@ impl Member {
 
 /// Sends heartbeats until the instance leaves.
 async fn send_heartbeats(member: Arc<Member>, router: Arc<Router>) {
+    let mut pause = RETRY_AFTER;
     while !member.has_left.load(Ordering::Relaxed) {
         match member.beat(&router, EXPIRES_AFTER).await {
-            Ok(()) => sleep(HEARTBEAT.into()).await,
-            Err(_) => sleep(RETRY_AFTER).await,
+            Ok(()) => {
+                pause = RETRY_AFTER;
+                sleep(HEARTBEAT.into()).await;
+            }
+            Err(_) => {
+                sleep(pause).await;
+                pause = (pause * 2).min(HEARTBEAT.into());
+            }
         }
     }
 }
