@@ -253,19 +253,22 @@ pub fn shadow_and_quota_deny_as_specified<S: Subject>(taste: &Taste, mut fresh: 
 
 /// A shadow limit never delays, but what it counts takes its turns.
 pub fn a_shadow_limit_never_delays<S: Subject>(taste: &Taste, mut fresh: impl FnMut() -> S) {
-    let mut subject = fresh();
-    let key = subject.key("only");
-    let mut delay = |enforcement| {
-        let rule = Rule {
-            enforcement,
-            ..Rule::new(limit(Algorithm::LeakyBucket, 5))
+    // By itself, and with another limit.
+    for limits in [1, 2] {
+        let mut subject = fresh();
+        let keys = ["one", "other"].map(|name| subject.key(name));
+        let mut delay = |enforcement| {
+            let rule = Rule {
+                enforcement,
+                ..Rule::new(limit(Algorithm::LeakyBucket, 5))
+            };
+            let charges = keys.map(|key| rule.charge(key, Cost::ONE));
+            subject.decide(taste.start, &charges[..limits]).delay()
         };
-        let verdict = subject.decide(taste.start, &[rule.charge(key, Cost::ONE)]);
-        verdict.delay()
-    };
-    assert_eq!(delay(Enforcement::Shadow), Span::ZERO);
-    assert_eq!(delay(Enforcement::Shadow), Span::ZERO);
-    assert!(delay(Enforcement::Enforce) > Span::ZERO);
+        assert_eq!(delay(Enforcement::Shadow), Span::ZERO);
+        assert_eq!(delay(Enforcement::Shadow), Span::ZERO);
+        assert!(delay(Enforcement::Enforce) > Span::ZERO);
+    }
 }
 
 /// Two charges that meet on one key are added up and judged once.
