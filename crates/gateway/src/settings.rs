@@ -12,10 +12,13 @@ use tollgate_http::{AddressSource, IdentitySettings, InvalidSetting, ResponseSet
 use crate::concurrency_limit::InFlightSettings;
 use crate::lists::ListSettings;
 
+mod conditions;
+
 mod files;
 
 mod upstream;
 
+use conditions::read_some;
 pub use files::hash_files;
 pub use upstream::{
     HealthCheckSettings, RetrySettings, UpstreamProtocol, UpstreamSettings, UpstreamTlsSettings,
@@ -96,13 +99,17 @@ pub struct RouteSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct MatchSettings {
     /// Hosts: `shop.example`, or `*.shop.example` for all below it.
+    #[serde(deserialize_with = "read_some")]
     pub hosts: Vec<String>,
     /// Paths: `/login`, `/users/{id}`, or `/files/{*rest}` for all below it. They are compared with
     /// normalised paths.
+    #[serde(deserialize_with = "read_some")]
     pub paths: Vec<String>,
     /// Methods.
+    #[serde(deserialize_with = "read_some")]
     pub methods: Vec<String>,
     /// Headers and the value that each must have, or `*` for any.
+    #[serde(deserialize_with = "read_some")]
     pub headers: BTreeMap<String, String>,
 }
 
