@@ -12,8 +12,8 @@ use crate::attacks::kept::{Kept, keep};
 use crate::attacks::{Answered, Attack, Begin};
 use crate::service::{IDLE_CONNECTIONS, Kind, Service, Surroundings};
 
-/// How much more memory the service may use than without an attack, in KiB: less than the bound that
-/// `docs/operating.md` calculates, which no attack reaches.
+/// How much more memory the service may use than without an attack, in KiB: less than the bound
+/// that `docs/operating.md` calculates, which no attack reaches.
 const BUDGET_KIB: u64 = 192 << 10;
 /// The same of a service whose listeners have TLS, in KiB; `docs/tls.md` has the calculation.
 const TLS_BUDGET_KIB: u64 = BUDGET_KIB + (104 << 10);

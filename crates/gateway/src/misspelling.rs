@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_word_is_told_from_another_one() {
+    fn a_misspelt_word_differs_from_another_one() {
         let known = ["GET", "POST", "PATCH", "DELETE", "PROPFIND"];
         for (text, expected) in [
             ("POTS", Some("POST")),

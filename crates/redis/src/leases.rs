@@ -242,8 +242,8 @@ impl Leases {
 
     /// A charge that takes nothing, or more than any lease has. A refund returns only units that
     /// Redis has counted as consumed, and leased units are not yet: the same call reports what was
-    /// spent here, and returns the lease. A peek at a bucket reports them as well, so that what they
-    /// have refilled is seen; any other is judged together with the units held here. Redis alone
+    /// spent here, and returns the lease. A peek at a bucket reports them as well, so that it sees
+    /// what they have refilled; any other is judged together with the units held here. Redis alone
     /// decides any other charge.
     #[cold]
     fn decide_without_taking(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {

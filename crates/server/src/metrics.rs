@@ -133,26 +133,7 @@ impl Metrics {
             gateway_alone: gateway.map(register_alone),
             registry: Registry::default(),
         };
-        registry.register(
-            "decision_seconds",
-            "Time from reading a request completely to its answer",
-            metrics.latency.clone(),
-        );
-        registry.register(
-            "request_errors",
-            "Requests that were answered with an error, by listener and kind",
-            metrics.errors.clone(),
-        );
-        registry.register(
-            "descriptors_left_out",
-            "Descriptors that were ignored, because their request has more than 128",
-            metrics.left_out.clone(),
-        );
-        registry.register(
-            "auth_client_fallbacks",
-            "Requests at /v1/auth that count as the proxy's, because it does not name their client",
-            metrics.auth_fallbacks.clone(),
-        );
+        metrics.register_requests(registry);
         let connections = metrics.connections.clone();
         registry.register("connections", "Open connections", connections);
         registry.register(
@@ -203,6 +184,30 @@ impl Metrics {
     fn register_latency_alone(&mut self) {
         let latency = self.latency.clone();
         self.latency_alone.register(latency::NAME, "", latency);
+    }
+
+    /// Registers what is counted of requests.
+    fn register_requests(&self, registry: &mut Registry) {
+        registry.register(
+            "decision_seconds",
+            "Time from reading a request completely to its answer",
+            self.latency.clone(),
+        );
+        registry.register(
+            "request_errors",
+            "Requests that were answered with an error, by listener and kind",
+            self.errors.clone(),
+        );
+        registry.register(
+            "descriptors_left_out",
+            "Descriptors that were ignored, because their request has more than 128",
+            self.left_out.clone(),
+        );
+        registry.register(
+            "auth_client_fallbacks",
+            "Requests at /v1/auth that count as the proxy's, because it does not name their client",
+            self.auth_fallbacks.clone(),
+        );
     }
 
     fn register_certificates(&self, registry: &mut Registry) {

@@ -1,6 +1,6 @@
 //! Templates in the syntax of other products, which would match only themselves here, so that the
 //! limits behind them would never apply. Most of their characters may be in a path, so they are
-//! errors, and whoever means the character itself writes it percent-encoded.
+//! errors; the character itself is written percent-encoded.
 
 use crate::setting::InvalidSetting;
 

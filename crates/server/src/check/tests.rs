@@ -154,6 +154,30 @@ fn a_cost_is_taken_refunded_or_peeked_at() {
     );
 }
 
+/// As a descriptor, an entry would have keys that match no rule, and nothing would be limited.
+#[test]
+fn an_entry_in_place_of_a_descriptor_is_an_error() {
+    for (json, expected) in [
+        (
+            r#"{"domain":"d","descriptors":[{"entries":"k"}]}"#,
+            "`entries` must be a list",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"key":"user","value":"ann"}]}"#,
+            "descriptors[0]: `key` and `value` are an entry, not a descriptor",
+        ),
+        (
+            r#"{"domain":"d","descriptors":[{"value":"ann","key":"user"}]}"#,
+            "`key` and `value` are an entry, not a descriptor",
+        ),
+    ] {
+        let failure = Check::read(json.as_bytes()).unwrap_err();
+        assert!(failure.problem.detail.contains(expected), "{json}");
+    }
+    let both = r#"{"domain":"d","descriptors":[{"key":"k","value":"v","other":"o"}]}"#;
+    assert!(Check::read(both.as_bytes()).is_ok());
+}
+
 #[test]
 fn an_invalid_body_is_reported_with_an_example_of_a_valid_one() {
     let cases = [
@@ -180,18 +204,6 @@ fn an_invalid_body_is_reported_with_an_example_of_a_valid_one() {
         (
             r#"{"domain":"d","descriptors":[{"k":{}}]}"#,
             "the value of `k` must be text, a number, true or false",
-        ),
-        (
-            r#"{"domain":"d","descriptors":[{"entries":"k"}]}"#,
-            "`entries` must be a list",
-        ),
-        (
-            r#"{"domain":"d","descriptors":[{"key":"user","value":"ann"}]}"#,
-            "descriptors[0]: `key` and `value` are an entry, not a descriptor",
-        ),
-        (
-            r#"{"domain":"d","descriptors":[{"value":"ann","key":"user"}]}"#,
-            "`key` and `value` are an entry, not a descriptor",
         ),
         (
             r#"{"domain":"d","descriptors":[{"k":"v"}],"cost":"5"}"#,

@@ -10,9 +10,9 @@ use tollgate_resp::COMMAND_BYTES_MAX;
 
 /// What a connection may always keep; further bytes are reserved.
 const BYTES: usize = 8 * 1024;
-/// What it may keep of a client that has not said who it is: as much as a connection is promised, so
-/// that nobody without a password takes the room of others.
-const STRANGER_BYTES_MAX: usize = 2 * BYTES;
+/// What it may keep of a client that has not given the password that it needs: as much as a
+/// connection is promised, so that none of these takes the room of others.
+const UNAUTHENTICATED_BYTES_MAX: usize = 2 * BYTES;
 
 /// What came of receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl<'c> Input<'c> {
         let most = if is_known {
             COMMAND_BYTES_MAX * 2
         } else {
-            STRANGER_BYTES_MAX
+            UNAUTHENTICATED_BYTES_MAX
         };
         if more >= most || !self.connection.reserve(more) {
             return false;

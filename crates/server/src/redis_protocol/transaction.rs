@@ -15,7 +15,7 @@ pub(super) const NO_ROOM: &str = "ERR no room for this command: too many bytes o
     requests are held (`limits.buffer`); retry in a second, or send shorter commands";
 /// The most bytes of a transaction's commands.
 const BYTES_MAX: usize = 512 * 1024;
-/// What a transaction may keep for as long as the client likes, such as that of somebody who types.
+/// What a transaction may keep for as long as the client likes: enough for one that is typed.
 const BYTES_KEPT: usize = 8 * 1024;
 
 /// The commands since `MULTI`.

@@ -295,8 +295,8 @@ async fn a_client_that_is_unknown_may_send_little() {
     assert_eq!(client.read(NO_AUTH.len()).await, NO_AUTH.as_bytes());
     let long = format!("*2\r\n$4\r\nECHO\r\n$20000\r\n{}", "x".repeat(20_000));
     client.send(&long).await;
-    let refused = "-ERR Protocol error: unauthenticated bulk length\r\n";
-    assert_eq!(client.rest().await, refused);
+    let rejected = "-ERR Protocol error: unauthenticated bulk length\r\n";
+    assert_eq!(client.rest().await, rejected);
     let mut client = RedisClient::to(&house).await;
     client.send(format!("AUTH '{PASSWORD}'\r\n")).await;
     assert_eq!(client.read(5).await, b"+OK\r\n");

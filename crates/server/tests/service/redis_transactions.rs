@@ -170,7 +170,7 @@ async fn quoted_words_are_queued_as_well() {
     expect_remaining(&mut client, "'a key'", 8).await;
 }
 
-/// Somebody who types may take their time, but nobody keeps the room of others.
+/// A transaction that is typed may take its time, but none keeps the room of others.
 #[tokio::test]
 async fn only_a_small_transaction_may_wait_for_its_end() {
     let house = House::with(RULES, |config| {
