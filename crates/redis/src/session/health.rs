@@ -134,7 +134,8 @@ impl Session<'_> {
     /// Rejects writing requests with this error, from now on.
     fn reject_with(&self, error: &ErrorReply) {
         self.shared.set_failing(Some(Arc::clone(&error.text)));
-        let reason = format!("it replies with {}", error.text);
+        // The log has its text.
+        let reason = format!("it replies with {}", error.code);
         self.shared
             .stats
             .trouble

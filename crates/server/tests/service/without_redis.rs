@@ -324,7 +324,7 @@ async fn error_replies_are_in_the_log_and_in_the_metrics() {
     assert!(text.contains("OOM") && text.contains(&node), "{text}");
     assert_eq!(journal.count("Redis replies with errors"), 1, "{text}");
     let labels = format!(r#"{{store="default",node="{node}",code="OOM"}}"#);
-    assert!(metric(&house, &format!("tollgate_store_errors_total{labels}")).await >= 8);
+    assert!(metric(&house, &format!("tollgate_store_errors_total{labels}")).await > 0);
     redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     // The store notices by itself, without a request, that Redis works again.
     until(&house, UP, 1).await;
