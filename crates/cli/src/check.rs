@@ -4,7 +4,9 @@ use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use tollgate_rules::{Diagnostic, Options, ReadError, RuleSet, Source, escape, read_paths};
+use tollgate_rules::{
+    Diagnostic, Options, ReadError, RuleSet, SettingPlaces, Source, escape, read_paths,
+};
 use tollgate_server::ConfigError;
 
 use crate::message::{Reason, pluralize, print_error, with_causes};
@@ -96,6 +98,29 @@ fn read_all(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<String>), Reason> {
     }
 }
 
+/// A hint for each file that begins with settings: rules may follow them, and are all that is
+/// checked. Where no rules follow, there is an error already.
+fn unchecked_settings(sources: &[Source], diagnostics: &[Diagnostic]) -> Vec<Hint> {
+    let is_reported = |name: &str| {
+        let mut found = diagnostics.iter();
+        found.any(|found| found.code == "not-rules" && found.file == name)
+    };
+    let has_documents = |source: &&Source| source.text.windows(3).any(|text| text == b"---");
+    let sources = sources.iter().filter(has_documents);
+    let skipped = sources
+        .filter(|source| SettingPlaces::new(source).are_settings() && !is_reported(&source.name));
+    let hints = skipped.map(|source| Hint {
+        file: source.name.as_str().into(),
+        line: 1,
+        message: format!(
+            "the settings in this file are not checked: `tollgate check --config {}` checks them, \
+             and the rules",
+            source.name
+        ),
+    });
+    hints.collect()
+}
+
 // === impl Checked ===
 
 impl Checked {
@@ -108,8 +133,8 @@ impl Checked {
         };
         let loaded = RuleSet::parse(&sources, &options);
         Ok(Checked {
+            hints: unchecked_settings(&sources, &loaded.diagnostics),
             diagnostics: loaded.diagnostics,
-            hints: Vec::new(),
             files: Some(sources.len()),
             unreadable,
             rules: loaded.rules,

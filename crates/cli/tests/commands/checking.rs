@@ -29,6 +29,25 @@ fn check_exits_with_0_for_good_rules_1_for_bad_and_2_for_none() {
     assert_eq!(run(rules.path(), &["check"]).status.code(), Some(2));
 }
 
+/// A file may have both, and its settings are not checked with the rules.
+#[test]
+fn settings_before_rules_are_not_checked_without_saying_so() {
+    let both = format!("listen: {{http: }}\n---\n{RULES}");
+    let files = directory(&[("both.yaml", &both), ("only.yaml", "listen: {http: }\n")]);
+    let output = run(files.path(), &["check", "both.yaml"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let hint = "hint: both.yaml:1: the settings in this file are not checked: `tollgate check \
+        --config both.yaml` checks them";
+    assert!(text.starts_with(hint), "{text}");
+    let only = run(files.path(), &["check", "only.yaml"]);
+    let text = String::from_utf8(only.stdout).unwrap();
+    assert!(
+        text.contains("not-rules") && !text.contains("hint"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_path_that_cannot_be_read_hides_no_error_of_the_others() {
     let rules = directory(&[

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
 use crate::findings::{Findings, Mark};
+use crate::misplaced_settings;
 use crate::source::Source;
-use crate::yaml::{Documents, Kind, Node};
+use crate::yaml::{Body, Documents, Kind, Node};
 
 /// A settings file, and where each of its settings is.
 #[derive(Debug)]
@@ -28,6 +29,18 @@ impl<'s> SettingPlaces<'s> {
             source,
             root: first.map(|document| document.root),
         }
+    }
+
+    /// Whether the first document is settings of Tollgate: it has a key of theirs, and no `domain`.
+    pub fn are_settings(&self) -> bool {
+        let Some(Body::Map(entries)) = self.root.as_ref().map(|root| &root.body) else {
+            return false;
+        };
+        let keys = entries.iter().filter_map(|(key, _)| {
+            let text = key.scalar()?.text.as_str();
+            Some((text, key.mark))
+        });
+        misplaced_settings::find(keys).is_some()
     }
 
     /// Whether the file has the setting at `path`: `store.mode`.
@@ -101,6 +114,9 @@ mod tests {
                 .error("limits", "code", "message".to_owned(), "")
                 .is_error()
         );
+        assert!(places.are_settings());
+        let rules = Source::new("r.yaml", "domain: d\nstore: x\n");
+        assert!(!SettingPlaces::new(&rules).are_settings());
         let empty = Source::new("s.yaml", "");
         assert!(!SettingPlaces::new(&empty).has("store"));
     }
