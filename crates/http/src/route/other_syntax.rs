@@ -15,6 +15,7 @@ pub(super) fn check_syntax(template: &str) -> Result<(), InvalidSetting> {
     let found = find_pattern(template)
         .or_else(|| find_url(template))
         .or_else(|| find_named_segment(template))
+        .or_else(|| find_named_part(template))
         .or_else(|| find_regex(template))
         .or_else(|| find_star(template))
         .or_else(|| find_query(template));
@@ -103,6 +104,20 @@ fn find_named_segment(template: &str) -> Option<Wrong> {
         false => "",
     };
     Some((problem, format!("{}{itself}", suggest(template))))
+}
+
+/// `@:user`: a name of which only the colon is not text. In `users:batch` it is.
+fn find_named_part(template: &str) -> Option<Wrong> {
+    let is_named = |segment: &&str| {
+        let colon = segment.find(':').and_then(|at| segment.get(..at));
+        colon.is_some_and(|before| before.ends_with(['@', '~', '.', '-', '(']))
+    };
+    let segment = template.split('/').find(is_named)?;
+    let problem = format!("`{segment}` has no parameter here, but is text");
+    Some((
+        problem,
+        format!("{TEMPLATES}; a colon that is meant itself is `%3A`"),
+    ))
 }
 
 /// What is in regular expressions, and hardly in paths.

@@ -19,6 +19,7 @@ pub(super) fn parse(template: &str, paths: &PathSettings) -> Result<String, Inva
         );
     };
     let (mut fixed, mut routed) = (String::new(), String::new());
+    let mut parameters = Vec::new();
     for segment in rest.split('/') {
         let is_parameter = is_parameter(segment);
         if !is_parameter && segment.contains(['{', '}']) {
@@ -32,7 +33,12 @@ pub(super) fn parse(template: &str, paths: &PathSettings) -> Result<String, Inva
             false => decode_literals(segment),
         };
         fixed.push('/');
-        fixed.push_str(if is_parameter { "0" } else { &text });
+        if is_parameter {
+            fixed.push_str(&stand_in(parameters.len()));
+            parameters.push(segment);
+        } else {
+            fixed.push_str(&text);
+        }
         routed.push('/');
         routed.push_str(&text);
     }
@@ -40,13 +46,29 @@ pub(super) fn parse(template: &str, paths: &PathSettings) -> Result<String, Inva
         Ok(normal) if normal.as_str() == fixed => Ok(routed),
         Ok(normal) => wrong(
             format!("{template} matches no path, because paths are normalised first"),
-            format!("write it as {}, with its parameters", normal.as_str()),
+            format!(
+                "write it as {}",
+                with_parameters(normal.as_str(), &parameters)
+            ),
         ),
         Err(error) => wrong(
             format!("{template} matches no path: {error}"),
             "write a path as it is after normalisation".to_owned(),
         ),
     }
+}
+
+/// What stands for a parameter while a template is normalised.
+fn stand_in(index: usize) -> String {
+    format!("-parameter-{index}-")
+}
+
+/// A normalised template with its parameters.
+fn with_parameters(normal: &str, parameters: &[&str]) -> String {
+    let parameters = parameters.iter().enumerate();
+    parameters.fold(normal.to_owned(), |text, (index, parameter)| {
+        text.replace(&stand_in(index), parameter)
+    })
 }
 
 fn is_parameter(segment: &str) -> bool {

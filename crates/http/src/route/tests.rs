@@ -40,11 +40,15 @@ fn errors_say_which_template_and_what_to_write() {
         wrong(&["/a", "users"]),
         "routes[1]: \"users\" does not begin with a slash; write /users"
     );
-    assert!(
-        wrong(&["/a/"]).contains("write it as /a,"),
-        "{}",
-        wrong(&["/a/"])
-    );
+    for (template, instead) in [
+        ("/a/", "/a"),
+        ("/api/{version}/", "/api/{version}"),
+        ("/{a}//x/./{*b}/", "/{a}/x/{*b}"),
+    ] {
+        let error = wrong(&[template]);
+        let advice = format!("write it as {instead}");
+        assert!(error.ends_with(&advice), "{error}");
+    }
     assert!(wrong(&["/a%2"]).contains("two hexadecimal digits"));
     assert!(wrong(&["/v{n}"]).contains("only a part of the segment \"v{n}\""));
     assert!(wrong(&["/{a}", "/{b}"]).contains("matches the same paths as /{a}"));
@@ -67,6 +71,7 @@ const OTHER_SYNTAX: &str = r"
 /u/:id/x/* => `:id` is no parameter here => write `/u/{id}/x/{*rest}`;
 /u/:id(\d+)? => `:id(\d+)?` is no parameter => write `/u/{id}`;
 /u/:id.json => `:id.json` is no => write `{id}` for a whole
+/@:user => `@:user` has no parameter here => write `{id}` for a whole segment
 /f/:path* => `:path*` is no parameter => write `/f/{*path}`;
 /d/<id> => `<id>` is no parameter => write `/d/{id}`
 /d/<int:id>/x => `<int:id>` is no => write `/d/{id}/x`
