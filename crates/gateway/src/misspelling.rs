@@ -3,9 +3,9 @@
 /// From this length on, two slips still leave no doubt which word was meant.
 const LONG: usize = 6;
 
-/// The known word of which `text` is a misspelling, if there is no doubt: a letter too many or too
-/// few, or two that changed places; in a long word two slips of any kind. Words that may be meant
-/// themselves are one other letter away: `BATCH` is no misspelt `PATCH`.
+/// The known word of which `text` is a misspelling, if there is no doubt: a letter too few or twice,
+/// or two that changed places; in a long word two slips of any kind. Words that may be meant
+/// themselves have another letter, or one more: `BATCH` is no misspelt `PATCH`, nor `MGET` `GET`.
 pub(crate) fn find_meant<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
     // A long text would take long to compare.
     let near = known
@@ -15,17 +15,22 @@ pub(crate) fn find_meant<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
     let (slips, word) = slips.min_by_key(|(slips, _)| *slips)?;
     let is_meant = match slips {
         0 => false,
-        1 => text.len() != word.len() || has_same_letters(text, word) || word.len() >= LONG,
+        1 => {
+            let is_short = text.len() < word.len();
+            is_short || has_same_letters(text, word) || word.len() >= LONG
+        }
         2 => word.len() >= LONG,
         _ => false,
     };
     is_meant.then_some(word)
 }
 
+/// Whether two words have the same letters, however often.
 fn has_same_letters(one: &str, other: &str) -> bool {
     let sorted = |text: &str| {
         let mut bytes = text.as_bytes().to_vec();
         bytes.sort_unstable();
+        bytes.dedup();
         bytes
     };
     sorted(one) == sorted(other)
@@ -42,6 +47,9 @@ mod tests {
             ("POTS", Some("POST")),
             ("GETT", Some("GET")),
             ("PST", Some("POST")),
+            ("MGET", None),
+            ("GETX", None),
+            ("BPUT", None),
             ("PACTH", Some("PATCH")),
             ("DELTE", Some("DELETE")),
             ("DALATE", Some("DELETE")),

@@ -10,11 +10,12 @@ use crate::misspelling::find_meant;
 /// Stands for any value of a header.
 const ANY: &str = "*";
 /// Methods that are none of those below misspelt: of RFC 9110, of the registry of methods at IANA,
-/// and of caches and UPnP.
+/// of caches and UPnP, and of Exchange.
 const METHODS: &str = "GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH ACL BASELINE-CONTROL \
     BIND CHECKIN CHECKOUT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF \
     MKWORKSPACE MOVE ORDERPATCH PROPFIND PROPPATCH PURGE QUERY REBIND REPORT SEARCH UNBIND \
-    UNCHECKOUT UNLINK UNLOCK UPDATE VERSION-CONTROL M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE";
+    UNCHECKOUT UNLINK UNLOCK UPDATE VERSION-CONTROL M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE \
+    BCOPY BDELETE BMOVE BPROPFIND BPROPPATCH POLL";
 
 /// Reads a method. Any other than those that are known is one, too, unless it is a known one
 /// misspelt.
