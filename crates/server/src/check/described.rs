@@ -112,7 +112,7 @@ impl<'de: 'a, 'a> Visitor<'de> for ReadDescribed<'a> {
             }
             let is_entries = key == "entries" && pairs.is_empty();
             match map.next_value_seed(ReadMember { is_entries })? {
-                MemberValue::Text(_) if is_entries => {
+                MemberValue::Text(_) | MemberValue::Other if is_entries => {
                     let text =
                         "`entries` must be a list: [{\"key\": \"user\", \"value\": \"ann\"}]";
                     return Err(A::Error::custom(text));

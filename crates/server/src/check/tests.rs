@@ -163,6 +163,10 @@ fn an_entry_in_place_of_a_descriptor_is_an_error() {
             "`entries` must be a list",
         ),
         (
+            r#"{"domain":"d","descriptors":[{"entries":{"user":"ann"}}]}"#,
+            "`entries` must be a list",
+        ),
+        (
             r#"{"domain":"d","descriptors":[{"key":"user","value":"ann"}]}"#,
             "descriptors[0]: `key` and `value` are an entry, not a descriptor",
         ),
