@@ -23,8 +23,8 @@ pub(crate) struct Service {
     pub(crate) sources: Vec<Source>,
 }
 
-/// What is valid, and may not be what is meant: a limit that gains nothing from its mode, or settings
-/// that are not checked.
+/// What is valid, and may not be what is meant: a limit that gains nothing from its mode, or
+/// settings that are not checked.
 pub(crate) struct Hint {
     pub(crate) file: Arc<str>,
     pub(crate) line: u32,
