@@ -143,8 +143,8 @@ impl Known {
     ///
     /// The text of Redis, and what to write.
     pub(super) fn check_words(&self, command: &Command<'_>) -> Result<(), String> {
-        let name = self.name.to_ascii_lowercase();
         if !self.takes(command.len()) {
+            let name = self.name.to_ascii_lowercase();
             let text = format!("ERR wrong number of arguments for '{name}' command");
             return Err(match self.arguments {
                 "" => text,
@@ -167,9 +167,9 @@ impl Known {
         if (*least..=*most).contains(&command.len()) {
             return Ok(());
         }
-        let found = found.to_ascii_lowercase();
+        let name = format!("{}|{found}", self.name).to_ascii_lowercase();
         Err(format!(
-            "ERR wrong number of arguments for '{name}|{found}' command"
+            "ERR wrong number of arguments for '{name}' command"
         ))
     }
 

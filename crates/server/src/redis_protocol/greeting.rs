@@ -123,21 +123,22 @@ fn reject_user(session: &mut Session<'_>, rejected: Rejected, out: &mut Vec<u8>)
     session.reject("wrong_password", text, out);
 }
 
-/// `CLIENT`, as far as clients use it when they connect.
+/// `CLIENT`, as far as clients use it when they connect. The table of commands has checked the
+/// number of words.
 pub(super) fn client(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
     let subcommand = command.word(1).unwrap_or_default().to_ascii_uppercase();
     let mut replies = Replies::new(out, session.version);
-    match (&*subcommand, command.len()) {
-        (b"ID", 2) => replies.integer(i64::try_from(session.id).unwrap_or(i64::MAX)),
-        (b"GETNAME", 2) if session.name.is_empty() => replies.null(),
-        (b"GETNAME", 2) => replies.bulk(&session.name),
-        (b"SETNAME", 3) => match set_name(session, command.word(2).unwrap_or_default()) {
+    match &*subcommand {
+        b"ID" => replies.integer(i64::try_from(session.id).unwrap_or(i64::MAX)),
+        b"GETNAME" if session.name.is_empty() => replies.null(),
+        b"GETNAME" => replies.bulk(&session.name),
+        b"SETNAME" => match set_name(session, command.word(2).unwrap_or_default()) {
             Ok(()) => replies.simple("OK"),
             Err(text) => session.reject("bad_request", text, out),
         },
         // Statistics of clients use it, and there are none here.
-        (b"SETINFO", 4) | (b"NO-EVICT" | b"NO-TOUCH", 3) => replies.simple("OK"),
-        (b"INFO", 2) => {
+        b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" => replies.simple("OK"),
+        b"INFO" => {
             let user = match session.user {
                 Some(User::Admin) => ADMIN,
                 Some(User::Default) | None => DEFAULT,
