@@ -13,8 +13,6 @@ use crate::engine::Engine;
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// After how many checks a store that was never available is logged as unavailable.
 const CHECKS_TO_CONNECT: u32 = 4;
-/// For how many checks an error that a store has replied with is taken for what ails it.
-const ERROR_LASTS: u32 = 8;
 
 /// What was last logged about a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,20 +23,11 @@ enum Health {
     Down,
 }
 
-/// The latest error that a store has replied with: one that is full answers, and cannot decide.
-#[derive(Clone, Debug, Default)]
-struct Replied {
-    code: String,
-    /// For how many more checks it explains why the store is unavailable.
-    lasts: u32,
-}
-
 /// Checks every shared store of `engine` until `stop` is ready, and logs changes. A line for each
 /// decision without the store would be too many.
 pub async fn watch_stores(engine: Arc<Engine>, stop: impl Future<Output = ()>) {
     let stores = engine.stores();
-    let unknown = (Health::Unknown(0), Replied::default());
-    let mut logged: Vec<(Health, Replied)> = vec![unknown; stores.shared_stores().count()];
+    let mut logged = vec![Health::Unknown(0); stores.shared_stores().count()];
     if logged.is_empty() {
         return;
     }
@@ -48,18 +37,17 @@ pub async fn watch_stores(engine: Arc<Engine>, stop: impl Future<Output = ()>) {
             () = sleep(CHECK_EVERY) => {}
             () = &mut stop => return,
         }
-        for ((store, fallback), (logged, replied)) in stores.shared_stores().zip(&mut logged) {
+        for ((store, fallback), logged) in stores.shared_stores().zip(&mut logged) {
             let shared = fallback.shared();
             let kind = shared.kind();
             let events = shared.take_events();
             events.iter().for_each(|event| log(store, kind, event));
-            replied.check(&events);
             let next = logged.after(shared.is_up());
             match (*logged, next) {
                 (Health::Unknown(_), Health::Up) => info!(store, "{kind} is connected"),
                 (Health::Down, Health::Up) => info!(store, "{kind} is available again"),
                 (Health::Unknown(_) | Health::Up, Health::Down) => {
-                    let reason = shared.trouble().or_else(|| replied.reason());
+                    let reason = shared.trouble();
                     let reason = reason.as_deref().unwrap_or("it does not answer");
                     warn!(
                         store,
@@ -90,24 +78,6 @@ fn log(store: &str, kind: &str, event: &StoreEvent) {
             );
         }
         _ => {}
-    }
-}
-
-// === impl Replied ===
-
-impl Replied {
-    /// Notes the latest of these events that is an error.
-    fn check(&mut self, events: &[StoreEvent]) {
-        self.lasts = self.lasts.saturating_sub(1);
-        for event in events {
-            if let StoreEvent::ErrorReplies { code, .. } = event {
-                (self.code, self.lasts) = (code.to_string(), ERROR_LASTS);
-            }
-        }
-    }
-
-    fn reason(&self) -> Option<String> {
-        (self.lasts > 0).then(|| format!("it replies with {}", self.code))
     }
 }
 

@@ -133,13 +133,13 @@ impl Session<'_> {
 
     /// Rejects writing requests with this error, from now on.
     fn reject_with(&self, error: &ErrorReply) {
-        self.shared.set_failing(Some(Arc::clone(&error.text)));
-        // The log has its text.
+        // Its text is in the log. Before the breaker opens, because the log asks why it has.
         let reason = format!("it replies with {}", error.code);
         self.shared
             .stats
             .trouble
             .record_failure(&self.address, &reason);
+        self.shared.set_failing(Some(Arc::clone(&error.text)));
     }
 
     /// Handles the reply to a trial that was sent at `sent_at`.
