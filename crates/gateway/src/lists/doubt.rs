@@ -1,7 +1,7 @@
 //! Entries of lists that no client can have. They are warnings, not errors: lists are shared by
 //! gateways with other identities, and values may have quotes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
 
 use tollgate_http::{InvalidEntry, ListedDescriptor, listed_descriptors};
 
@@ -13,15 +13,12 @@ const DOUBTS_MAX: usize = 20;
 /// The entries of a file that are probably not meant as they are written: each key that no identity
 /// makes, once, and values in quotes.
 pub(super) fn find_doubts(text: &[u8], keys: &BTreeSet<String>) -> Vec<InvalidEntry> {
-    let mut known: HashMap<&[u8], bool> = HashMap::new();
+    let mut unknown: HashSet<&[u8]> = HashSet::new();
     let doubts = listed_descriptors(text).filter_map(|entry| {
-        let is_first = !known.contains_key(entry.key);
-        let is_known = *known
-            .entry(entry.key)
-            .or_insert_with(|| str::from_utf8(entry.key).is_ok_and(|key| keys.contains(key)));
+        let is_known = str::from_utf8(entry.key).is_ok_and(|key| keys.contains(key));
         let (problem, instead) = match is_known {
             true => find_quotes(&entry)?,
-            false if is_first => describe_unknown(&entry, keys),
+            false if unknown.insert(entry.key) => describe_unknown(&entry, keys),
             false => return None,
         };
         Some(InvalidEntry {
@@ -50,11 +47,14 @@ fn describe_unknown(entry: &ListedDescriptor<'_>, keys: &BTreeSet<String>) -> (S
 fn find_quotes(entry: &ListedDescriptor<'_>) -> Option<(String, String)> {
     let value = entry.value;
     let ends = value.first().zip(value.last())?;
-    let is_quoted = value.len() > 1 && matches!(ends, (b'"', b'"') | (b'\'', b'\''));
-    let problem = "the quotes are a part of the value, so it lists nobody whose value has none";
+    if !matches!(ends, (b'"', b'"') | (b'\'', b'\'')) {
+        return None;
+    }
+    // A single quotation mark is no pair.
     let bare = value.get(1..value.len() - 1)?;
+    let problem = "the quotes are a part of the value, so it lists nobody whose value has none";
     let instead = format!("write {}={}", entry.key.escape_ascii(), bare.escape_ascii());
-    is_quoted.then(|| (problem.to_owned(), instead))
+    Some((problem.to_owned(), instead))
 }
 
 #[cfg(test)]
