@@ -108,7 +108,7 @@ fn unchecked_settings(sources: &[Source], diagnostics: &[Diagnostic]) -> Vec<Hin
     let has_documents = |source: &&Source| source.text.windows(3).any(|text| text == b"---");
     let sources = sources.iter().filter(has_documents);
     let skipped = sources
-        .filter(|source| SettingPlaces::new(source).are_settings() && !is_reported(&source.name));
+        .filter(|source| !is_reported(&source.name) && SettingPlaces::new(source).are_settings());
     let hints = skipped.map(|source| Hint {
         file: source.name.as_str().into(),
         line: 1,

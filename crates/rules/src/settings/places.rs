@@ -59,9 +59,9 @@ impl<'s> SettingPlaces<'s> {
         message: String,
         help: impl Into<String>,
     ) -> Diagnostic {
-        let mut findings = Findings::default();
-        findings.warning(self.mark(path), code, message, help);
-        self.only(findings)
+        self.report(path, |findings, mark| {
+            findings.warning(mark, code, message, help);
+        })
     }
 
     /// An error at the same place as [`SettingPlaces::warning`].
@@ -72,17 +72,16 @@ impl<'s> SettingPlaces<'s> {
         message: String,
         help: impl Into<String>,
     ) -> Diagnostic {
-        let mut findings = Findings::default();
-        findings.error(self.mark(path), code, message, help);
-        self.only(findings)
+        self.report(path, |findings, mark| {
+            findings.error(mark, code, message, help);
+        })
     }
 
-    fn mark(&self, path: &str) -> Mark {
+    /// What `report` adds at the place of `path`.
+    fn report(&self, path: &str, report: impl FnOnce(&mut Findings, Mark)) -> Diagnostic {
         let mark = self.root.as_ref().map(|root| root.innermost(path).0.mark);
-        mark.unwrap_or(Mark::top(0))
-    }
-
-    fn only(&self, findings: Findings) -> Diagnostic {
+        let mut findings = Findings::default();
+        report(&mut findings, mark.unwrap_or(Mark::top(0)));
         let (diagnostics, _) = findings.finish(slice::from_ref(self.source));
         diagnostics.into_iter().next().expect("one was added")
     }
