@@ -255,6 +255,12 @@ async fn fill(redis: &testbed::Redis, config: Config, how: &str) {
     redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     let away = traffic.settle().await;
     assert!(away < FOUND_WITHIN, "{away:?}");
+    // Its circuit breaker is another than that of the traffic, and closes at its own next trial.
+    let room = Instant::now();
+    while !store.is_up() {
+        assert!(room.elapsed() < FOUND_WITHIN);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     assert!(ask(Cost::ONE).await.unwrap().is_allowed());
     let record = traffic.end().await;
     record.tell(&format!("Redis is full for 1 s{how}"), fault);
