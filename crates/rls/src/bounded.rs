@@ -3,27 +3,19 @@
 //! A message is small on the wire where it is large in memory: an empty descriptor or entry has two
 //! bytes there, and some tens here. So what is beyond the bounds is not read, but counted.
 
-use std::mem;
-
-use bytes::{Bytes, BytesMut};
-use prost::encoding::{self, DecodeContext, WireType};
+use bytes::Bytes;
 use prost::{DecodeError, Message};
 use tollgate_core::DESCRIPTORS_MAX;
 
-use crate::rate_limit_descriptor::Entry;
+use crate::field::Field;
+use crate::open_descriptor::{ENTRIES_READ_MAX, OpenDescriptor};
 use crate::{RateLimitDescriptor, RateLimitRequest};
 
-/// The maximum number of entries of a descriptor that are read one by one. More than the deepest
-/// rule has: a descriptor with more meets no rule, only a limit of its own.
-pub const ENTRIES_READ_MAX: usize = 128;
-/// The key of the entry that stands for all beyond [`ENTRIES_READ_MAX`]. Its value holds them.
-const REST_KEY: Bytes = Bytes::from_static(b"(more entries)");
 /// No message, and no descriptor, of so few bytes is beyond a bound: what the bounds count has at
 /// least two bytes.
 const BYTES_ALWAYS_READ: usize = 2 * ENTRIES_READ_MAX;
-/// The numbers of the fields with descriptors and with entries.
-const DESCRIPTORS: u32 = 2;
-const ENTRIES: u32 = 1;
+/// The number of the field with descriptors.
+pub(crate) const DESCRIPTORS: u32 = 2;
 
 const _: () = assert!(BYTES_ALWAYS_READ <= 2 * DESCRIPTORS_MAX);
 
@@ -37,15 +29,6 @@ pub struct BoundedRequest {
     pub message: RateLimitRequest,
     /// How many more descriptors the request has.
     pub left_out: usize,
-}
-
-/// A field of a message.
-pub(crate) struct Field<'m> {
-    number: u32,
-    /// All of it.
-    pub(crate) bytes: &'m [u8],
-    /// Its value, if that has a length of its own.
-    value: Option<&'m [u8]>,
 }
 
 // === impl BoundedRequest ===
@@ -95,9 +78,9 @@ impl BoundedRequest {
         } else if value.len() <= BYTES_ALWAYS_READ {
             self.message.merge(message.slice_ref(field))?;
         } else {
-            let descriptor = read_descriptor(&message.slice_ref(value))
-                .map_err(within("RateLimitRequest", "descriptors"))?;
-            self.message.descriptors.push(descriptor);
+            let mut descriptor = OpenDescriptor::default();
+            descriptor.merge(&message.slice_ref(value))?;
+            self.message.descriptors.push(descriptor.finish());
         }
         Ok(())
     }
@@ -108,73 +91,6 @@ impl BoundedRequest {
             true => self.message.descriptors.push(descriptor),
             false => self.left_out += 1,
         }
-    }
-}
-
-fn read_descriptor(value: &Bytes) -> Result<RateLimitDescriptor, DecodeError> {
-    let mut descriptor = RateLimitDescriptor::default();
-    let mut rest = &value[..];
-    while let Some(field) = Field::take(&mut rest) {
-        match field.value {
-            Some(entry) if field.number == ENTRIES => {
-                let entry = Entry::decode(value.slice_ref(entry))
-                    .map_err(within("RateLimitDescriptor", "entries"))?;
-                push_entry(&mut descriptor.entries, entry);
-            }
-            _ => descriptor.merge(value.slice_ref(field.bytes))?,
-        }
-    }
-    descriptor.merge(value.slice_ref(rest))?;
-    Ok(descriptor)
-}
-
-/// Says where an error is, as the library does.
-fn within(message: &'static str, field: &'static str) -> impl FnOnce(DecodeError) -> DecodeError {
-    move |mut error| {
-        error.push(message, field);
-        error
-    }
-}
-
-/// Adds an entry: one of its own, or a part of the one that stands for the others.
-pub(crate) fn push_entry(entries: &mut Vec<Entry>, entry: Entry) {
-    if entries.len() < ENTRIES_READ_MAX {
-        return entries.push(entry);
-    }
-    if entries.len() == ENTRIES_READ_MAX {
-        let (key, value) = (REST_KEY, Bytes::new());
-        entries.push(Entry { key, value });
-    }
-    if let Some(Entry { value, .. }) = entries.last_mut() {
-        // Nothing else refers to its buffer, so it is not copied, but grows.
-        let mut rest = BytesMut::from(mem::take(value));
-        // With its lengths, so that no two lists of entries are the same bytes.
-        encoding::message::encode(ENTRIES, &entry, &mut rest);
-        *value = rest.freeze();
-    }
-}
-
-// === impl Field ===
-
-impl<'m> Field<'m> {
-    /// The first field of a message, which is left without it; `None` if it begins with none.
-    pub(crate) fn take(message: &mut &'m [u8]) -> Option<Field<'m>> {
-        let mut rest = *message;
-        let (number, kind) = encoding::decode_key(&mut rest).ok()?;
-        let mut value = rest;
-        encoding::skip_field(kind, number, &mut rest, DecodeContext::default()).ok()?;
-        let bytes = &message[..message.len() - rest.len()];
-        *message = rest;
-        let has_length = kind == WireType::LengthDelimited;
-        Some(Field {
-            number,
-            bytes,
-            value: has_length.then(|| {
-                let length = encoding::decode_varint(&mut value);
-                debug_assert!(length.is_ok(), "it was skipped");
-                &value[..value.len() - rest.len()]
-            }),
-        })
     }
 }
 

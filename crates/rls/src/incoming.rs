@@ -6,12 +6,16 @@
 //! more than their different values.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 use prost::DecodeError;
 use prost::encoding::{self, WireType};
+use tollgate_core::DESCRIPTORS_MAX;
 
-use crate::bounded::Field;
+use crate::bounded::DESCRIPTORS;
+use crate::field::Field;
+use crate::open_descriptor::OpenDescriptor;
 use crate::rate_limit_descriptor::Entry;
 use crate::{BoundedRequest, RateLimitDescriptor};
 
@@ -27,10 +31,30 @@ const LONG_TEXT_BYTES: usize = 96;
 pub struct IncomingRequest {
     /// The beginning of a field.
     pending: BytesMut,
+    /// The descriptor that `pending` continues.
+    open: Option<Incomplete>,
     request: BoundedRequest,
     long_texts: HashSet<Bytes>,
-    /// The size of `request`, without what its texts share.
+    /// The size of `request`, and of the entries of `open`, without what their texts share.
     request_bytes: usize,
+}
+
+/// Why a message that arrives in parts cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnreadableMessage {
+    /// It is not encoded as the protocol is.
+    Encoding(DecodeError),
+    /// It has a group, an encoding of messages that proto3 does not have. The end of one is found
+    /// only by reading all of it, which would be done again for each part that arrives.
+    Group,
+}
+
+/// A descriptor that has not arrived completely.
+#[derive(Debug)]
+struct Incomplete {
+    descriptor: OpenDescriptor,
+    /// How many of its bytes have not been read.
+    missing: usize,
 }
 
 // === impl IncomingRequest ===
@@ -40,20 +64,19 @@ impl IncomingRequest {
     ///
     /// # Errors
     ///
-    /// As [`BoundedRequest::decode`] for the message: what follows cannot change that.
-    pub fn push(&mut self, part: &[u8]) -> Result<(), DecodeError> {
+    /// As [`BoundedRequest::decode`] for the message, and for groups: what follows cannot change
+    /// that.
+    pub fn push(&mut self, part: &[u8]) -> Result<(), UnreadableMessage> {
         self.pending.extend_from_slice(part);
-        let complete = complete_fields(&self.pending);
-        if complete == 0 {
-            return Ok(());
-        }
-        let fields = self.pending.split_to(complete).freeze();
-        self.read(&fields)
+        while self.read_pending()? {}
+        Ok(())
     }
 
     /// The bytes of memory that it takes, approximately.
     pub fn kept_bytes(&self) -> usize {
-        self.pending.len() + self.request_bytes
+        let rest = self.open.as_ref();
+        let rest = rest.map_or(0, |open| open.descriptor.rest_bytes());
+        self.pending.len() + self.request_bytes + rest
     }
 
     /// The request, once the message has arrived completely.
@@ -61,10 +84,71 @@ impl IncomingRequest {
     /// # Errors
     ///
     /// As [`BoundedRequest::decode`] for the message.
-    pub fn finish(mut self) -> Result<BoundedRequest, DecodeError> {
-        let rest = self.pending.split().freeze();
-        self.read(&rest)?;
+    pub fn finish(mut self) -> Result<BoundedRequest, UnreadableMessage> {
+        let mut rest = self.pending.split();
+        if let Some(open) = self.open.take() {
+            // The message ends within it, which is the library's to reject.
+            rest = open.missing_field();
+        }
+        self.read(&rest.freeze())?;
         Ok(self.request)
+    }
+
+    /// Reads the complete fields of what is pending; whether there may be more to read.
+    fn read_pending(&mut self) -> Result<bool, UnreadableMessage> {
+        if let Some(open) = self.open.take() {
+            return self.continue_descriptor(open);
+        }
+        let complete = complete_fields(&self.pending)?;
+        if complete > 0 {
+            let fields = self.pending.split_to(complete).freeze();
+            self.read(&fields)?;
+        }
+        self.open = self.open_descriptor();
+        Ok(self.open.is_some())
+    }
+
+    /// The descriptor that begins what is pending, if one does and not all of it has arrived.
+    fn open_descriptor(&mut self) -> Option<Incomplete> {
+        if self.request.message.descriptors.len() == DESCRIPTORS_MAX {
+            return None;
+        }
+        let mut rest = &self.pending[..];
+        let key = encoding::decode_key(&mut rest).ok()?;
+        if key != (DESCRIPTORS, WireType::LengthDelimited) {
+            return None;
+        }
+        let missing = usize::try_from(encoding::decode_varint(&mut rest).ok()?).ok()?;
+        let head = self.pending.len() - rest.len();
+        let _head = self.pending.split_to(head);
+        Some(Incomplete {
+            descriptor: OpenDescriptor::default(),
+            missing,
+        })
+    }
+
+    /// Reads what has arrived of a descriptor; whether there may be more to read.
+    fn continue_descriptor(&mut self, mut open: Incomplete) -> Result<bool, UnreadableMessage> {
+        let arrived = open.missing.min(self.pending.len());
+        let mut readable = complete_fields(&self.pending[..arrived])?;
+        if arrived == open.missing {
+            // What is no field is the library's to reject.
+            readable = arrived;
+        }
+        let fields = self.pending.split_to(readable).freeze();
+        let known = open.descriptor.entries_mut().len();
+        open.descriptor.merge(&fields)?;
+        let entries = &mut open.descriptor.entries_mut()[known..];
+        self.request_bytes += own(&mut self.long_texts, entries);
+        open.missing -= readable;
+        let is_complete = open.missing == 0;
+        if is_complete {
+            self.request_bytes += size_of::<RateLimitDescriptor>() + open.descriptor.rest_bytes();
+            self.request.push(open.descriptor.finish());
+        } else {
+            self.open = Some(open);
+        }
+        Ok(is_complete)
     }
 
     /// Reads fields, of whose buffer nothing is kept.
@@ -76,23 +160,59 @@ impl IncomingRequest {
         if fields.as_ptr_range().contains(&message.domain.as_ptr()) {
             message.domain = Bytes::copy_from_slice(&message.domain);
         }
-        let mut added = 0;
         for descriptor in &mut message.descriptors[known..] {
-            added += size_of::<RateLimitDescriptor>();
-            for Entry { key, value } in &mut descriptor.entries {
-                added += size_of::<Entry>();
-                for text in [key, value] {
-                    added += own(&mut self.long_texts, text);
-                }
-            }
+            self.request_bytes += size_of::<RateLimitDescriptor>();
+            self.request_bytes += own(&mut self.long_texts, &mut descriptor.entries);
         }
-        self.request_bytes += added;
         Ok(())
     }
 }
 
+// === impl Incomplete ===
+
+impl Incomplete {
+    /// The field of the message that it is, without any of what is missing.
+    fn missing_field(&self) -> BytesMut {
+        let mut field = BytesMut::new();
+        encoding::encode_key(DESCRIPTORS, WireType::LengthDelimited, &mut field);
+        encoding::encode_varint(u64::try_from(self.missing).unwrap_or(u64::MAX), &mut field);
+        field
+    }
+}
+
+// === impl UnreadableMessage ===
+
+impl From<DecodeError> for UnreadableMessage {
+    fn from(error: DecodeError) -> UnreadableMessage {
+        UnreadableMessage::Encoding(error)
+    }
+}
+
+impl fmt::Display for UnreadableMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UnreadableMessage::Encoding(error) => error.fmt(f),
+            UnreadableMessage::Group => f.write_str("it has a group, which proto3 does not have"),
+        }
+    }
+}
+
+impl std::error::Error for UnreadableMessage {}
+
+/// Makes the texts of `entries` independent of the buffer in which they arrived; how many bytes all
+/// of it takes.
+fn own(long_texts: &mut HashSet<Bytes>, entries: &mut [Entry]) -> usize {
+    let mut added = size_of_val(entries);
+    for Entry { key, value } in entries {
+        for text in [key, value] {
+            added += own_text(long_texts, text);
+        }
+    }
+    added
+}
+
 /// Makes `text` independent of the buffer in which it arrived; how many bytes that takes.
-fn own(long_texts: &mut HashSet<Bytes>, text: &mut Bytes) -> usize {
+fn own_text(long_texts: &mut HashSet<Bytes>, text: &mut Bytes) -> usize {
     let is_long = text.len() >= LONG_BYTES;
     if is_long && let Some(known) = long_texts.get(&text[..]) {
         *text = known.clone();
@@ -107,14 +227,19 @@ fn own(long_texts: &mut HashSet<Bytes>, text: &mut Bytes) -> usize {
 }
 
 /// The length of the fields that have arrived completely.
-fn complete_fields(bytes: &[u8]) -> usize {
+fn complete_fields(bytes: &[u8]) -> Result<usize, UnreadableMessage> {
     let mut rest = bytes;
-    while !begins_with_group(rest) && Field::take(&mut rest).is_some() {}
-    bytes.len() - rest.len()
+    loop {
+        if begins_with_group(rest) {
+            return Err(UnreadableMessage::Group);
+        }
+        if Field::take(&mut rest).is_none() {
+            return Ok(bytes.len() - rest.len());
+        }
+    }
 }
 
-/// Whether a group is next. No message of the protocol has one, and the end of one is found only by
-/// reading all of it, which would be done again for each part that arrives.
+/// Whether a group is next.
 fn begins_with_group(mut rest: &[u8]) -> bool {
     let key = encoding::decode_key(&mut rest);
     key.is_ok_and(|(_, kind)| matches!(kind, WireType::StartGroup | WireType::EndGroup))

@@ -7,9 +7,9 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess};
 
-use crate::bounded::push_entry;
 use crate::json::members::{Members, Object};
 use crate::json::values::{NUMBERS, value};
+use crate::open_descriptor::OpenDescriptor;
 use crate::rate_limit_descriptor::{Entry, RateLimitOverride};
 use crate::{BoundedRequest, RateLimitDescriptor, RateLimitRequest};
 
@@ -84,7 +84,11 @@ impl Members for RateLimitDescriptor {
 
     fn read<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
-            "entries" => value::each(map, |entry| push_entry(&mut self.entries, entry))?,
+            "entries" => {
+                let mut read = OpenDescriptor::default();
+                value::each(map, |entry| read.push(entry))?;
+                self.entries = read.finish().entries;
+            }
             "limit" => self.limit = value::object(map)?,
             "hitsAddend" | "hits_addend" => {
                 self.hits_addend = value::whole::<u64, A>(map)?.map(Into::into);

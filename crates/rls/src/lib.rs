@@ -15,7 +15,11 @@ mod proto;
 
 mod json;
 
+mod field;
+
 mod bounded;
+
+mod open_descriptor;
 
 mod incoming;
 
@@ -25,10 +29,11 @@ mod response;
 
 mod metadata;
 
-pub use bounded::{BoundedRequest, ENTRIES_READ_MAX};
-pub use incoming::IncomingRequest;
+pub use bounded::BoundedRequest;
+pub use incoming::{IncomingRequest, UnreadableMessage};
 pub use json::{InvalidJson, read};
 pub use metadata::metadata;
+pub use open_descriptor::ENTRIES_READ_MAX;
 pub use pbjson_types::Struct;
 pub use proto::envoy::config::core::v3::HeaderValue;
 pub use proto::envoy::extensions::common::ratelimit::v3::{

@@ -1,7 +1,9 @@
 //! The codec of the messages of Envoy's service.
 
+use std::fmt;
+
 use bytes::Buf;
-use prost::{DecodeError, Message};
+use prost::Message;
 use tollgate_rls::{BoundedRequest, RateLimitResponse};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -59,7 +61,7 @@ impl Decoder for Messages {
 }
 
 /// The status of a call whose message cannot be decoded.
-pub(crate) fn unreadable(error: &DecodeError) -> Status {
+pub(crate) fn unreadable(error: &impl fmt::Display) -> Status {
     Status::invalid_argument(format!("the message cannot be read: {error}"))
 }
 

@@ -1,9 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
 use allocation_counter::measure;
+use prost::encoding;
 use tollgate_core::{Entry as Described, InvalidRequest};
 
 use super::*;
+use crate::open_descriptor::REST_KEY;
+use crate::rate_limit_descriptor::Entry;
 
 /// The bytes of a large message.
 const MESSAGE_BYTES: usize = 2 << 20;

@@ -52,7 +52,7 @@ fn wide() -> Vec<u8> {
 fn read(
     mut message: &[u8],
     parts: impl Iterator<Item = usize>,
-) -> Result<BoundedRequest, DecodeError> {
+) -> Result<BoundedRequest, UnreadableMessage> {
     let mut incoming = IncomingRequest::default();
     for part in parts {
         let (part, rest) = message.split_at(part.min(message.len()));
@@ -90,7 +90,7 @@ fn a_message_in_parts_is_read_as_a_whole_one() {
         let message = request(descriptors.collect()).encode_to_vec();
         let parts = any_parts(random, message.len());
         let read = read(&message, parts.into_iter());
-        assert_eq!(read, BoundedRequest::decode(message.into()));
+        assert_eq!(read.ok(), BoundedRequest::decode(message.into()).ok());
     });
 }
 
@@ -99,17 +99,61 @@ fn a_message_that_cannot_be_read_is_an_error_in_parts_as_well() {
     check("incoming, broken", 2000, |random| {
         let entries = vec![entry("k", b"v"), entry("long", &[b'v'; 300])];
         let mut message = request(vec![descriptor(entries); 2]).encode_to_vec();
-        // A group, which the protocol does not have.
-        message.extend_from_slice(b"\x3b\x08\x01\x3c\x18\x05");
+        // A field that the protocol does not have.
+        message.extend_from_slice(b"\x3a\x02\x08\x01\x18\x05");
         let at = usize::try_from(random.between(0, 630)).unwrap() % message.len();
         match random.chance(50) {
             true => message[at] ^= random.pick(&[1, 2, 4, 0x41, 0x80]),
             false => message.truncate(at),
         }
         let parts = any_parts(random, message.len());
-        let read = read(&message, parts.into_iter()).ok();
-        assert_eq!(read, BoundedRequest::decode(message.into()).ok());
+        let read = read(&message, parts.into_iter());
+        if read == Err(UnreadableMessage::Group) {
+            return;
+        }
+        assert_eq!(read.ok(), BoundedRequest::decode(message.into()).ok());
     });
+}
+
+#[test]
+fn a_group_is_an_error_as_soon_as_it_begins() {
+    const GROUP: &[u8] = b"\x3b\x08\x01\x3c";
+    let one = descriptor(vec![entry("k", b"v")]).encode_to_vec();
+    let mut within = vec![0x12, 100];
+    within.extend_from_slice(&one);
+    let after = request(vec![descriptor(vec![entry("k", b"v")])]).encode_to_vec();
+    for mut message in [Vec::new(), within, after] {
+        message.extend_from_slice(&GROUP[..1]);
+        let read = read(&message, std::iter::repeat_n(1, message.len()));
+        assert_eq!(read, Err(UnreadableMessage::Group), "{message:?}");
+    }
+}
+
+/// A message of one long descriptor is decided on when its last byte arrives, so most of it must
+/// have been read before: each part takes the same work.
+#[test]
+fn a_long_descriptor_is_read_as_it_arrives() {
+    let entries = vec![entry("k", b"v"); 100_000];
+    let message = request(vec![descriptor(entries)]).encode_to_vec();
+    let mut incoming = IncomingRequest::default();
+    for part in message.chunks(FRAME_BYTES) {
+        incoming.push(part).unwrap();
+        assert!(incoming.pending.len() < 16, "{}", incoming.pending.len());
+    }
+    let read = incoming.finish().unwrap();
+    assert_eq!(Ok(read), BoundedRequest::decode(message.into()));
+}
+
+#[test]
+fn a_message_that_ends_within_a_descriptor_is_an_error() {
+    let one = descriptor(vec![entry("k", b"v"); 200]);
+    let message = request(vec![one]).encode_to_vec();
+    for length in 0..message.len() {
+        let parts = std::iter::repeat_n(100, length / 100);
+        let read = read(&message[..length], parts).map_err(|error| error.to_string());
+        let whole = BoundedRequest::decode(Bytes::copy_from_slice(&message[..length]));
+        assert_eq!(read.is_ok(), whole.is_ok(), "{length}: {read:?}");
+    }
 }
 
 #[test]
@@ -145,6 +189,7 @@ fn no_more_memory_is_taken_than_is_said() {
         wide(),
         request(apart.collect()).encode_to_vec(),
         request(hollow).encode_to_vec(),
+        request(vec![descriptor(vec![entry("k", b""); 400_000])]).encode_to_vec(),
     ] {
         let mut incoming = IncomingRequest::default();
         let taken = measure(|| {
