@@ -96,7 +96,7 @@ pub use request::{
 };
 pub use reserved::{Reserved, Settlement};
 pub use shared_store::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue};
-pub use sharing::{Mode, OnStoreError, Sharing};
+pub use sharing::{Mode, OnStoreError, SEGMENT_LEASED_MIN, Sharing};
 pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};
 pub use sliding_window::{COUNTERS_MAX, SlidingWindow};
 pub use span::{ParseSpanError, Span};

@@ -4,6 +4,10 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use crate::limit::{Algorithm, Limit};
+use crate::span::Span;
+
+/// The shortest segments of a sliding window that [`Mode::Leased`] suits.
+pub const SEGMENT_LEASED_MIN: Span = Span::from_secs(5);
 
 /// How several instances share one limit. The in-process store ignores it: it is always exact and
 /// always available.
@@ -71,11 +75,13 @@ impl Mode {
     /// Whether this limit can be shared this way; all others are shared as in [`Mode::Strict`].
     ///
     /// A leaky bucket releases one request at a time, and only the shared store can order the
-    /// requests of all instances. A sliding log promises an exact count, which a delayed report
-    /// would break. Of a limit with a share for requests with priority, what one instance has
+    /// requests of all instances. A sliding log has a time for each unit, which a delayed report
+    /// would not have. A sliding window can be leased if its segments last [`SEGMENT_LEASED_MIN`]:
+    /// a lease ends with its segment, so that its units count in the one in which they are spent.
+    /// Of a limit with a share for requests with priority, what one instance has
     /// leased or allowed for itself would not be there for the others' requests with priority. Of
     /// a limit with an elastic part, it could be used when the headroom has gone.
-    pub const fn suits(self, limit: &Limit) -> bool {
+    pub fn suits(self, limit: &Limit) -> bool {
         match (self, limit.algorithm()) {
             (Mode::Strict, _) => true,
             (Mode::Leased | Mode::WriteBack, _)
@@ -83,8 +89,12 @@ impl Mode {
             {
                 false
             }
-            (Mode::Leased | Mode::WriteBack, Algorithm::LeakyBucket)
-            | (Mode::WriteBack, Algorithm::SlidingLog) => false,
+            (Mode::Leased | Mode::WriteBack, Algorithm::LeakyBucket | Algorithm::SlidingLog) => {
+                false
+            }
+            (Mode::Leased, Algorithm::SlidingWindow(segments)) => {
+                limit.window() >= SEGMENT_LEASED_MIN.times(segments.get().into())
+            }
             (Mode::Leased | Mode::WriteBack, _) => true,
         }
     }

@@ -19,13 +19,13 @@
 //! * A window aligned to the clock counts it until its end, and the lease expires with the window.
 //! * So does a window that starts with its first request: the request that leases starts it, and it
 //!   does not end while its units are leased.
-//! * A sliding log keeps it for longer.
-//! * A sliding window counts it in a later segment, which weighs as much or more, and rounding does
-//!   not lower its estimate: the leaving segment is multiplied by a fraction of at most one.
+//! * A sliding window counts it in the segment in which it was spent, with which the lease expires.
+//!   A lease that expires within a second is not granted there, so that each is renewed or returned
+//!   before; so windows with short segments are not leased.
 //!
-//! A leaky bucket orders its requests, and its delays are one sequence over all instances, so
-//! Redis makes all its decisions ([`Mode::suits`]). So it does for charged denials, and for
-//! requests with several limits.
+//! A sliding log has a time for each of its units. A leaky bucket orders its requests, and its
+//! delays are one sequence over all instances. So Redis makes all their decisions
+//! ([`Mode::suits`]), as it does for charged denials, and for requests with several limits.
 //!
 //! # How much
 //!
@@ -56,7 +56,7 @@
 //! does so until there is a reply or both have expired; meanwhile Redis makes every decision on the
 //! key, and nothing is leased.
 //!
-//! Leases expire after [`LASTS`], by Redis's clock, and with their window. This instance stops
+//! Leases expire after [`LASTS`], by Redis's clock, and with their window or segment. This instance stops
 //! spending a hundredth and a millisecond earlier, by its own clock, counted from before it sent
 //! the request. Shortly before that a used lease is renewed in the background, and an unused one is
 //! returned. Units unused for [`IDLE`] are returned then too, except a few units of a slow key.
@@ -67,8 +67,7 @@
 //! The unreported units of other instances cannot be refunded. Redis answers a peek, as if what
 //! this instance holds were returned; a peek at a bucket reports what was spent, and leases again.
 //!
-//! While other instances hold units, a denial's retry time may be later than necessary; and so may
-//! that of a sliding window or log, whose units age from when they are reported.
+//! While other instances hold units, a denial's retry time may be later than necessary.
 
 mod estimates;
 
@@ -242,9 +241,9 @@ impl Leases {
 
     /// A charge that takes nothing, or more than any lease has. A refund returns only units that
     /// Redis has counted as consumed, and leased units are not yet: the same call reports what was
-    /// spent here, and returns the lease. A peek at a bucket reports them as well, so that it sees
-    /// what they have refilled; any other is judged together with the units held here. Redis alone
-    /// decides any other charge.
+    /// spent here, and returns the lease. So does a peek at the end of a lease. Any other peek at a
+    /// bucket reports them as well, so that it sees what they have refilled, and leases again; all
+    /// others are judged together with the units held here. Redis alone decides any other charge.
     #[cold]
     fn decide_without_taking(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
         if matches!(charge.cost, Cost::Take(1..)) {
@@ -260,7 +259,11 @@ impl Leases {
         }
         match charge.cost {
             Cost::Refund(1..) if lease.is_lost => Spend::Cold,
-            Cost::Refund(1..) => self.report_before_refund(lease, charge, local_now),
+            Cost::Refund(1..) => self.return_first(lease, charge, local_now),
+            // A new lease would start a window that starts with its first request.
+            _ if lease.is_unspent_at_its_end(local_now) => {
+                self.return_first(lease, charge, local_now)
+            }
             _ if lease.refills_unreported() => self.more(lease, charge, 1, local_now),
             _ => match lease.free(local_now) {
                 0 => Spend::Cold,
@@ -269,7 +272,8 @@ impl Leases {
         }
     }
 
-    fn report_before_refund(
+    /// Reports what was spent, and returns the lease, before the charge is decided.
+    fn return_first(
         self: &Arc<Leases>,
         lease: &mut Lease,
         charge: &Charge<'_>,

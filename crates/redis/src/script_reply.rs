@@ -255,24 +255,29 @@ fn agree(status: Option<Status>, verdict: &Verdict) -> Result<(), Malformed> {
 
 /// Rounds waits and reset times up to whole microseconds, the resolution of Redis's clock.
 pub(crate) fn coarsen(verdict: &mut Verdict) {
-    let up = |span: &mut Span| {
-        *span = GRAIN.times(span.as_nanos().div_ceil(GRAIN.as_nanos()));
-    };
-    let up_wait = |wait: &mut Wait| {
-        if let Wait::For(span) = wait {
-            up(span);
-        }
-    };
-    for decision in &mut verdict.decisions {
-        match decision {
-            Decision::Allow(grant) => up(&mut grant.reset),
-            Decision::Deny(denial) => {
-                up(&mut denial.reset);
-                up_wait(&mut denial.wait);
-            }
-        }
-    }
+    verdict.decisions.iter_mut().for_each(coarsen_decision);
     if let Some(denial) = &mut verdict.denial {
-        up_wait(&mut denial.wait);
+        round_up_wait(&mut denial.wait);
     }
+}
+
+/// As [`coarsen`], of one decision.
+pub(crate) fn coarsen_decision(decision: &mut Decision) {
+    match decision {
+        Decision::Allow(grant) => round_up(&mut grant.reset),
+        Decision::Deny(denial) => {
+            round_up(&mut denial.reset);
+            round_up_wait(&mut denial.wait);
+        }
+    }
+}
+
+fn round_up_wait(wait: &mut Wait) {
+    if let Wait::For(span) = wait {
+        round_up(span);
+    }
+}
+
+fn round_up(span: &mut Span) {
+    *span = GRAIN.times(span.as_nanos().div_ceil(GRAIN.as_nanos()));
 }

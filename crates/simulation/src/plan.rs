@@ -325,11 +325,12 @@ impl Counter {
     }
 
     /// Whether Redis makes every decision in every version: always if requests leave a part of the
-    /// limit for others.
+    /// limit for others, or if the limit does not suit the mode.
     pub(crate) fn is_strict(&self) -> bool {
-        self.keeps_share()
-            || self.is_elastic()
-            || self.modes.iter().all(|mode| *mode == Mode::Strict)
+        let is_shared = |mode: &Mode| {
+            *mode != Mode::Strict && self.limits.iter().any(|limit| mode.suits(limit))
+        };
+        self.keeps_share() || self.is_elastic() || !self.modes.iter().any(is_shared)
     }
 
     /// Whether instances count for themselves in some version.

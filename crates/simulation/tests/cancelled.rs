@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_behaviour::{Random, Taste, algorithms, check};
-use tollgate_core::{Algorithm, Charge, Cost, Key, Limit, Mode, Sharing, Span};
+use tollgate_core::{Charge, Cost, Key, Limit, Mode, Sharing, Span};
 use tollgate_simulation::Simulated;
 
 /// More polls than any decision here takes.
@@ -97,8 +97,10 @@ impl Case {
 fn limit(random: &mut Random, mode: Mode) -> Limit {
     let limits = algorithms()
         .map(|algorithm| Limit::new(algorithm, CAPACITY, Span::HOUR).expect("an hour is a window"));
-    let suits = |limit: &Limit| mode.suits(limit) && limit.algorithm() != Algorithm::LeakyBucket;
-    let limits: Vec<Limit> = limits.into_iter().filter(suits).collect();
+    let limits: Vec<Limit> = limits
+        .into_iter()
+        .filter(|limit| mode.suits(limit))
+        .collect();
     random.pick(&limits)
 }
 

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use tollgate_behaviour::{Subject, Taste, algorithms};
-use tollgate_core::{Algorithm, Charge, Cost, Key, Limit, Mode, Sharing, Span};
+use tollgate_core::{Charge, Cost, Key, Limit, Mode, Sharing, Span};
 
 use super::{Driven, SINGLE};
 use crate::config::Config;
@@ -21,10 +21,7 @@ const UNITS: u64 = 3;
 
 fn limits() -> Vec<Limit> {
     let limit = |algorithm| Limit::new(algorithm, 100, Span::HOUR).expect("an hour is a window");
-    // Leases and local counts are for all but leaky buckets.
-    let algorithms = algorithms().into_iter();
-    let suitable = algorithms.filter(|algorithm| *algorithm != Algorithm::LeakyBucket);
-    suitable.map(limit).collect()
+    algorithms().into_iter().map(limit).collect()
 }
 
 impl Driven {

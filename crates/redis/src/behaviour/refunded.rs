@@ -15,7 +15,6 @@ fn instance() -> Driven {
 fn a_refund_returns_what_was_spent_on_a_lease() {
     let limits = [
         Limit::fixed_window(100, Span::HOUR),
-        Limit::sliding_log(100, Span::HOUR),
         Limit::sliding_window(100, Span::HOUR, 4),
         Limit::token_bucket(100, Span::HOUR),
     ];

@@ -53,15 +53,14 @@ fn a_smaller_bucket_erases_nothing_that_a_larger_one_has_leased() {
     assert!(remaining <= 1_000 + refilled - SPENT, "{remaining}");
 }
 
-/// The same of a bucket that is a version of another algorithm: nothing but the lease is stored of
-/// a log or a window that is empty again.
+/// The same of a bucket that is a version of another algorithm.
 #[test]
 fn a_smaller_bucket_erases_nothing_that_another_algorithm_has_leased() {
     let small = bucket(20);
     for large in [
-        Limit::sliding_log(1_000, Span::from_secs(2)),
-        Limit::sliding_window(1_000, Span::from_secs(2), 1),
-        Limit::sliding_window(1_000, Span::from_secs(2), 10),
+        Limit::fixed_window(1_000, Span::from_secs(30)),
+        Limit::sliding_window(1_000, Span::from_secs(30), 1),
+        Limit::sliding_window(1_000, Span::from_secs(300), 10),
     ] {
         let large = large.expect("a limit");
         let [mut crashing, mut rest] = [(); 2].map(|()| instance());

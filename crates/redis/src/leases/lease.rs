@@ -8,6 +8,7 @@ use tollgate_core::{
 };
 
 use crate::fit::{FittedLimit, GRAIN};
+use crate::script_reply::coarsen_decision;
 use crate::snapshot::{Snapshot, moment};
 
 /// The lifetime of a lease.
@@ -173,6 +174,11 @@ impl Lease {
         self.spent > 0 && matches!(self.mirror, Mirror::Bucket { .. })
     }
 
+    /// Whether units of it can no longer be spent, and still count as consumed in Redis.
+    pub(crate) fn is_unspent_at_its_end(&self, local_now: Moment) -> bool {
+        self.left > 0 && local_now >= self.until
+    }
+
     /// Units that can be spent now.
     pub(crate) fn free(&self, local_now: Moment) -> u32 {
         if local_now < self.until { self.left } else { 0 }
@@ -207,11 +213,12 @@ impl Lease {
         self.began = asked_at;
         self.until = asked_at + micros(granted.lasts.saturating_sub(margin));
         self.used_at = local_now;
-        self.ends_with_window = micros(granted.lasts) < LASTS;
+        let is_cut = micros(granted.lasts) < LASTS;
         self.ahead = moment(granted.now)
             .as_nanos()
             .wrapping_sub(local_now.as_nanos());
         self.mirror = Mirror::new(granted.snapshot);
+        self.ends_with_window = is_cut && matches!(self.mirror, Mirror::Window(_));
         self.renewed = None;
     }
 
@@ -273,7 +280,11 @@ impl Mirror {
                 decision
             }
             Mirror::Window(window) => step(window, limit, now, cost, OnDenial::Keep),
-            Mirror::Other(snapshot) => step(&mut **snapshot, limit, now, cost, OnDenial::Keep),
+            Mirror::Other(snapshot) => {
+                let mut decision = step(&mut **snapshot, limit, now, cost, OnDenial::Keep);
+                coarsen_decision(&mut decision);
+                decision
+            }
         }
     }
 }

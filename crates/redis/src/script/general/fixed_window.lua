@@ -117,6 +117,8 @@ LOADERS[FIXED_CLOCK] = function()
     if a.used > 0 or a.before then mark(a, largest, a.before or 0, a.marked_at or 0) end
   end
 
+  local function lease_end(a) return a.at end
+
   local function leases_end_at(a, _, last)
     return a.kind == FIXED_CLOCK and window_end(a.span, last) or last
   end
@@ -132,7 +134,8 @@ LOADERS[FIXED_CLOCK] = function()
   return {
     clear = clear, decode = decode, encode = encode, expires_at = expires_at, settle = settle,
     used = used, fits = fits, remaining = remaining, take = take, take_ended = take_ended,
-    refund = refund, report = report, mark_debt = mark_debt, leases_end_at = leases_end_at,
+    refund = refund, report = report, mark_debt = mark_debt, lease_end = lease_end,
+    leases_end_at = leases_end_at,
     summarize = summarize, restore = restore, kept_until = kept_until, latest = latest,
   }
 end

@@ -19,10 +19,11 @@ local function lease(line, id, till, spent, want, least, fresh_id)
     status = BLOCKED
   end
   if status ~= BLOCKED then charge({ line }, status == DENIED) end
-  if is_fixed(a.kind) then till = min(till, a.at) end
+  local lease_end = ALGORITHMS[a.kind].lease_end
+  if lease_end then till = min(till, lease_end(a)) end
   if status == ALLOWED and not line.denied and line.role ~= UNJUDGED and a.holding < LEASES_MAX then
     granted = min(want, floor((remaining(a, line) - a.held) / 4))
-    if granted < least then granted = 0 end
+    if granted < least or till <= now then granted = 0 end
   end
   if granted > 0 then
     hold(a, fresh_id, granted, till)

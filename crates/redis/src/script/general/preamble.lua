@@ -24,6 +24,8 @@ local WORD = 4294967296
 local LOG_HEADER = 22
 -- The longest lifetime of a lease: if it is longer, the clock was set back.
 local LEASE_LASTS = 10000000
+-- A lease that would be shorter, because its segment ends, is not granted.
+local LEASE_LEAST = 1000000
 -- The most leases, and holds of any kind, of one key: the number of holds is one byte.
 local LEASES_MAX, HOLDS_MAX = 100, 250
 -- The longest debt of a bucket, and the most units of any counter that are stored.
@@ -46,6 +48,8 @@ local CLOCK_STEP = 1000000
 --   fits(a, line, units)             whether this many further units are within the limit
 --   remaining(a, line)               how many units would fit, without deducting leased ones
 --   take(a, line, units)             charges units now
+--   take_spent(a, line, units, owed) charges units of a lease as of when they were spent; without
+--                                    it, they are charged now
 --   take_ended(a, units, ended)      charges units of a lease as of when it expired
 --   refund(a, line, units)           refunds units
 --   charge_denied(a, line, units)    charges a denied request; without it, up to what remains
@@ -53,6 +57,7 @@ local CLOCK_STEP = 1000000
 --                                    charges units of a local count as of `at`, after the clock was
 --                                    set back by `back`
 --   mark_debt(a, cap)                marks units that such reports charged beyond the capacity
+--   lease_end(a)                     the latest end of a lease; without it, any
 --   leases_end_at(a, leases, last)   until when leases that are not returned matter
 --   summarize(a, units)              units and time to keep when another shape takes its place
 --   restore(a, kept)                 the account from what `summarize` has returned

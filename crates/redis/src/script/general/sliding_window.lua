@@ -87,8 +87,12 @@ LOADERS[SLIDING] = function()
 
   local function take(a, _, units) a[0] = a[0] + units end
 
+  -- The number of the last segment in which units of a lease until `till` were spent.
+  local function spent_in(a, till) return floor((till - 1) / a.span) end
+
   local function take_ended(a, units, ended)
-    advance(a, max(ended, a.at * a.span))
+    local segment = max(spent_in(a, ended), a.at)
+    advance(a, segment * a.span)
     a[0] = a[0] + units
   end
 
@@ -109,11 +113,18 @@ LOADERS[SLIDING] = function()
     if estimate(a) > cap then mark(a, cap, 0, now) end
   end
 
+  -- With its segment, so that its units are reported in the one in which they were spent; never a
+  -- lease so short that its instance may not report in time.
+  local function lease_end(a)
+    local ends = (a.at + 1) * a.span
+    return ends - now < LEASE_LEAST and now or ends
+  end
+
   local function leases_end_at(a, leases, last)
-    local newest = floor(last / a.span)
+    local newest = spent_in(a, last)
     local units = newest == a.at and a[0] or 0
     for _, one in ipairs(leases) do
-      if floor(one[2] / a.span) == newest then units = units + one[1] end
+      if spent_in(a, one[2]) == newest then units = units + one[1] end
     end
     return last_leaves_at(a, newest, units)
   end
@@ -132,7 +143,8 @@ LOADERS[SLIDING] = function()
   return {
     clear = clear, decode = decode, encode = encode, expires_at = expires_at, settle = settle,
     used = used, fits = fits, remaining = remaining, take = take, take_ended = take_ended,
-    refund = refund, report = report, mark_debt = mark_debt, leases_end_at = leases_end_at,
+    refund = refund, report = report, mark_debt = mark_debt, lease_end = lease_end,
+    leases_end_at = leases_end_at,
     summarize = summarize, restore = restore, kept_until = kept_until, latest = latest,
   }
 end
