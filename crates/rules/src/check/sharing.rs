@@ -140,9 +140,14 @@ impl Shared<'_> {
                      is next",
                     "use `algorithm: token_bucket`",
                 ),
+                Algorithm::SlidingWindow(_) => (
+                    "a lease ends with its segment, and segments shorter than 5 s leave no time \
+                     for one",
+                    "use fewer `segments` or a longer window",
+                ),
                 _ => (
-                    "a sliding_log counts exactly, and a later report is too late for that",
-                    "use `mode: leased` or `algorithm: sliding_window`",
+                    "a sliding_log has a time for each unit, and a later report does not",
+                    "use `algorithm: sliding_window`",
                 ),
             });
         }

@@ -468,6 +468,12 @@ fn modes_that_do_not_suit() {
         "write-back-log",
         limit(&format!("{five}\nalgorithm: sliding_log\nmode: write_back")),
     );
+    accepted_with_warning(
+        "leased-short-segments",
+        limit(&format!(
+            "{five}\nalgorithm: sliding_window\nsegments: 15\nmode: leased"
+        )),
+    );
     let ban = check(
         "leased-ban",
         limit("unit: minute\nrequests_per_unit: 0\nmode: leased"),
@@ -485,7 +491,7 @@ fn modes_that_do_not_suit() {
     let said = rules.replace("unit: day}", "unit: day, mode: strict}");
     assert_eq!(shown(&load(&[Source::new("a", said)]).diagnostics), "");
     for suits in [
-        "mode: leased\nalgorithm: sliding_log",
+        "mode: leased\nalgorithm: sliding_window\nsegments: 12",
         "mode: write_back\nalgorithm: token_bucket",
     ] {
         let loaded = load(&[Source::new("a", limit(&format!("{five}\n{suits}")))]);
