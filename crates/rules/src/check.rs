@@ -12,6 +12,7 @@ use crate::written_limit::WrittenLimit;
 
 mod enforce;
 mod literal;
+mod look_alike;
 mod priority;
 mod sharing;
 
@@ -20,6 +21,7 @@ mod sharing;
 pub(crate) fn check_domain(draft: &DomainDraft, outer: Sharing, findings: &mut Findings) {
     let mut names = HashSet::new();
     collect_names(&draft.descriptors, &mut names);
+    look_alike::check_domain(draft, findings);
     level(&draft.descriptors, &names, findings);
     enforce::check(&draft.descriptors, false, findings);
     sharing::check(draft, outer, findings);
@@ -84,6 +86,7 @@ fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut 
         }
         replaces(descriptor, names, findings);
         literal::check(descriptor, findings);
+        look_alike::check(descriptor, findings);
         if descriptor.key.value.contains('*') {
             let message = "a `*` in a key is an ordinary character".to_owned();
             let help = "wildcards belong in `value`";

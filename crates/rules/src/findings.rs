@@ -7,6 +7,10 @@ use crate::diagnostic::{Diagnostic, Severity, escape};
 use crate::quote::{has_user, quote};
 use crate::source::Source;
 
+use lines::Lines;
+
+mod lines;
+
 /// The most diagnostics of one load. Those beyond are counted, and reject their domain as well.
 pub const DIAGNOSTICS_MAX: usize = 1000;
 /// The replacement for hidden text in a message.
@@ -23,6 +27,11 @@ pub(crate) struct Mark {
     pub(crate) column: u32,
     /// Characters.
     pub(crate) length: u32,
+}
+
+/// A line, a column or a length; files are far shorter than what fits.
+pub(crate) fn narrow(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
 }
 
 /// An error or warning, before the line around it is looked up.
@@ -131,6 +140,14 @@ impl Findings {
     pub(crate) fn quote(&self, text: &str) -> String {
         if self.hides_text || has_user(text) {
             return HIDDEN.to_owned();
+        }
+        quote(text)
+    }
+
+    /// Quotes a key in a message, or its replacement if it is hidden.
+    pub(crate) fn quote_key(&self, text: &str) -> String {
+        if self.hides_text || has_user(text) {
+            return "this key".to_owned();
         }
         quote(text)
     }
@@ -267,6 +284,12 @@ impl Findings {
         self.files.get(mark.file).map_or("FILE", String::as_str)
     }
 
+    /// Whether something with this code was reported at a position.
+    pub(crate) fn has(&self, mark: Mark, code: &str) -> bool {
+        let mut list = self.list.iter();
+        list.any(|finding| finding.mark == mark && finding.code == code)
+    }
+
     /// Assigns findings to a domain.
     pub(crate) fn belong(&mut self, range: FindingRange, domain: &str) {
         for finding in &mut self.list[range.first..range.end] {
@@ -360,38 +383,4 @@ impl Finding {
             domain: self.domain.map(|domain| domain.to_string()),
         }
     }
-}
-
-/// The lines of the most recently used file.
-#[derive(Default)]
-struct Lines<'s> {
-    file: Option<usize>,
-    lines: Vec<&'s [u8]>,
-}
-
-/// The most bytes of a line that a diagnostic carries.
-const LINE_BYTES_MAX: usize = 4096;
-
-impl<'s> Lines<'s> {
-    fn line(&mut self, file: usize, source: &'s Source, line: usize) -> String {
-        if self.file != Some(file) {
-            self.lines = split_lines(&source.text);
-            self.file = Some(file);
-        }
-        let line = self.lines.get(line.saturating_sub(1)).copied();
-        let line = line.unwrap_or_default();
-        let shown = &line[..line.len().min(LINE_BYTES_MAX)];
-        let text = String::from_utf8_lossy(shown);
-        text.trim_start_matches('\u{feff}').trim_end().to_owned()
-    }
-}
-
-/// Lines as YAML has them: a lone carriage return ends one as well.
-fn split_lines(text: &[u8]) -> Vec<&[u8]> {
-    let mut lines = Vec::new();
-    for line in text.split(|byte| *byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        lines.extend(line.split(|byte| *byte == b'\r'));
-    }
-    lines
 }

@@ -4,7 +4,7 @@
 //! Otherwise they are in the wrong place. Any of their keys and values may be a password, also in
 //! the wrong place. So one error says what they are, and nothing of their text is shown.
 
-use crate::findings::{FindingRange, Findings, Mark};
+use crate::findings::{FindingRange, Findings, Mark, narrow};
 
 /// Keys at the top of a settings file that show what it is.
 const KEYS: [&str; 10] = [
@@ -19,6 +19,11 @@ const KEYS: [&str; 10] = [
     "redis_protocol",
     "telemetry",
 ];
+
+/// Whether a key at the top of a document shows that it is settings.
+pub(crate) fn is_settings_key(key: &str) -> bool {
+    KEYS.contains(&key)
+}
 
 /// One of [`KEYS`], and where it is.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +90,6 @@ fn key_of_line(file: usize, line: u32, text: &str) -> Option<(&str, Mark)> {
     let begin = opened.trim_start_matches(['"', '\'']);
     let (key, _) = begin.split_once(':')?;
     let key = key.trim_end().trim_end_matches(['"', '\'']);
-    let narrow = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     let mark = Mark {
         file,
         line,

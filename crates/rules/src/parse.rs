@@ -11,16 +11,24 @@ use crate::section::Section;
 use crate::source::Source;
 use crate::yaml::{Body, Document, Documents, Kind, Node};
 
+use items::List;
 use table::Table;
 
 mod descriptor;
 mod elastic;
 mod enforce;
+mod foreign;
+mod items;
 mod metadata;
+mod nearest;
+mod no_domain;
 mod priority_share;
 mod rate_limit;
+mod replaces;
 mod sharing;
+mod short_form;
 mod table;
+mod unknown_key;
 
 /// The most descriptors of one load.
 pub const RULES_MAX: usize = 100_000;
@@ -121,9 +129,12 @@ impl Reader<'_> {
 
     /// Reads a document; `None` if it is no map.
     fn domain(&mut self, root: &Node, file: &str) -> Option<DomainDraft> {
+        if self.report_no_domain(root) {
+            return None;
+        }
         let table = Table::read(root, Section::Domain, self.findings)?;
         let node = table.get("domain");
-        let name = node.and_then(|node| scalar::text(node, "domain", self.findings));
+        let name = node.and_then(|node| self.name(node, "domain"));
         let is_reported = table.misspells("domain") || (node.is_some() && name.is_none());
         let charge_denied = self.charge_denied(&table);
         let sharing = self.sharing(&table);
@@ -152,49 +163,40 @@ impl Reader<'_> {
         })
     }
 
+    /// The text of a `domain`, `key` or `value`, of which there is one only.
+    fn name(&mut self, node: &Node, key: &str) -> Option<Spanned<String>> {
+        let help = match (key, &node.body) {
+            ("domain", Body::List(_)) => {
+                "write a document for each domain, with `---` on a line between them"
+            }
+            ("value", Body::List(_)) => "write a descriptor for each value, or a `*` in one value",
+            ("key", Body::List(_)) => {
+                "write one key here; a second key goes one level down, in `descriptors`"
+            }
+            ("key", Body::Map(_)) => "write `key: NAME`, and `value: TEXT` in the next line",
+            _ => return scalar::text(node, key, self.findings),
+        };
+        let message = format!("`{key}` takes text, and this is {}", node.kind());
+        self.findings.error(node.mark, "type", message, help);
+        None
+    }
+
     fn descriptors(&mut self, list: Option<&Node>) -> Vec<DescriptorDraft> {
         let Some(list) = list else { return Vec::new() };
-        let Some(items) = self.items(list, "descriptors") else {
+        let Some(items) = self.items(list, List::Descriptors) else {
             return Vec::new();
         };
         let mut drafts = Vec::with_capacity(items.len());
         let mut seen = Siblings::default();
-        for item in items {
-            let Some(draft) = self.descriptor(item) else {
+        let before = [None].into_iter().chain(items.iter().copied().map(Some));
+        for (before, &item) in before.zip(&items) {
+            let Some(draft) = self.descriptor(item, before) else {
                 continue;
             };
             seen.add(&draft, self.findings);
             drafts.push(draft);
         }
         drafts
-    }
-
-    /// The items of a list, each of which is a map.
-    fn items<'n>(&mut self, list: &'n Node, key: &str) -> Option<Vec<&'n Node>> {
-        let Body::List(items) = &list.body else {
-            let message = format!("`{key}` takes a list, and this is {}", list.kind());
-            let help = "begin each item with `- `";
-            self.findings.error(list.mark, "type", message, help);
-            return None;
-        };
-        let items = items.iter().filter(|item| {
-            let is_map = matches!(item.body, Body::Map(_));
-            if !is_map {
-                let what = match item.scalar() {
-                    Some(scalar) => quote(&scalar.text),
-                    None => item.kind().to_owned(),
-                };
-                let message =
-                    format!("config error, yaml file contains list of type other than map: {what}");
-                let help = match key {
-                    "replaces" => "write `- name: NAME`",
-                    _ => "write `- key: NAME`",
-                };
-                self.findings.error(item.mark, "list-item", message, help);
-            }
-            is_map
-        });
-        Some(items.map(|item| &**item).collect())
     }
 
     /// A second document adds to a domain.
@@ -250,10 +252,16 @@ impl Siblings {
             let value = value
                 .as_ref()
                 .map_or(String::new(), |value| format!("_{value}"));
+            let first = match *first == draft.key.mark {
+                true => "an alias repeats it".to_owned(),
+                false => format!(
+                    "the first is {}",
+                    findings.describe_position(*first, draft.key.mark)
+                ),
+            };
             let message = format!(
-                "duplicate descriptor composite key {}; the first is {}",
+                "duplicate descriptor composite key {}; {first}",
                 quote(&format!("{key}{value}")),
-                findings.describe_position(*first, draft.key.mark)
             );
             let help = "only one of them can apply to a request: to apply both, use a second key \
                         and send both descriptors";

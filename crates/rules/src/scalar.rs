@@ -3,6 +3,7 @@
 use crate::draft::Spanned;
 use crate::findings::Findings;
 use crate::quote::quote;
+use crate::window;
 use crate::yaml::{Looks, Node, Scalar};
 
 /// How to write a rate that is not a whole number of units.
@@ -117,7 +118,9 @@ pub(crate) fn percent(
         Some(_) => format!("{} is no percentage", quote(text)),
         None => format!("`{key}` is a percentage, and this is {}", node.kind()),
     };
-    let help = if is_number && !text.ends_with('%') {
+    let help = if key == "enforce" && text.eq_ignore_ascii_case("false") {
+        "write `enforce: 0%` or `shadow_mode: true`".to_owned()
+    } else if is_number && !text.ends_with('%') {
         format!("write `{key}: {}%`", findings.short(digits))
     } else {
         format!("write a whole number and `%`: `{key}: {example}`")
@@ -184,6 +187,7 @@ fn whole(text: &str) -> Result<u128, Wrong> {
     let scalar = Scalar {
         text: text.to_owned(),
         plain: true,
+        merged_at: None,
     };
     match scalar.looks() {
         Looks::Int if text.starts_with('-') => return Err(Wrong::Negative),
@@ -201,6 +205,27 @@ fn whole(text: &str) -> Result<u128, Wrong> {
         _ => (&*digits, 10),
     };
     Ok(u128::from_str_radix(digits, radix).unwrap_or(u128::MAX))
+}
+
+/// What to write in place of a text that is no number.
+fn help_for_count(key: &str, text: &str, min: u32, max: u32) -> String {
+    if key == "requests_per_unit" {
+        if let Ok((count, _)) = window::short_form(text) {
+            return format!(
+                "write `rate_limit: {text}`, or `requests_per_unit: {count}` with a `unit`"
+            );
+        }
+        if matches!(
+            text.to_lowercase().as_str(),
+            "unlimited" | "infinite" | "none"
+        ) {
+            return "write `unlimited: true` in place of `requests_per_unit` and `unit`".to_owned();
+        }
+    }
+    match window::meant_count(text) {
+        Some(count) if (min..=max).contains(&count) => format!("write `{key}: {count}`"),
+        _ => format!("write a whole number from {min} to {max}"),
+    }
 }
 
 // === impl Wrong ===
@@ -230,7 +255,7 @@ impl Wrong {
                 "leave out the leading 0".to_owned(),
             ),
             Wrong::OutOfRange => return (format!("is outside {min} to {max}"), range),
-            Wrong::NoNumber => ("is not a number", range),
+            Wrong::NoNumber => ("is not a number", help_for_count(key, text, min, max)),
         };
         (why.to_owned(), help)
     }

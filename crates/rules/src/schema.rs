@@ -142,16 +142,17 @@ fn reference(section: Section) -> Value {
 fn short_form() -> String {
     let units = any_case(&UNITS.map(|(unit, _)| unit));
     format!(
-        "^0*({}) *(/| per ) *({units}|{UNIT}|{WINDOW})$",
+        "^({}) *(/| per ) *({units}|{UNIT}|{WINDOW})$",
         up_to(u32::MAX)
     )
 }
 
-/// The whole numbers up to `max`, as a regular expression.
+/// The whole numbers up to `max`, which has two digits or more, as a regular expression. They do
+/// not begin with a 0.
 fn up_to(max: u32) -> String {
     let digits = max.to_string();
-    let shorter = format!("[0-9]{{1,{}}}", digits.len() - 1);
-    let mut ways = vec![shorter];
+    let shorter = format!("[1-9][0-9]{{0,{}}}", digits.len() - 2);
+    let mut ways = vec!["0".to_owned(), shorter];
     // Equal up to here, smaller here, and anything after.
     for (at, digit) in digits.char_indices() {
         let (before, behind) = (&digits[..at], digits.len() - at - 1);

@@ -58,9 +58,11 @@ impl Source {
 /// Reads files, and the `*.yaml` and `*.yml` files that stand directly in directories, sorted by
 /// name.
 ///
-/// Files whose names begin with a dot are passed over in directories: a Kubernetes ConfigMap shows
-/// each file a second time below `..data`. Of a file, at most one byte more than
-/// [`FILE_BYTES_MAX`] is read, which is enough for the parser to say that it is too large.
+/// The letter case of the extension does not matter, so that no rules are missing only because a
+/// file is called `RULES.YAML`. Files whose names begin with a dot are passed over in directories:
+/// a Kubernetes ConfigMap shows each file a second time below `..data`. Of a file, at most one byte
+/// more than [`FILE_BYTES_MAX`] is read, which is enough for the parser to say that it is too
+/// large.
 ///
 /// # Errors
 ///
@@ -130,7 +132,9 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
 /// leads to no file is an error, since the rules that it stood for would be gone without a word.
 fn is_rules(path: &Path) -> Result<bool, ReadError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_named = name.ends_with(".yaml") || name.ends_with(".yml");
+    let extension = path.extension().unwrap_or_default();
+    let mut extensions = ["yaml", "yml"].into_iter();
+    let is_named = extensions.any(|known| extension.eq_ignore_ascii_case(known));
     if !is_named || name.starts_with('.') {
         return Ok(false);
     }

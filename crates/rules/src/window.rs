@@ -5,6 +5,10 @@ use tollgate_core::{ParseSpanError, Span};
 use crate::findings::Findings;
 use crate::section::UNITS;
 
+mod meant;
+
+pub(crate) use meant::{meant_count, meant_short_form};
+
 /// Why a text is no length of time, or no short form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bad {
@@ -24,6 +28,10 @@ pub(crate) enum Bad {
     TooLong,
     /// A short form without ` per ` and without `/`.
     NoPer,
+    /// A number in place of a short form, or one with nothing after its `/`.
+    NoWindow,
+    /// A short form that begins with a 0, which some parsers read as octal.
+    Octal,
     /// A short form that does not begin with a whole number.
     Count,
     /// A short form's number, which is larger than 2^32 - 1.
@@ -83,14 +91,22 @@ pub(crate) fn window(text: &str) -> Result<Span, Bad> {
 
 /// A short form: a count, `per` or `/`, and a unit's name or a length of time.
 pub(crate) fn short_form(text: &str) -> Result<(u32, Span), Bad> {
-    let (count, window_text) = text
-        .split_once('/')
-        .or_else(|| text.split_once(" per "))
-        .ok_or(Bad::NoPer)?;
-    let (count, window_text) = (count.trim(), window_text.trim());
-    let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = |text: &str| {
+        let text = text.trim();
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let parts = text.split_once('/').or_else(|| text.split_once(" per "));
+    let (count, window_text) = match parts {
+        Some((count, window)) if window.trim().is_empty() && is_number(count) => {
+            return Err(Bad::NoWindow);
+        }
+        Some((count, window)) => (count.trim(), window.trim()),
+        None if is_number(text) => return Err(Bad::NoWindow),
+        None => return Err(Bad::NoPer),
+    };
     let count = match count.parse() {
-        _ if !is_number => return Err(Bad::Count),
+        _ if !is_number(count) => return Err(Bad::Count),
+        _ if count.len() > 1 && count.starts_with('0') => return Err(Bad::Octal),
         Ok(count) => count,
         Err(_) => return Err(Bad::TooLarge(count.to_owned())),
     };
@@ -136,6 +152,8 @@ impl Bad {
             Bad::Unit(_) | Bad::UnitName(_) => "has an unknown unit",
             Bad::TooLong => "is longer than 366d",
             Bad::NoPer => "has neither `/` nor ` per `",
+            Bad::NoWindow => "has no window",
+            Bad::Octal => "begins with a 0, which some parsers read as octal",
             Bad::Count => "does not begin with a whole number",
             Bad::TooLarge(_) => "is too large",
         }
@@ -207,7 +225,11 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(short_form(text), Ok(expected), "{text}");
         }
-        assert_eq!(short_form("100"), Err(Bad::NoPer));
+        assert_eq!(short_form("100 in 1m"), Err(Bad::NoPer));
+        assert_eq!(short_form("100"), Err(Bad::NoWindow));
+        assert_eq!(short_form("100/"), Err(Bad::NoWindow));
+        assert_eq!(short_form("010/minute"), Err(Bad::Octal));
+        assert_eq!(short_form("0/minute"), Ok((0, Span::MINUTE)));
         assert_eq!(short_form("x/minute"), Err(Bad::Count));
         assert_eq!(short_form("+1/minute"), Err(Bad::Count));
         assert_eq!(

@@ -12,8 +12,11 @@ use crate::misplaced_settings;
 use crate::source::{FILE_BYTES_MAX, Source};
 
 use builder::Builder;
+pub(crate) use looks::Looks;
 
 mod builder;
+mod looks;
+mod syntax;
 mod text;
 
 /// The deepest nesting of lists and maps.
@@ -50,16 +53,8 @@ pub(crate) struct Scalar {
     pub(crate) text: String,
     /// Written without quotes, so that YAML gives it a type by its looks.
     pub(crate) plain: bool,
-}
-
-/// What the looks of a plain scalar mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looks {
-    Text,
-    Null,
-    Flag(bool),
-    Int,
-    Float,
+    /// For a key that a merge key brought into its map: the position of that `<<`.
+    pub(crate) merged_at: Option<Box<Mark>>,
 }
 
 /// The documents of one file that are whole.
@@ -113,10 +108,15 @@ impl Documents {
             return documents;
         };
         let mut builder = Builder::new(file, kind, findings);
-        if builder.read(text, &mut documents.list).is_ok() {
+        let Err(error) = builder.read(text, &mut documents.list) else {
             documents.whole = true;
             return documents;
-        }
+        };
+        // A text in the line of the error is a part of it.
+        documents.list.pop_if(|document| {
+            let root = &document.root;
+            root.scalar().is_some() && root.mark.line == error.line
+        });
         // The error may be before or after the name of its domain.
         let domains = text::domains_after(text, builder.document_line);
         let range = builder.findings.since(builder.range);
@@ -185,6 +185,12 @@ impl Node {
         }
     }
 
+    /// Where a key is used: itself, or the merge key that brought it into its map.
+    pub(crate) fn use_mark(&self) -> Mark {
+        let merged_at = self.scalar().and_then(|scalar| scalar.merged_at.as_deref());
+        merged_at.copied().unwrap_or(self.mark)
+    }
+
     /// Whether the value is empty, `null` or `~`.
     pub(crate) fn is_null(&self) -> bool {
         self.scalar()
@@ -215,23 +221,22 @@ fn measure<'n>(below: impl Iterator<Item = &'n Arc<Node>>) -> (usize, usize) {
 // === impl Scalar ===
 
 impl Scalar {
+    /// This key, as the merge key `at` brings it into a map.
+    fn merge_at(&self, at: Mark) -> Scalar {
+        Scalar {
+            text: self.text.clone(),
+            plain: self.plain,
+            merged_at: Some(Box::new(at)),
+        }
+    }
+
     /// The type that the core schema of YAML 1.2 gives to this.
     pub(crate) fn looks(&self) -> Looks {
         if !self.plain {
             return Looks::Text;
         }
-        match self.text.as_str() {
-            "" | "~" | "null" | "Null" | "NULL" => Looks::Null,
-            "true" | "True" | "TRUE" => Looks::Flag(true),
-            "false" | "False" | "FALSE" => Looks::Flag(false),
-            text => text::number_looks(text),
-        }
+        Looks::of(&self.text)
     }
-}
-
-/// Positions in a file of at most [`FILE_BYTES_MAX`] bytes.
-fn narrow(position: usize) -> u32 {
-    u32::try_from(position).unwrap_or(u32::MAX)
 }
 
 const _: () = assert!(FILE_BYTES_MAX < 1 << 31);

@@ -14,8 +14,12 @@ use super::{PATHS_BYTES_MAX, RULES_MAX, Reader, TEXT_BYTES_MAX};
 // === impl Reader ===
 
 impl Reader<'_> {
-    /// A descriptor and all below it; `None` if it has no key.
-    pub(super) fn descriptor(&mut self, node: &Node) -> Option<DescriptorDraft> {
+    /// A descriptor and all below it; `None` if it has no key. `before` is the item before it.
+    pub(super) fn descriptor(
+        &mut self,
+        node: &Node,
+        before: Option<&Node>,
+    ) -> Option<DescriptorDraft> {
         self.descriptors += 1;
         if self.descriptors > RULES_MAX {
             if self.descriptors == RULES_MAX + 1 {
@@ -27,9 +31,9 @@ impl Reader<'_> {
             self.findings.reject();
             return None;
         }
-        let before = self.findings.mark();
+        let findings_before = self.findings.mark();
         let table = Table::read(node, Section::Descriptor, self.findings)?;
-        let key = self.key(&table);
+        let key = self.key(&table, before);
         let value = self.value(&table);
         let above = self.path_bytes;
         self.lengthen(key.as_ref(), value.as_ref());
@@ -56,7 +60,7 @@ impl Reader<'_> {
             flags,
             enforce,
             metadata,
-            damaged: self.findings.since(before).any(),
+            damaged: self.findings.since(findings_before).any(),
         })
     }
 
@@ -85,9 +89,14 @@ impl Reader<'_> {
         }
     }
 
-    fn key(&mut self, table: &Table<'_>) -> Option<Spanned<String>> {
+    /// The key; `before` is the item before this one, which may be a part of it.
+    fn key(&mut self, table: &Table<'_>, before: Option<&Node>) -> Option<Spanned<String>> {
         let key = match table.get("key") {
-            Some(node) => scalar::text(node, "key", self.findings)?,
+            Some(node) => {
+                let key = self.name(node, "key")?;
+                let mark = table.merge_mark("key").unwrap_or(key.mark);
+                Spanned { mark, ..key }
+            }
             None if table.misspells("key") => return None,
             None => Spanned {
                 value: String::new(),
@@ -96,7 +105,13 @@ impl Reader<'_> {
         };
         if key.value.is_empty() {
             let message = "descriptor has empty key".to_owned();
-            let help = "write `key: NAME`, the key that requests carry";
+            let help = match before.and_then(|before| table.part_of(before)) {
+                Some(first) => format!(
+                    "remove the `- ` before `{first}` if it belongs to the item above, or write \
+                     `key: NAME`, the key that requests carry"
+                ),
+                None => "write `key: NAME`, the key that requests carry".to_owned(),
+            };
             self.findings.error(key.mark, "missing-key", message, help);
             return None;
         }
@@ -106,7 +121,7 @@ impl Reader<'_> {
     /// The value; an empty one means any value, as for Envoy's service.
     fn value(&mut self, table: &Table<'_>) -> Option<Spanned<String>> {
         let node = table.get("value")?;
-        let value = scalar::text(node, "value", self.findings)?;
+        let value = self.name(node, "value")?;
         if value.value.is_empty() {
             let message = "an empty value means any value".to_owned();
             let help = "remove `value` to make that clear";

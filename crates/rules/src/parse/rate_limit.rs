@@ -2,7 +2,7 @@
 
 use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Segments, Span};
 
-use crate::draft::{RateLimitDraft, Spanned};
+use crate::draft::RateLimitDraft;
 use crate::findings::Mark;
 use crate::quote::quote;
 use crate::scalar;
@@ -12,14 +12,16 @@ use crate::window::{self, Bad};
 use crate::yaml::{Body, Node};
 
 use super::Reader;
-use super::table::{Table, nearest_word};
+use super::foreign;
+use super::nearest::nearest_word;
+use super::table::Table;
 
+/// The code of a parameter that does not fit the algorithm.
+const MISPLACED: &str = "parameter-of-another-algorithm";
 const UNIT_HELP: &str = "write one of second, minute, hour, day, week, month, year; \
                          for other lengths use `window: 15m` in place of `unit`";
 const WINDOW_HELP: &str = "write whole numbers with ns, us, ms, s, m, h, d or w, or sums of them: \
                            `500ms`, `15m`, `1h30m`";
-const SHORT_FORM_HELP: &str = "write `rate_limit: 100/minute`, `5 per 15m`, or a map with \
-                               `requests_per_unit` and `unit`";
 
 // === impl Reader ===
 
@@ -40,6 +42,10 @@ impl Reader<'_> {
             draft.limit = self.short_form(&scalar.text, node.mark);
             return draft;
         }
+        if let Body::List(items) = &node.body {
+            self.report_limits(node.mark, items);
+            return draft;
+        }
         let Some(table) = Table::read(node, Section::RateLimit, self.findings) else {
             return draft;
         };
@@ -58,58 +64,6 @@ impl Reader<'_> {
             self.reserve_share(&table, &mut draft);
         }
         draft
-    }
-
-    fn short_form(&mut self, text: &str, mark: Mark) -> Option<Limit> {
-        let (count, window) = match window::short_form(text) {
-            Ok(parts) => parts,
-            Err(bad) => {
-                let message = bad.message(text, self.findings);
-                let help = bad.help().unwrap_or_else(|| SHORT_FORM_HELP.to_owned());
-                self.findings.error(mark, "short-form", message, help);
-                return None;
-            }
-        };
-        self.warn_zero(count, mark);
-        self.validate(Limit::fixed_window(count, window), mark)
-    }
-
-    /// The names in `replaces`.
-    fn replaces(
-        &mut self,
-        table: &Table<'_>,
-        own: Option<&Spanned<String>>,
-    ) -> Vec<Spanned<String>> {
-        let Some(list) = table.get("replaces") else {
-            return Vec::new();
-        };
-        let items = self.items(list, "replaces").unwrap_or_default();
-        let mut names = Vec::with_capacity(items.len());
-        for item in items {
-            let Some(item_table) = Table::read(item, Section::Replaces, self.findings) else {
-                continue;
-            };
-            let name = match item_table.get("name") {
-                Some(node) => scalar::text(node, "name", self.findings),
-                None => None,
-            };
-            match name {
-                Some(name) if own.is_some_and(|own| own.value == name.value) => {
-                    let message = "replaces should not contain name of same descriptor".to_owned();
-                    let help = "a limit cannot replace itself: remove this item";
-                    self.findings
-                        .error(name.mark, "replaces-itself", message, help);
-                }
-                Some(name) if !name.value.is_empty() => names.push(name),
-                _ => {
-                    let message = "should not have an empty replaces entry".to_owned();
-                    let help = "write `- name: NAME`, or remove the item";
-                    self.findings
-                        .error(item_table.mark(), "empty-replaces", message, help);
-                }
-            }
-        }
-        names
     }
 
     /// Reports keys that contradict `unlimited`.
@@ -214,15 +168,20 @@ impl Reader<'_> {
         }
     }
 
+    /// The window that `unit` names.
     fn unit(&mut self, node: &Node) -> Option<(Mark, Span)> {
         let name = scalar::text(node, "unit", self.findings)?;
         let Some(span) = window::unit(&name.value) else {
             let message = format!("invalid rate limit unit {}", quote(&name.value));
-            let help = match (window::meant_unit(&name.value), window::window(&name.value)) {
-                (_, Ok(_)) => format!(
-                    "write `window: {}` in place of `unit`",
-                    self.findings.short(&name.value)
-                ),
+            let written = window::window(&name.value)
+                .is_ok()
+                .then(|| name.value.clone());
+            let length = written.or_else(|| foreign::window_of(node, "s"));
+            let help = match (window::meant_unit(&name.value), length) {
+                (_, Some(length)) if window::unit(&length).is_none() => {
+                    format!("write `window: {length}` in place of `unit`")
+                }
+                (_, Some(word)) => format!("did you mean `{word}`?"),
                 (Some(word), _) => format!("did you mean `{word}`?"),
                 (None, _) => UNIT_HELP.to_owned(),
             };
@@ -249,7 +208,13 @@ impl Reader<'_> {
                         "write `window: {}s` for seconds",
                         self.findings.short(&scalar.text)
                     ),
-                    _ => bad.help().unwrap_or_else(|| WINDOW_HELP.to_owned()),
+                    _ => match foreign::window_of(node, "s") {
+                        Some(length) if window::unit(&length).is_some() => {
+                            format!("write `unit: {length}` in place of `window`")
+                        }
+                        Some(length) => format!("did you mean `window: {length}`?"),
+                        None => bad.help().unwrap_or_else(|| WINDOW_HELP.to_owned()),
+                    },
                 };
                 self.findings.error(node.mark, "window", message, help);
                 None
@@ -263,6 +228,10 @@ impl Reader<'_> {
         let mut fits = true;
         for (key, algorithm) in BELONGS {
             if let (Some((mark, _)), true) = (table.entry(key), algorithm != name) {
+                let mark = match table.merge_mark(key) {
+                    Some(merge) if !self.findings.has(mark, MISPLACED) => merge,
+                    _ => mark,
+                };
                 self.report_misplaced(mark, key, algorithm, name);
                 fits = false;
             }
@@ -293,8 +262,7 @@ impl Reader<'_> {
             ("queue", "token_bucket") => "write `burst` in place of `queue`".to_owned(),
             _ => format!("write `algorithm: {owner}`, or remove `{key}`"),
         };
-        self.findings
-            .error(mark, "parameter-of-another-algorithm", message, help);
+        self.findings.error(mark, MISPLACED, message, help);
     }
 
     /// One of `words`; the first of them if the key is missing.
@@ -322,7 +290,8 @@ impl Reader<'_> {
             return Some(word);
         }
         let message = format!("no such `{key}`: {}", quote(&name.value));
-        let help = match nearest_word(&name.value, words) {
+        let alias = name_elsewhere(key, &name.value);
+        let help = match alias.or_else(|| nearest_word(&name.value, words)) {
             Some(word) => format!("did you mean `{word}`?"),
             None => format!("write one of {}", words.join(", ")),
         };
@@ -350,7 +319,7 @@ impl Reader<'_> {
         Some(Some((node.mark, percent)))
     }
 
-    fn warn_zero(&mut self, count: u32, mark: Mark) {
+    pub(super) fn warn_zero(&mut self, count: u32, mark: Mark) {
         if count == 0 {
             let message = "a limit of 0 denies everything".to_owned();
             let help = "this is right for a ban; to allow everything write `unlimited: true`";
@@ -371,6 +340,21 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+}
+
+/// The word of `key` for what has another name elsewhere.
+fn name_elsewhere(key: &str, name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase().replace(['-', ' '], "_");
+    match (key, name.as_str()) {
+        ("algorithm", "gcra" | "generic_cell_rate") => Some("token_bucket"),
+        ("algorithm", "rolling_window" | "sliding_window_counter" | "sliding") => {
+            Some("sliding_window")
+        }
+        ("algorithm", "sliding_window_log" | "log") => Some("sliding_log"),
+        ("on_store_error", "fail_open" | "open") => Some("allow"),
+        ("on_store_error", "fail_closed" | "fail_close" | "closed") => Some("deny"),
+        _ => None,
     }
 }
 

@@ -2,12 +2,10 @@
 
 use crate::findings::{Findings, Mark};
 use crate::quote::{no_value, quote};
-use crate::section::{Field, SECTIONS, Section};
-use crate::sharing::current_name;
-use crate::yaml::{Body, Looks, Node};
+use crate::section::{Field, Section};
+use crate::yaml::{Body, Node, Pair};
 
-/// How far apart two words may be for one to be taken for a misspelling of the other.
-const SLIPS_MAX: usize = 3;
+use super::unknown_key::{self, key_text};
 
 /// The known keys of a map and their values.
 pub(super) struct Table<'n> {
@@ -33,7 +31,11 @@ impl<'n> Table<'n> {
                 node.kind()
             );
             let first = section.fields().next().map_or("", |field| field.key);
-            let help = format!("write it as `{first}: …`, one key a line");
+            let help = match section {
+                Section::PriorityShare => "write `reserved: {share: 20%, for: [critical]}`".into(),
+                Section::Elastic => "write `elastic: {share: 50%, while: [reported]}`".into(),
+                _ => format!("write it as `{first}: …`, one key a line"),
+            };
             findings.error(node.mark, "type", message, help);
             return None;
         };
@@ -45,13 +47,14 @@ impl<'n> Table<'n> {
         for (key, value) in entries {
             match section.field(key_text(key)) {
                 Some(field) => {
-                    if value.is_null() {
-                        empty(key, findings);
+                    let is_reported = is_required(field) || is_misindented(field, entries);
+                    if value.is_null() && !is_reported {
+                        empty(key, value, findings);
                     }
                     table.entries.push((field, key, value));
                 }
                 None => {
-                    let meant = report_misplaced(key, section, findings);
+                    let meant = unknown_key::report((key, value), section, entries, findings);
                     table.misspelt.extend(meant);
                 }
             }
@@ -71,6 +74,23 @@ impl<'n> Table<'n> {
         (!value.is_null()).then_some((key.mark, *value))
     }
 
+    /// The merge key that brought a key into the map.
+    pub(super) fn merge_mark(&self, key: &str) -> Option<Mark> {
+        let mut entries = self.entries.iter();
+        let (_, key, _) = entries.find(|(field, _, _)| field.key == key)?;
+        (key.use_mark() != key.mark).then(|| key.use_mark())
+    }
+
+    /// The first key of this map, if `other` has none of its keys: both may be one map, with a `- `
+    /// too many.
+    pub(super) fn part_of(&self, other: &Node) -> Option<&'static str> {
+        let (first, _, _) = self.entries.first()?;
+        let mut keys = self.entries.iter().map(|(field, _, _)| field.key);
+        let is_part =
+            matches!(other.body, Body::Map(_)) && keys.all(|key| other.child(key).is_none());
+        is_part.then_some(first.key)
+    }
+
     /// Whether a key is missing because it is misspelt, which is reported already.
     pub(super) fn misspells(&self, key: &str) -> bool {
         self.misspelt.contains(&key)
@@ -79,95 +99,39 @@ impl<'n> Table<'n> {
     /// Where the map begins.
     pub(super) fn mark(&self) -> Mark {
         match &self.node.body {
-            Body::Map(entries) if !entries.is_empty() => entries[0].0.mark,
+            Body::Map(entries) if !entries.is_empty() => entries[0].0.use_mark(),
             _ => self.node.mark,
         }
     }
 }
 
-fn key_text(key: &Node) -> &str {
-    key.scalar().map_or("", |scalar| &scalar.text)
-}
-
-fn empty(key: &Node, findings: &mut Findings) {
-    let message = no_value(&quote(key_text(key)));
-    let help = "without a value it has no effect: give it one or remove it";
-    findings.warning(key.mark, "no-value", message, help);
-}
-
-/// Reports a key that `section` does not have; returns the key of `section` that it resembles.
-fn report_misplaced(key: &Node, section: Section, findings: &mut Findings) -> Option<&'static str> {
-    let text = key_text(key);
-    let shown = quote(text);
-    let looks = key.scalar().map(crate::yaml::Scalar::looks);
-    if !matches!(looks, None | Some(Looks::Text)) {
-        let message = format!("config error, key is not of type string: {shown}");
-        findings.error(key.mark, "key-type", message, describe_valid_keys(section));
-        return None;
-    }
-    let elsewhere = SECTIONS.iter().filter(|other| other.field(text).is_some());
-    let elsewhere: Vec<&str> = elsewhere.map(|other| other.describe()).collect();
-    if !elsewhere.is_empty() {
-        let message = format!("{shown} does not belong in {}", section.noun());
-        let help = format!("it belongs {}", elsewhere.join(", or "));
-        findings.error(key.mark, "misplaced-key", message, help);
-        return None;
-    }
-    let message = format!("config error, unknown key {shown}");
-    if let Some(name) = current_name(text) {
-        let help = format!("it is called `{name}` now");
-        findings.error(key.mark, "unknown-key", message, help);
-        return None;
-    }
-    let near = nearest(text, section);
-    let help = match near {
-        Some((field, Some(other))) => {
-            format!("did you mean `{field}`? It belongs {}", other.describe())
-        }
-        Some((field, None)) => format!("did you mean `{field}`?"),
-        None => describe_valid_keys(section),
+/// Whether the keys of this `rate_limit` without a value are beside it, which is reported.
+fn is_misindented(field: &Field, entries: &[Pair]) -> bool {
+    let is_of_limit = |key: &Node| {
+        let text = key_text(key);
+        let is_of_descriptor = Section::Descriptor.field(text).is_some();
+        !is_of_descriptor && Section::RateLimit.field(text).is_some()
     };
-    findings.error(key.mark, "unknown-key", message, help);
-    near.and_then(|(field, other)| other.is_none().then_some(field))
+    field.key == "rate_limit" && entries.iter().any(|(key, _)| is_of_limit(key))
 }
 
-fn describe_valid_keys(section: Section) -> String {
-    let keys: Vec<String> = section
-        .fields()
-        .map(|field| format!("`{}`", field.key))
-        .collect();
-    format!("{} takes {}", section.noun(), keys.join(", "))
+/// Whether a key without a value is reported like a missing one.
+fn is_required(field: &Field) -> bool {
+    matches!(field.key, "domain" | "key")
 }
 
-/// The key most like `text`, and its section if that is another one. Keys of `section` win ties.
-fn nearest(text: &str, section: Section) -> Option<(&'static str, Option<Section>)> {
-    let others = SECTIONS.into_iter().filter(|other| *other != section);
-    let places = std::iter::once(section).chain(others);
-    let fields = places.flat_map(|at| at.fields().map(move |field| (at, field.key)));
-    let near = fields.filter_map(|(at, key)| {
-        let slips = slips(text, key);
-        let allowed = SLIPS_MAX.min(key.len() / 2);
-        (slips <= allowed).then_some((slips, key, (at != section).then_some(at)))
-    });
-    let (_, key, at) = near.min_by_key(|(slips, _, _)| *slips)?;
-    Some((key, at))
-}
-
-/// How many letters must change to get from one word to the other.
-fn slips(text: &str, word: &str) -> usize {
-    // Compared in full, a long text would take long; it is no misspelling of a short word.
-    if text.len() > 2 * word.len() + SLIPS_MAX {
-        return usize::MAX;
-    }
-    let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
-    strsim::damerau_levenshtein(&plain(text), word)
-}
-
-/// The word most like `text`.
-pub(super) fn nearest_word(text: &str, words: &[&'static str]) -> Option<&'static str> {
-    let near = words.iter().filter_map(|word| {
-        let slips = slips(text, word);
-        (slips <= SLIPS_MAX.min(word.len() / 2)).then_some((slips, *word))
-    });
-    near.min_by_key(|(slips, _)| *slips).map(|(_, word)| word)
+fn empty(key: &Node, value: &Node, findings: &mut Findings) {
+    let message = no_value(&quote(key_text(key)));
+    let is_text = key_text(key) == "value";
+    let help = match value.scalar() {
+        Some(scalar) if is_text && !scalar.text.is_empty() => {
+            "without quotes, this is no text: put it in quotes, or remove the key"
+        }
+        _ if is_text => {
+            "without a value it has no effect: give it one or remove it; a text that begins with \
+             `#` goes in quotes"
+        }
+        _ => "without a value it has no effect: give it one or remove it",
+    };
+    findings.warning(key.mark, "no-value", message, help);
 }

@@ -52,6 +52,7 @@ impl Settings<'_> {
         findings.error(mark, "no-value", no_value(&quote(key)), help);
     }
 
+    /// Reports a key that was not asked for, with the one that was probably meant.
     fn report_unknown_key(&self, key: &Node, text: &str, known: &[&'static str]) {
         // A URL without the key before it is a key for YAML.
         let is_hidden = self.is_secret || text.contains(['@', ':', '/']);
@@ -62,6 +63,10 @@ impl Settings<'_> {
         };
         let now = sharing::current_name(text).filter(|key| known.contains(key));
         let help = match now.or_else(|| nearest(text, known)) {
+            _ if self.path.is_empty() && matches!(text, "domain" | "descriptors") => {
+                "rules are documents of their own: put `---` on a line of its own before `domain`"
+                    .to_owned()
+            }
             Some(key) if now.is_some() => format!("it is called `{}{key}` now", self.path),
             Some(key) => format!("did you mean `{}{key}`?", self.path),
             None => format!("the keys are `{}`", known.join("`, `")),

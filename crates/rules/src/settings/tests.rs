@@ -463,3 +463,37 @@ fn an_error_is_reported_at_the_innermost_part_of_a_path_that_is_there() {
         );
     }
 }
+
+#[test]
+fn a_syntax_error_shows_nothing_of_the_text() {
+    for text in [
+        "store: {}\npassword:hunter2\nx: 1\n",
+        "hunter2:hunter2\nx: 1\n",
+        "hunter2 = hunter2\nx: 1\n",
+        "password: @hunter2\n",
+        "password: *hunter2\n",
+        "password: hunter2: hunter2\n",
+        "hunter2: x\n   y: 1\n",
+        "a:\n  b:\n    hunter2: 1\n   y: 1\n",
+        "password: 'hunter2'hunter2\n",
+    ] {
+        let source = Source::new("s.yaml", text);
+        for found in settings(&source, &["password"], |_| ()).unwrap_err() {
+            let shown = format!("{} {:?}", found.message, found.help);
+            assert!(!shown.contains("hunter2"), "{text}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn rules_without_their_separator_are_recognised() {
+    let source = Source::new("s.yaml", "x: 1\ndomain: a\n");
+    let found = settings(&source, &[], |top| top.flag("x", false)).unwrap_err();
+    let helps = found.iter().filter_map(|found| found.help.as_deref());
+    let is_separator = |help: &str| help.contains("put `---` on a line of its own");
+    assert_eq!(
+        helps.filter(|help| is_separator(help)).count(),
+        1,
+        "{found:?}"
+    );
+}

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use crate::findings::{FindingRange, Findings, Mark};
+use crate::findings::{FindingRange, Findings, Mark, narrow};
 use crate::misplaced_settings::{self, SettingsKey};
 
-use super::{Body, DEPTH_MAX, Document, Kind, NODES_MAX, Node, Pair, Scalar, narrow, text};
+use super::{Body, DEPTH_MAX, Document, Kind, NODES_MAX, Node, Scalar, syntax, text};
+
+mod entries;
 
 /// Builds nodes from events.
 pub(super) struct Builder<'f> {
@@ -35,7 +37,10 @@ struct Open {
 }
 
 /// The rest of the file cannot be read; the reason is reported.
-pub(super) struct Unreadable;
+pub(super) struct Unreadable {
+    /// The line of the error.
+    pub(super) line: u32,
+}
 
 // === impl Builder ===
 
@@ -217,74 +222,6 @@ impl<'f> Builder<'f> {
         Ok(self.attach(node))
     }
 
-    /// Pairs keys and values, reports duplicate keys, and merges the maps of `<<`.
-    fn entries(&mut self, items: Vec<Arc<Node>>) -> Result<Vec<Pair>, Unreadable> {
-        let mut entries: Vec<Pair> = Vec::with_capacity(items.len() / 2);
-        let mut lines: HashMap<String, u32> = HashMap::new();
-        let mut merged = Vec::new();
-        let mut items = items.into_iter();
-        while let (Some(key), Some(value)) = (items.next(), items.next()) {
-            let Some(scalar) = key.scalar() else {
-                let message = format!("a key must be text, and this is {}", key.kind());
-                let help = "write text before the `:`";
-                self.findings.error(key.mark, "key-type", message, help);
-                continue;
-            };
-            if scalar.plain && scalar.text == "<<" {
-                merged.push(value);
-                continue;
-            }
-            if let Some(line) = lines.get(&scalar.text) {
-                let message = format!(
-                    "{} is written twice; the first is in line {line}",
-                    self.findings.quote(&scalar.text)
-                );
-                let help = "keep one of them";
-                self.findings
-                    .error(key.mark, "duplicate-key", message, help);
-                continue;
-            }
-            lines.insert(scalar.text.clone(), key.mark.line);
-            entries.push((key, value));
-        }
-        for value in merged {
-            self.merge(&value, &mut lines, &mut entries)?;
-        }
-        Ok(entries)
-    }
-
-    /// Merges the entries of a merge key's maps; entries that exist already win.
-    fn merge(
-        &mut self,
-        value: &Node,
-        lines: &mut HashMap<String, u32>,
-        entries: &mut Vec<Pair>,
-    ) -> Result<(), Unreadable> {
-        match &value.body {
-            Body::Map(added) => {
-                for (key, value) in added {
-                    let Some(scalar) = key.scalar() else { continue };
-                    if !lines.contains_key(&scalar.text) {
-                        lines.insert(scalar.text.clone(), key.mark.line);
-                        self.count(value.size, value.mark)?;
-                        entries.push((Arc::clone(key), Arc::clone(value)));
-                    }
-                }
-            }
-            Body::List(maps) if maps.iter().all(|map| matches!(map.body, Body::Map(_))) => {
-                for map in maps {
-                    self.merge(map, lines, entries)?;
-                }
-            }
-            _ => {
-                let message = format!("`<<` takes a map, and this is {}", value.kind());
-                let help = "write `<<: *anchor`, with `&anchor` before a map";
-                self.findings.error(value.mark, "merge-type", message, help);
-            }
-        }
-        Ok(())
-    }
-
     fn scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, mark: Mark) -> Scalar {
         let mut plain = style == ScalarStyle::Plain;
         match tag {
@@ -300,13 +237,14 @@ impl<'f> Builder<'f> {
         Scalar {
             text: text.to_owned(),
             plain,
+            merged_at: None,
         }
     }
 
     fn report_unknown_tag(&mut self, tag: &Tag, mark: Mark) {
         let shown = self.findings.quote(&tag.to_string());
         let message = format!("the tag {shown} has no meaning here");
-        let help = "leave it out; text that looks like a number goes in quotes";
+        let help = "leave it out; text that begins with `!` or looks like a number goes in quotes";
         self.findings.error(mark, "tag", message, help);
     }
 
@@ -335,22 +273,22 @@ impl<'f> Builder<'f> {
         // At the end of a text without a last line break the parser counts one line too many.
         let last = text::end_of(text.as_bytes(), self.file);
         let mark = if mark.line > last.line { last } else { mark };
-        if let Some(column) = text::tab_in_indentation(text, mark.line) {
-            let mark = Mark { column, ..mark };
-            let message = "a tab in the indentation".to_owned();
-            return self.stop(mark, "tab", message, "YAML is indented with spaces only");
-        }
         let info = error.info();
         if info.contains("recursion limit") {
             return self.too_deep(mark);
         }
+        if let Some(cause) = syntax::find(text, mark, info, self.findings) {
+            return self.stop(cause.mark, cause.code, cause.message, &cause.help);
+        }
         let message = format!("this is not YAML: {info}");
         let help = match self.open.last() {
-            _ if info.contains("anchor") => {
-                "a wildcard goes in quotes: `\"*\"`; an alias `*NAME` repeats a value with `&NAME` \
-                 before it, further up in the document"
-                    .to_owned()
-            }
+            Some(open) if text::is_bracket(text, open.mark) => format!(
+                "the `{}` in line {}, column {} is not closed, or is the first character of a \
+                 text that needs quotes",
+                if open.is_map { '{' } else { '[' },
+                open.mark.line,
+                open.mark.column
+            ),
             Some(open) => format!(
                 "it is inside the {} that begins in line {}, column {}: \
                  is it closed, and each line indented alike?",
@@ -371,7 +309,7 @@ impl<'f> Builder<'f> {
 
     fn stop(&mut self, mark: Mark, code: &'static str, message: String, help: &str) -> Unreadable {
         self.findings.error(mark, code, message, help);
-        Unreadable
+        Unreadable { line: mark.line }
     }
 
     fn mark(&self, span: Span) -> Mark {

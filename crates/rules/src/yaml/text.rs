@@ -1,9 +1,7 @@
 //! Checks of a file's text that need no YAML parser.
 
-use crate::findings::{Findings, Mark};
+use crate::findings::{Findings, Mark, narrow};
 use crate::source::{FILE_BYTES_MAX, Source};
-
-use super::Looks;
 
 /// The file's text, if it is text and not too long; otherwise the line of the error.
 pub(super) fn check<'s>(
@@ -36,8 +34,8 @@ pub(super) fn end_of(valid: &[u8], file: usize) -> Mark {
     let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     Mark {
         file,
-        line: super::narrow(line),
-        column: super::narrow(column),
+        line: narrow(line),
+        column: narrow(column),
         length: 1,
     }
 }
@@ -49,7 +47,18 @@ pub(super) fn tab_in_indentation(text: &str, line: u32) -> Option<u32> {
         .nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
     let indentation = line.len() - line.trim_start().len();
     let tab = line[..indentation].find('\t')?;
-    Some(super::narrow(tab + 1))
+    Some(narrow(tab + 1))
+}
+
+/// Whether there is a `[` or `{` at a position.
+pub(super) fn is_bracket(text: &str, mark: Mark) -> bool {
+    let before = |position: u32| {
+        usize::try_from(position)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(1)
+    };
+    let line = text.lines().nth(before(mark.line)).unwrap_or_default();
+    matches!(line.chars().nth(before(mark.column)), Some('[' | '{'))
 }
 
 /// The names after `domain:` at the beginning of lines from `line` on: a guess at the domains of a
@@ -66,44 +75,4 @@ pub(super) fn domains_after(text: &str, line: u32) -> Vec<String> {
         (!name.is_empty()).then(|| name.to_owned())
     });
     names.collect()
-}
-
-/// Whether a plain scalar is a number, as YAML 1.2's core schema and Go's parser see it.
-pub(super) fn number_looks(text: &str) -> Looks {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let all = |digits: &str, radix: u32| {
-        !digits.is_empty() && digits.chars().all(|c| c == '_' || c.is_digit(radix))
-    };
-    let radix = |prefix: &str, radix: u32| {
-        unsigned
-            .strip_prefix(prefix)
-            .is_some_and(|digits| all(digits, radix))
-    };
-    if all(unsigned, 10) && !unsigned.starts_with('_') {
-        return Looks::Int;
-    }
-    if radix("0x", 16) || radix("0o", 8) || radix("0b", 2) {
-        return Looks::Int;
-    }
-    let special = matches!(unsigned, ".inf" | ".Inf" | ".INF");
-    if special || matches!(text, ".nan" | ".NaN" | ".NAN") || is_float(unsigned) {
-        return Looks::Float;
-    }
-    Looks::Text
-}
-
-/// `1.5`, `.5`, `1.`, `1e3`, `1.5e-3`.
-fn is_float(text: &str) -> bool {
-    let (number, exponent) = match text.split_once(['e', 'E']) {
-        Some((number, exponent)) => (number, Some(exponent)),
-        None => (text, None),
-    };
-    let digits = |digits: &str| digits.chars().all(|c| c.is_ascii_digit());
-    let exponent_fits = exponent.is_none_or(|exponent| {
-        let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-        !exponent.is_empty() && digits(exponent)
-    });
-    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-    let some = !(whole.is_empty() && part.is_empty());
-    some && digits(whole) && digits(part) && exponent_fits
 }

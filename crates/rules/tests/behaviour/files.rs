@@ -45,6 +45,9 @@ fn a_directory_gives_its_yaml_files_sorted() {
         "b.yaml",
         "a.yml",
         "c.yaml",
+        "D.YAML",
+        "e.Yml",
+        "f.yaml.bak",
         "readme.md",
         ".hidden.yaml",
         "sub/d.yaml",
@@ -52,7 +55,10 @@ fn a_directory_gives_its_yaml_files_sorted() {
         folder.write(name, "domain: a");
     }
     let sources = read_paths(std::slice::from_ref(&folder.0)).unwrap();
-    assert_eq!(names(&sources), ["a.yml", "b.yaml", "c.yaml"]);
+    assert_eq!(
+        names(&sources),
+        ["D.YAML", "a.yml", "b.yaml", "c.yaml", "e.Yml"]
+    );
 }
 
 #[test]

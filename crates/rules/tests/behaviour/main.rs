@@ -7,6 +7,7 @@ mod enforcing;
 mod explaining;
 mod files;
 mod fixture;
+mod hints;
 mod matching;
 mod misplaced_settings;
 mod mutation;
