@@ -17,10 +17,13 @@ mod check;
 
 mod commands;
 
+mod asks;
+
 mod replies;
 
 mod replay;
 
+pub use asks::asks;
 pub use check::{check, checks};
 pub use commands::commands;
 pub use message::{decision, message};

@@ -6,9 +6,10 @@ use std::path::Path;
 /// A target's name and body.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 12] = [
+const TARGETS: [Target; 13] = [
     ("access_log", tollgate_fuzz::access_log),
     ("answers", tollgate_fuzz::answers),
+    ("asks", tollgate_fuzz::asks),
     ("check", tollgate_fuzz::check),
     ("checks", tollgate_fuzz::checks),
     ("commands", tollgate_fuzz::commands),

@@ -1,14 +1,16 @@
-//! The parsers of `/v1/check` and of the stream of decisions, for fuzz targets. It is not part of
-//! the crate's interface and may change in any version.
+//! The parsers of `/v1/check`, of the stream of decisions and of the Redis protocol's requests, for
+//! fuzz targets. It is not part of the crate's interface and may change in any version.
 
 use bytes::Bytes;
 use prost::DecodeError;
 use serde_json::Value;
-use tollgate_core::Request;
+use tollgate_core::{Cost, Limit, Request};
+use tollgate_resp::Command;
 use tollgate_rls::decisions::{CheckRequest, Descriptor, Entry};
 
 use crate::check::{Batch, Check};
 use crate::decisions::RawCheck;
+use crate::redis_protocol;
 use crate::reply::Failure;
 
 /// Parses a body and passes the request in it to `look`.
@@ -60,6 +62,28 @@ pub fn decision(message: Bytes) -> Result<CheckRequest, DecodeError> {
         cost: check.cost,
         peek: check.peek,
     })
+}
+
+/// Reads `TG.CHECK` or one of its like, and passes its request to `look`; `None` if the command is
+/// none of these.
+///
+/// # Errors
+///
+/// The text of the reply.
+pub fn ask<T>(
+    command: &Command<'_>,
+    look: impl FnOnce(&Request<'_>) -> T,
+) -> Option<Result<T, String>> {
+    redis_protocol::fuzzed::ask(command, look)
+}
+
+/// Reads `CL.THROTTLE`; `None` if the command is another one.
+///
+/// # Errors
+///
+/// The text of the reply.
+pub fn throttle(command: &Command<'_>) -> Option<Result<(Limit, Cost), String>> {
+    redis_protocol::fuzzed::throttle(command)
 }
 
 fn problem_json(failure: Failure) -> Value {

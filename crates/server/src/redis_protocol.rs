@@ -21,6 +21,7 @@ mod ask;
 mod command_table;
 mod conversation;
 mod description;
+pub(crate) mod fuzzed;
 mod greeting;
 mod input;
 mod passwords;

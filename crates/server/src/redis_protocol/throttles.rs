@@ -47,7 +47,7 @@ struct Throttle {
 
 /// A limit as a client writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Terms {
+pub(super) struct Terms {
     max_burst: i64,
     count: i64,
     period: i64,
@@ -118,29 +118,13 @@ impl Throttles {
         command: &Command<'_>,
         store: &ThrottleStore,
     ) -> Result<(), String> {
-        let terms = Terms {
-            max_burst: number(command, 2, "max_burst")?,
-            count: number(command, 3, "count")?,
-            period: number(command, 4, "period")?,
-        };
-        let quantity = match command.len() {
-            6 => number(command, 5, "quantity")?,
-            _ => 1,
-        };
-        let limit = match self.latest {
-            Some((known, limit)) if known == terms => limit,
-            _ => terms.limit()?,
-        };
+        let (terms, limit, cost) = read(command, self.latest)?;
         self.latest = Some((terms, limit));
         let key = command.word(1).unwrap_or_default();
         self.waiting.push(Throttle {
             key: store.memory.key(once(key)),
             limit,
-            cost: match quantity {
-                0 => Cost::Peek(1),
-                1.. => Cost::Take(quantity.unsigned_abs()),
-                _ => Cost::Refund(quantity.unsigned_abs()),
-            },
+            cost,
         });
         Ok(())
     }
@@ -183,6 +167,38 @@ impl Throttles {
             errors,
         }
     }
+}
+
+/// What a command asks for, but for its key: a limit, which may be that of the last command, and a
+/// cost.
+///
+/// # Errors
+///
+/// Why it cannot be decided.
+#[inline]
+pub(super) fn read(
+    command: &Command<'_>,
+    latest: Option<(Terms, Limit)>,
+) -> Result<(Terms, Limit, Cost), String> {
+    let terms = Terms {
+        max_burst: number(command, 2, "max_burst")?,
+        count: number(command, 3, "count")?,
+        period: number(command, 4, "period")?,
+    };
+    let quantity = match command.len() {
+        6 => number(command, 5, "quantity")?,
+        _ => 1,
+    };
+    let limit = match latest {
+        Some((known, limit)) if known == terms => limit,
+        _ => terms.limit()?,
+    };
+    let cost = match quantity {
+        0 => Cost::Peek(1),
+        1.. => Cost::Take(quantity.unsigned_abs()),
+        _ => Cost::Refund(quantity.unsigned_abs()),
+    };
+    Ok((terms, limit, cost))
 }
 
 /// The error of a store that has no answer.
