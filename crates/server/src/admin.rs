@@ -140,8 +140,11 @@ async fn explain(State(state): State<Arc<AdminState>>, uri: Uri, headers: Header
     explained.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
-async fn show_headroom(State(state): State<Arc<AdminState>>) -> Response {
-    headroom::reports(&state.engine)
+async fn show_headroom(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+    match has_no_parameters(&uri) {
+        Ok(()) => headroom::reports(&state.engine),
+        Err(failure) => count_and_respond(&state.metrics, NAME, &failure),
+    }
 }
 
 async fn report_headroom(State(state): State<Arc<AdminState>>, request: Request) -> Response {
@@ -149,12 +152,28 @@ async fn report_headroom(State(state): State<Arc<AdminState>>, request: Request)
     reported.unwrap_or_else(|failure| count_and_respond(&state.metrics, NAME, &failure))
 }
 
-async fn rules(State(state): State<Arc<AdminState>>) -> Response {
+async fn rules(State(state): State<Arc<AdminState>>, uri: Uri) -> Response {
+    if let Err(failure) = has_no_parameters(&uri) {
+        return count_and_respond(&state.metrics, NAME, &failure);
+    }
     let rules = state.engine.rules();
     let list: Vec<Value> = rules.rules().map(|view| rule_json(&view)).collect();
     let domains: Vec<&str> = rules.domains().collect();
     let body = json!({"domains": domains, "rules": list});
     reply::json(StatusCode::OK, &body)
+}
+
+/// Rejects parameters in the URL of an endpoint that takes none: a filter that does not exist would
+/// look like one that matches everything.
+fn has_no_parameters(uri: &Uri) -> Result<(), Failure> {
+    let query = uri.query().unwrap_or_default();
+    match form_urlencoded::parse(query.as_bytes()).next() {
+        None => Ok(()),
+        Some((name, _)) => Err(Failure::bad_request(format!(
+            "there is no parameter `{name}`; {} takes none",
+            uri.path()
+        ))),
+    }
 }
 
 // === impl AdminState ===
@@ -170,6 +189,7 @@ impl AdminState {
 
     /// Takes a report of headroom.
     async fn report_headroom(&self, request: Request) -> Result<Response, Failure> {
+        has_no_parameters(request.uri())?;
         is_json(request.headers())?;
         let limits = &self.limits;
         let (head, body) = request.into_parts();

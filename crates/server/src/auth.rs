@@ -15,8 +15,8 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use tollgate_core::{Answer, Clock, Moment, Request, Timeline};
 use tollgate_http::{
-    Classifier, Client, Head, Identity, InvalidOriginal, InvalidSettings, Origin, OriginalFlaw,
-    OriginalSource, Peer, Problem, Rejection, Responder,
+    Classifier, Client, EntrySettings, Head, Identity, IfMissing, InvalidOriginal, InvalidSettings,
+    Origin, OriginalFlaw, OriginalSource, Peer, Problem, Rejection, Responder, SourceSettings,
 };
 use tollgate_listen::Throttle;
 use tracing::warn;
@@ -36,6 +36,8 @@ pub(crate) struct ForwardAuth {
     domain: String,
     source: OriginalSource,
     classifier: Classifier,
+    /// Whether the address of a client may be in a descriptor.
+    reads_address: bool,
     responder: Responder,
     clock: Arc<dyn Clock>,
     untrusted: Throttle,
@@ -58,10 +60,12 @@ impl ForwardAuth {
         let (Some(classifier), Some(responder)) = (classifier, responder) else {
             return Err(errors);
         };
+        let mut descriptors = settings.identity.descriptors.iter();
         Ok(ForwardAuth {
             domain: settings.domain.clone(),
             source: settings.source,
             classifier,
+            reads_address: descriptors.any(|descriptor| descriptor.entries.iter().any(is_address)),
             responder,
             clock,
             untrusted: Throttle::default(),
@@ -85,13 +89,16 @@ impl ForwardAuth {
     }
 
     /// The client of the original request. If the proxy does not name it, all of its clients share
-    /// the limits of the proxy's address: then also why.
+    /// the limits of the proxy's address, if any limit is about addresses: then also why.
     pub(crate) fn client(&self, head: &Parts, peer: Peer) -> (Client, Option<&'static str>) {
         let addresses = self.classifier.client_address();
         let client = addresses.resolve(peer, &head.headers);
         let Origin::Fallback(unusable) = client.origin else {
             return (client, None);
         };
+        if !self.reads_address {
+            return (client, None);
+        }
         let reason = unusable.name();
         if let Some(withheld) = self.unnamed.allow() {
             let proxy = client.address.map(|address| address.to_string());
@@ -163,6 +170,20 @@ impl ForwardAuth {
         );
         Failure::new("untrusted_proxy", StatusCode::FORBIDDEN, detail)
     }
+}
+
+/// Whether the value of an entry, or of one in its place, is from the client's address.
+fn is_address(entry: &EntrySettings) -> bool {
+    let other = match &entry.if_missing {
+        Some(IfMissing::Use(other)) => is_address(other),
+        _ => false,
+    };
+    let from = &entry.from;
+    other
+        || matches!(
+            from,
+            SourceSettings::ClientAddress | SourceSettings::ClientNetwork { .. }
+        )
 }
 
 /// A missing header is an error of the proxy's configuration, an unreadable one is the client's.

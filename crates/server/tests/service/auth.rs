@@ -172,6 +172,46 @@ async fn a_proxy_that_does_not_name_its_clients_is_counted() {
     }
 }
 
+/// Health checks of a proxy have no client, and where no limit is about clients they need none.
+#[tokio::test]
+async fn an_address_that_nothing_reads_is_not_counted() {
+    let fallback = "{key: remote_address, from: client_address}";
+    for (entry, count) in [
+        ("{key: path, from: path}".to_owned(), None),
+        (
+            format!("{{key: api_key, from: {{header: x-key}}, if_missing: {{use: {fallback}}}}}"),
+            Some("1"),
+        ),
+        (
+            "{key: remote_address, from: {client_network: {ipv4_prefix: 8}}}".to_owned(),
+            Some("1"),
+        ),
+    ] {
+        let (house, mut client) = on(auth("x-original-uri", &one(&entry), "")).await;
+        let asked = "x-original-uri: /\r\nx-original-method: GET\r\n";
+        assert_eq!(ask(&mut client, asked).await.status, 200);
+        let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+        let name = "tollgate_auth_client_fallbacks_total{reason=\"absent\"} ";
+        let found = metrics.lines().find_map(|line| line.strip_prefix(name));
+        assert_eq!(found, count, "{entry}");
+    }
+}
+
+/// Caddy's `forward_auth` replaces the path and leaves the query of the client.
+#[tokio::test]
+async fn a_query_that_a_proxy_leaves_changes_nothing() {
+    let entry = "{key: path, from: path}";
+    let (_house, mut client) = on(auth("x-original-uri", &one(entry), "")).await;
+    let mut statuses = Vec::new();
+    for (query, original_uri) in [("?a=b", "/one"), ("?peek=true", "/one?a=b"), ("?", "/two")] {
+        let headers = original("GET", original_uri);
+        let head = format!("GET /v1/auth{query} HTTP/1.1\r\nhost: h\r\n{headers}\r\n");
+        client.send(head.as_bytes()).await;
+        statuses.push(client.reply().await.unwrap().status);
+    }
+    assert_eq!(statuses, [200, 429, 200]);
+}
+
 #[tokio::test]
 async fn a_question_that_names_no_request_is_an_error() {
     let entry = "{key: path, from: path}";

@@ -115,6 +115,31 @@ async fn the_rules_in_effect_are_shown() {
     assert_eq!(json["rules"][3].get("mode"), None);
 }
 
+/// A filter that does not exist would look like one that matches everything.
+#[tokio::test]
+async fn parameters_that_do_not_exist_are_errors() {
+    let house = House::on(RULES).await;
+    let mut admin = Client::to(house.admin()).await;
+    for path in ["/v1/rules", "/v1/headroom"] {
+        for (query, name) in [("domain=d", "domain"), ("a%20b&c=d", "a b"), ("x", "x")] {
+            let detail = admin.get(&format!("{path}?{query}")).await.problem(400);
+            let expected = format!("there is no parameter `{name}`; {path} takes none");
+            assert_eq!(detail, expected);
+        }
+        assert_eq!(admin.get(&format!("{path}?")).await.status, 200);
+    }
+    let body = r#"{"domain": "d", "headroom": true, "expires_in": "30s"}"#;
+    let detail = admin.put("/v1/headroom?expires_in=9s", body).await;
+    let expected = "there is no parameter `expires_in`; /v1/headroom takes none";
+    assert_eq!(detail.problem(400), expected);
+    let counted = r#"tollgate_request_errors_total{listener="admin",kind="bad_request"} 7"#;
+    assert!(metrics(&house).await.contains(counted));
+    // Probes and scrapers may have some of their own.
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        assert_eq!(admin.get(&format!("{path}?a=b")).await.status, 200);
+    }
+}
+
 #[tokio::test]
 async fn every_path_of_the_description_is_served() {
     let house = House::on(RULES).await;
