@@ -19,9 +19,8 @@
 //! * A window aligned to the clock counts it until its end, and the lease expires with the window.
 //! * So does a window that starts with its first request: the request that leases starts it, and it
 //!   does not end while its units are leased.
-//! * A sliding window counts it in the segment in which it was spent, with which the lease expires.
-//!   A lease that expires within a second is not granted there, so that each is renewed or returned
-//!   before; so windows with short segments are not leased.
+//! * A sliding window counts it in the segment in which it was spent, with which the lease expires:
+//!   none is granted in the last second of a segment, in which it might be reported too late.
 //!
 //! A sliding log has a time for each of its units. A leaky bucket orders its requests, and its
 //! delays are one sequence over all instances. So Redis makes all their decisions
@@ -56,12 +55,12 @@
 //! does so until there is a reply or both have expired; meanwhile Redis makes every decision on the
 //! key, and nothing is leased.
 //!
-//! Leases expire after [`LASTS`], by Redis's clock, and with their window or segment. This instance stops
-//! spending a hundredth and a millisecond earlier, by its own clock, counted from before it sent
-//! the request. Shortly before that a used lease is renewed in the background, and an unused one is
-//! returned. Units unused for [`IDLE`] are returned then too, except a few units of a slow key.
-//! An instance holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each; Redis decides on
-//! the others.
+//! Leases expire after [`LASTS`], by Redis's clock, and with their window or segment. This instance
+//! stops spending a hundredth and a millisecond earlier, by its own clock, counted from before it
+//! sent the request. Shortly before that a used lease is renewed in the background, and an unused
+//! one is returned. Units unused for [`IDLE`] are returned then too, except a few units of a slow
+//! key. An instance holds leases of at most [`KEYS_MAX`] keys, about 130 bytes each; Redis decides
+//! on the others.
 //!
 //! A refund first reports what this instance has spent, in the same call, and returns the lease.
 //! The unreported units of other instances cannot be refunded. Redis answers a peek, as if what
@@ -261,9 +260,7 @@ impl Leases {
             Cost::Refund(1..) if lease.is_lost => Spend::Cold,
             Cost::Refund(1..) => self.return_first(lease, charge, local_now),
             // A new lease would start a window that starts with its first request.
-            _ if lease.is_unspent_at_its_end(local_now) => {
-                self.return_first(lease, charge, local_now)
-            }
+            _ if lease.ended_unspent(local_now) => self.return_first(lease, charge, local_now),
             _ if lease.refills_unreported() => self.more(lease, charge, 1, local_now),
             _ => match lease.free(local_now) {
                 0 => Spend::Cold,

@@ -6,7 +6,7 @@ pub enum Version {
     /// What every client speaks until it asks for another one.
     #[default]
     Two,
-    /// With maps and a null of its own.
+    /// With maps, sets, texts and a null of its own.
     Three,
 }
 
@@ -55,6 +55,20 @@ impl<'o> Replies<'o> {
         self.header(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A text for people: in version 2, bytes of any kind.
+    pub fn text(&mut self, text: &str) {
+        match self.version {
+            Version::Two => self.bulk(text.as_bytes()),
+            Version::Three => {
+                const FORMAT: &[u8] = b"txt:";
+                self.header(b'=', FORMAT.len() + text.len());
+                self.out.extend_from_slice(FORMAT);
+                self.out.extend_from_slice(text.as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
     }
 
     /// Nothing.
@@ -134,6 +148,8 @@ mod tests {
             replies.integers(&[0, 10, -1, i64::MIN, i64::MAX]);
             replies.bulk(b"\r\n");
             replies.null();
+            replies.text("a\r\n");
+            replies.text("");
             replies.map(1);
             replies.bulk(b"");
             replies.array(0);
@@ -141,8 +157,8 @@ mod tests {
         let same = "+OK\r\n-ERR two  lines\r\n*5\r\n:0\r\n:10\r\n:-1\r\n:-9223372036854775808\r\n\
                     :9223372036854775807\r\n$2\r\n\r\n\r\n";
         let (two, three) = (
-            "$-1\r\n*2\r\n$0\r\n\r\n*0\r\n",
-            "_\r\n%1\r\n$0\r\n\r\n*0\r\n",
+            "$-1\r\n$3\r\na\r\n\r\n$0\r\n\r\n*2\r\n$0\r\n\r\n*0\r\n",
+            "_\r\n=7\r\ntxt:a\r\n\r\n=4\r\ntxt:\r\n%1\r\n$0\r\n\r\n*0\r\n",
         );
         assert_eq!(written(Version::Two, all), format!("{same}{two}"));
         assert_eq!(written(Version::Three, all), format!("{same}{three}"));

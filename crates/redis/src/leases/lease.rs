@@ -175,7 +175,7 @@ impl Lease {
     }
 
     /// Whether units of it can no longer be spent, and still count as consumed in Redis.
-    pub(crate) fn is_unspent_at_its_end(&self, local_now: Moment) -> bool {
+    pub(crate) fn ended_unspent(&self, local_now: Moment) -> bool {
         self.left > 0 && local_now >= self.until
     }
 

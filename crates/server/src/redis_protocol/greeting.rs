@@ -1,11 +1,12 @@
-//! `HELLO`, `AUTH` and `CLIENT`: what clients say about themselves.
+//! `HELLO`, `AUTH`, `SELECT` and `CLIENT`: what clients say about themselves.
 
 use tollgate_resp::{Command, Replies, Version};
 use tracing::warn;
 
+use super::description::REDIS_VERSION;
 use super::passwords::{ADMIN, DEFAULT, Rejected, User};
 use super::session::Session;
-use super::word::{is_integer, shown};
+use super::word::{integer, shown};
 
 /// The longest name of a client. Some have the name of the program, its version and its host.
 const NAME_BYTES_MAX: usize = 512;
@@ -19,9 +20,9 @@ pub(super) fn hello(session: &mut Session<'_>, command: &Command<'_>, out: &mut 
         Some(b"2") => Version::Two,
         Some(b"3") => Version::Three,
         Some(word) => {
-            let text = match is_integer(word) {
-                true => "NOPROTO unsupported protocol version",
-                false => "ERR Protocol version is not an integer or out of range",
+            let text = match integer(word) {
+                Some(_) => "NOPROTO unsupported protocol version",
+                None => "ERR Protocol version is not an integer or out of range",
             };
             return session.reject("bad_request", text, out);
         }
@@ -73,7 +74,8 @@ fn greet(session: &Session<'_>, out: &mut Vec<u8>) {
     };
     replies.map(7);
     text(&mut replies, "server", "tollgate");
-    text(&mut replies, "version", env!("CARGO_PKG_VERSION"));
+    // Clients conclude from it which commands there are.
+    text(&mut replies, "version", REDIS_VERSION);
     replies.bulk(b"proto");
     replies.integer(match session.version {
         Version::Two => 2,
@@ -123,6 +125,17 @@ fn reject_user(session: &mut Session<'_>, rejected: Rejected, out: &mut Vec<u8>)
     session.reject("wrong_password", text, out);
 }
 
+/// `SELECT`: there is one database.
+pub(super) fn select(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
+    let text = match integer(command.word(1).unwrap_or_default()) {
+        Some(0) => return Replies::new(out, session.version).simple("OK"),
+        Some(index) if i32::try_from(index).is_ok() => "ERR DB index is out of range",
+        Some(_) => "ERR value is out of range, value must between -2147483648 and 2147483647",
+        None => "ERR value is not an integer or out of range",
+    };
+    session.reject("bad_request", text, out);
+}
+
 /// `CLIENT`, as far as clients use it when they connect. The table of commands has checked the
 /// number of words.
 pub(super) fn client(session: &mut Session<'_>, command: &Command<'_>, out: &mut Vec<u8>) {
@@ -136,8 +149,15 @@ pub(super) fn client(session: &mut Session<'_>, command: &Command<'_>, out: &mut
             Ok(()) => replies.simple("OK"),
             Err(text) => session.reject("bad_request", text, out),
         },
-        // Statistics of clients use it, and there are none here.
-        b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" => replies.simple("OK"),
+        // Redis uses these for statistics and evictions of clients, which there are none of here.
+        b"SETINFO" => match check_library(command) {
+            Ok(()) => replies.simple("OK"),
+            Err(text) => session.reject("bad_request", &text, out),
+        },
+        b"NO-EVICT" | b"NO-TOUCH" => match command.word(2).unwrap_or_default() {
+            word if is_switch(word) => replies.simple("OK"),
+            _ => session.reject("bad_request", "ERR syntax error", out),
+        },
         b"INFO" => {
             let user = match session.user {
                 Some(User::Admin) => ADMIN,
@@ -151,10 +171,31 @@ pub(super) fn client(session: &mut Session<'_>, command: &Command<'_>, out: &mut
             };
             let (id, user) = (session.id, String::from_utf8_lossy(user));
             let text = format!("id={id} name={name} db=0 user={user} resp={resp}\n");
-            replies.bulk(text.as_bytes());
+            replies.text(&text);
         }
         // The table of commands has no other.
         _ => replies.null(),
+    }
+}
+
+/// Whether a word switches something on or off.
+const fn is_switch(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"ON") || word.eq_ignore_ascii_case(b"OFF")
+}
+
+/// Checks what a client says about its library, as Redis 7.2 does.
+fn check_library(command: &Command<'_>) -> Result<(), String> {
+    let word = |index| command.word(index).unwrap_or_default();
+    let mut options = ["lib-name", "lib-ver"].into_iter();
+    if !options.any(|option| option.as_bytes().eq_ignore_ascii_case(word(2))) {
+        return Err(format!("ERR Unrecognized option '{}'", shown(word(2))));
+    }
+    match word(3).iter().all(u8::is_ascii_graphic) {
+        true => Ok(()),
+        false => Err(format!(
+            "ERR {} cannot contain spaces, newlines or special characters.",
+            shown(word(2))
+        )),
     }
 }
 

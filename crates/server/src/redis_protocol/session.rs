@@ -8,12 +8,12 @@ use tollgate_listen::{Connection, PeerAddress};
 use tollgate_resp::{Command, ProtocolError, Replies, Version};
 
 use super::ask::{self, Ask, AskKind};
-use super::command_table::{CommandKind, find};
+use super::command_table::{CommandKind, Known, find};
 use super::passwords::User;
 use super::service::{NAME, Service};
 use super::throttles::Throttles;
 use super::transaction::{NO_ROOM, Transaction};
-use super::word::{SHOWN_BYTES_MAX, is_integer, shown};
+use super::word::{quote_words, shown};
 use super::{description, greeting};
 use crate::trace::{describe_batch, describe_throttles};
 
@@ -136,10 +136,12 @@ impl<'s> Session<'s> {
         };
         if self.connection.is_reserved() && found.kind != CommandKind::Ping {
             self.reject("overloaded", "ERR max number of clients reached", out);
-        } else if self.user.is_none() && !found.is_for_all() {
-            self.reject("not_authenticated", "NOAUTH Authentication required.", out);
-        } else if let Err(text) = found.check_words(command) {
-            self.reject("bad_request", &text, out);
+        } else if let Err((kind, text)) = self.check(found, command) {
+            let text = match found.kind {
+                CommandKind::Exec => self.abort(&text),
+                _ => text,
+            };
+            self.reject(kind, &text, out);
         } else if self.transaction.is_some() && Transaction::queues(found.kind) {
             self.queue(found.kind, command, out);
         } else if let CommandKind::Ask(kind) = found.kind {
@@ -151,29 +153,42 @@ impl<'s> Session<'s> {
         Step::Taken
     }
 
+    /// Checks that the client may send a command, and its number of words.
+    fn check(&self, found: &Known, command: &Command<'_>) -> Result<(), (&'static str, String)> {
+        if self.user.is_none() && !found.is_for_all() {
+            let text = "NOAUTH Authentication required.";
+            return Err(("not_authenticated", text.to_owned()));
+        }
+        let checked = found.check_words(command);
+        checked.map_err(|text| ("bad_request", text))
+    }
+
+    /// Ends the transaction of an `EXEC` with this error, as Redis does, and returns the error that
+    /// says so.
+    fn abort(&mut self, text: &str) -> String {
+        self.transaction = None;
+        let reason = text.strip_prefix("ERR ").unwrap_or(text);
+        format!("EXECABORT Transaction discarded because of: {reason}")
+    }
+
     /// Answers a command that nothing has to decide.
     fn answer_at_once(&mut self, kind: CommandKind, command: &Command<'_>, out: &mut Vec<u8>) {
         let mut replies = Replies::new(out, self.version);
         match kind {
-            CommandKind::Ping => match command.word(1) {
-                None => replies.simple("PONG"),
-                Some(text) => replies.bulk(text),
+            CommandKind::Ping => match (command.word(1), command.word(2)) {
+                (None, _) => replies.simple("PONG"),
+                (Some(text), None) => replies.bulk(text),
+                (_, Some(_)) => {
+                    let text = "ERR wrong number of arguments for 'ping' command";
+                    self.reject("bad_request", text, out);
+                }
             },
             CommandKind::Echo => replies.bulk(command.word(1).unwrap_or_default()),
             CommandKind::Quit => {
                 replies.simple("OK");
                 self.end();
             }
-            CommandKind::Select => match command.word(1) {
-                Some(b"0") => replies.simple("OK"),
-                Some(word) if is_integer(word) => {
-                    self.reject("bad_request", "ERR DB index is out of range", out);
-                }
-                _ => {
-                    let text = "ERR value is not an integer or out of range";
-                    self.reject("bad_request", text, out);
-                }
-            },
+            CommandKind::Select => greeting::select(self, command, out),
             CommandKind::Hello => greeting::hello(self, command, out),
             CommandKind::Auth => greeting::auth(self, command, out),
             CommandKind::Client => greeting::client(self, command, out),
@@ -185,7 +200,7 @@ impl<'s> Session<'s> {
                 Replies::new(out, self.version).simple("RESET");
             }
             CommandKind::Command => description::command(self, command, out),
-            CommandKind::Info => description::info(&mut replies),
+            CommandKind::Info => description::info(command, &mut replies),
             CommandKind::Config => description::config(self, command, out),
             CommandKind::Multi => self.begin_transaction(out),
             CommandKind::Exec => self.commit(out),
@@ -367,16 +382,8 @@ impl<'s> Session<'s> {
             self.end();
             return;
         }
-        let mut text = format!(
-            "ERR unknown command '{}', with args beginning with: ",
-            shown(name)
-        );
-        for word in command.words(1) {
-            if text.len() > 2 * SHOWN_BYTES_MAX {
-                break;
-            }
-            text.push_str(&format!("'{}' ", shown(word)));
-        }
+        let (name, words) = (shown(name), quote_words(command.words(1)));
+        let text = format!("ERR unknown command '{name}', with args beginning with: {words}");
         self.reject("unknown_command", &text, out);
     }
 }

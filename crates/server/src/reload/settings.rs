@@ -72,8 +72,8 @@ impl SettingsFile {
                 warn!(%file, settings, "settings changed; restart the service to apply them");
             }
             Found::Unusable(error) => {
-                let what = "the settings are invalid, and the former ones stay in effect; fix them, \
-                            or a restart will fail";
+                let what = "the settings are invalid, and the former ones stay in effect; fix \
+                            them, or a restart will fail";
                 warn!(%file, error, "{what}");
             }
         }

@@ -14,6 +14,8 @@ use crate::redis_client::{RedisClient, integers, with_redis};
 const RULES: &str = "domain: shop\ndescriptors: [{key: user, rate_limit: 3/day}]\n";
 const PASSWORD: &str = "correct horse battery";
 const ADMIN_PASSWORD: &str = "staple of the admin";
+/// The version of Redis that the service says it is.
+const REDIS_VERSION: &str = "7.0.0";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 const NO_AUTH: &str = "-NOAUTH Authentication required.\r\n";
 
@@ -128,8 +130,8 @@ async fn hello_answers_with_the_fields_of_redis_in_their_order() {
     }
     let text = String::from_utf8(read).unwrap();
     let id = text.split("\r\n").next().unwrap();
-    let version = env!("CARGO_PKG_VERSION");
-    let version = format!("${}\r\n{version}", version.len());
+    // Libraries conclude from it which commands there are, whether they read it here or in `INFO`.
+    let version = format!("${}\r\n{REDIS_VERSION}", REDIS_VERSION.len());
     for (line, header, protocol) in [
         ("HELLO", "*14", 2),
         ("HELLO 2", "*14", 2),
@@ -143,6 +145,33 @@ async fn hello_answers_with_the_fields_of_redis_in_their_order() {
              $7\r\nmodules\r\n*0\r\n"
         );
         client.expect(line, &reply).await;
+    }
+    client.send("INFO server\r\nQUIT\r\n").await;
+    let rest = client.rest().await;
+    let stated = format!("redis_version:{REDIS_VERSION}\r\n");
+    assert!(rest.contains(&stated), "{rest}");
+}
+
+/// The Redis that other tests compare with is too old for `SETINFO` and `NO-TOUCH`.
+#[tokio::test]
+async fn what_clients_say_about_themselves_is_checked_as_redis_does() {
+    let house = house(|_| ()).await;
+    let mut client = RedisClient::to(&house).await;
+    for (line, reply) in [
+        ("CLIENT SETINFO LIB-NAME redis-py(a_b)", "+OK"),
+        ("CLIENT SETINFO lib-ver 8.1.0", "+OK"),
+        ("CLIENT SETINFO lib-ver ''", "+OK"),
+        ("CLIENT SETINFO lib a", "-ERR Unrecognized option 'lib'"),
+        (
+            "CLIENT SETINFO Lib-Name 'a b'",
+            "-ERR Lib-Name cannot contain spaces, newlines or special characters.",
+        ),
+        ("CLIENT NO-TOUCH on", "+OK"),
+        ("CLIENT NO-TOUCH OFF", "+OK"),
+        ("CLIENT NO-TOUCH a", "-ERR syntax error"),
+        ("CLIENT NO-EVICT onn", "-ERR syntax error"),
+    ] {
+        client.expect(line, &format!("{reply}\r\n")).await;
     }
 }
 

@@ -262,10 +262,6 @@ async fn tg_commands_that_cannot_be_decided_say_why() {
             "CONFIG SET save x",
             "ERR unknown subcommand 'SET'. CONFIG knows GET",
         ),
-        (
-            "COMMAND LIST FILTERBY PATTERN p*",
-            "ERR wrong number of arguments for 'command|list' command",
-        ),
     ];
     for (line, error) in errors {
         client.expect(line, &format!("-{error}\r\n")).await;
