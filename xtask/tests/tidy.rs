@@ -22,9 +22,10 @@ const POLLS: &str = "waits for a condition of a real process, between looks, up 
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 34] = [
+const SLEEPS: [(&str, &str); 35] = [
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
+    ("crates/gateway/src/dial.rs", VIRTUAL),
     ("crates/gateway/src/reservation/tests.rs", VIRTUAL),
     ("crates/redis/src/connection_task/tests.rs", VIRTUAL),
     ("crates/redis/src/membership.rs", VIRTUAL),

@@ -36,13 +36,20 @@ pub(crate) struct ConnectionPool {
     /// Whether a task closes those that have waited too long.
     is_watched: AtomicBool,
     /// Of HTTP/2, the one that all requests share.
-    shared: AsyncMutex<Option<http2::SendRequest<RequestBody>>>,
+    shared: AsyncMutex<Option<Shared>>,
 }
 
 #[derive(Debug)]
 struct Idle {
     connection: Http1<RequestBody>,
     since: Instant,
+}
+
+/// A connection of HTTP/2.
+#[derive(Debug)]
+struct Shared {
+    sender: http2::SendRequest<RequestBody>,
+    opened_at: Instant,
 }
 
 #[derive(Debug)]
@@ -101,8 +108,7 @@ impl ConnectionPool {
             UpstreamProtocol::Http1 => self.lock_idle().iter().rev().any(Idle::is_ready),
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 let shared = self.shared.try_lock();
-                let is_open = |sender: &http2::SendRequest<RequestBody>| !sender.is_closed();
-                shared.is_ok_and(|shared| shared.as_ref().is_some_and(is_open))
+                shared.is_ok_and(|shared| shared.as_ref().is_some_and(Shared::is_open))
             }
         };
         !is_connected || self.in_flight() >= self.requests_max
@@ -183,6 +189,9 @@ impl ConnectionPool {
     }
 
     fn put_idle(self: &Arc<ConnectionPool>, connection: Http1<RequestBody>) {
+        if self.connector.is_outdated(connection.opened_at) {
+            return;
+        }
         let since = Instant::now();
         let mut idle = self.lock_idle();
         if idle.len() < IDLE_MAX {
@@ -207,13 +216,27 @@ impl ConnectionPool {
     /// The connection of HTTP/2, and whether it is an old one.
     async fn share(&self) -> io::Result<(http2::SendRequest<RequestBody>, bool)> {
         let mut shared = self.shared.lock().await;
-        if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok((sender.clone(), true));
+        let former = shared.as_ref().filter(|former| former.is_open());
+        if let Some(former) = former
+            && !self.connector.is_outdated(former.opened_at)
+        {
+            return Ok((former.sender.clone(), true));
         }
-        // In a box, as with HTTP/1.1.
+        // In a box, as with HTTP/1.1. Requests in flight keep the former connection open.
         let (sender, _task) = Box::pin(self.connector.connect_http2()).await?;
-        *shared = Some(sender.clone());
+        *shared = Some(Shared {
+            sender: sender.clone(),
+            opened_at: Instant::now(),
+        });
         Ok((sender, false))
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn is_open(&self) -> bool {
+        !self.sender.is_closed()
     }
 }
 
@@ -313,15 +336,19 @@ mod tests {
 
     use tokio::net::TcpListener;
     use tokio::task::yield_now;
-    use tokio::time::{advance, pause};
+    use tokio::time::{advance, pause, resume};
 
     use super::*;
 
     const CONNECT: Duration = Duration::from_secs(5);
 
     async fn pool(requests_max: usize) -> (Arc<ConnectionPool>, TcpListener) {
+        pool_of("127.0.0.1", requests_max).await
+    }
+
+    async fn pool_of(host: &str, requests_max: usize) -> (Arc<ConnectionPool>, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
+        let address = format!("{host}:{}", listener.local_addr().unwrap().port());
         let protocol = UpstreamProtocol::Http1;
         let connector = Connector::new(address, protocol, None, CONNECT);
         (
@@ -374,5 +401,23 @@ mod tests {
         advance(2 * CHECK_EVERY).await;
         yield_now().await;
         assert_eq!(pool.lock_idle().len(), 0);
+    }
+
+    /// Under steady load no connection is idle, and a name would be looked up only once.
+    #[tokio::test]
+    async fn a_connection_to_a_name_serves_no_request_after_a_minute() {
+        for (host, kept) in [("127.0.0.1", 1), ("localhost", 0)] {
+            let (pool, listener) = pool_of(host, 8).await;
+            let connection = pool.connector.connect_http1().await.unwrap();
+            let _server = listener.accept().await.unwrap();
+            pause();
+            advance(Duration::from_secs(59)).await;
+            pool.put_idle(connection);
+            let connection = pool.take_idle().expect("it is young enough");
+            advance(Duration::from_secs(1)).await;
+            pool.put_idle(connection);
+            assert_eq!(pool.lock_idle().len(), kept, "{host}");
+            resume();
+        }
     }
 }

@@ -9,11 +9,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::client::TlsStream;
 use tollgate_http::{InvalidSetting, InvalidSettings};
 use tollgate_listen::Stream;
 
+use crate::dial::dial;
 use crate::name_lookup::NameLookup;
 use crate::settings::{ADDRESSES_MAX, UpstreamProtocol, UpstreamSettings, parse_address};
 use crate::upstream_tls::{AddressTls, UpstreamTls};
@@ -37,6 +38,10 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 5;
 
+/// How long requests go over a connection to a server that is known by its name. Then the name is
+/// looked up again: under steady load, no connection would ever be idle and be closed.
+const NAMED_AGE_MAX: Duration = Duration::from_secs(60);
+
 /// How an address is connected to.
 #[derive(Debug)]
 pub(crate) struct Connector {
@@ -51,6 +56,7 @@ pub(crate) struct Connector {
 #[derive(Debug)]
 pub(crate) struct Http1<B> {
     pub(crate) sender: http1::SendRequest<B>,
+    pub(crate) opened_at: Instant,
     _task: Task,
 }
 
@@ -130,6 +136,12 @@ impl Connector {
         self.timeout
     }
 
+    /// Whether further requests need a new connection, because the address is a name, which may
+    /// have another IP address by now.
+    pub(crate) fn is_outdated(&self, opened_at: Instant) -> bool {
+        self.name.is_looked_up() && opened_at.elapsed() >= NAMED_AGE_MAX
+    }
+
     /// Opens a connection of HTTP/1.1.
     ///
     /// # Errors
@@ -164,7 +176,7 @@ impl Connector {
     }
 
     async fn connect_late(&self) -> io::Result<Connected> {
-        let stream = TcpStream::connect(self.name.find().await?.as_slice()).await?;
+        let stream = dial(&self.name.find().await?).await?;
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
         Ok(match &self.tls {
@@ -189,7 +201,11 @@ async fn begin_http1<B: Sent>(stream: impl Stream) -> io::Result<Http1<B>> {
     // Its requests report its errors.
     let task = tokio::spawn(async move { drop(connection.with_upgrades().await) });
     let _task = Task(task.abort_handle());
-    Ok(Http1 { sender, _task })
+    Ok(Http1 {
+        sender,
+        opened_at: Instant::now(),
+        _task,
+    })
 }
 
 /// Begins HTTP/2 on a stream, and returns the task that drives it.

@@ -10,6 +10,7 @@
 mod settings;
 
 mod descriptor_keys;
+mod dial;
 
 mod misspelling;
 

@@ -37,6 +37,11 @@ impl NameLookup {
         &self.address
     }
 
+    /// Whether it is a name. An IP address needs no lookup.
+    pub(crate) fn is_looked_up(&self) -> bool {
+        self.address.parse::<SocketAddr>().is_err()
+    }
+
     /// Looks the name up, or waits for the lookup in flight. An IP address needs none.
     ///
     /// # Errors
