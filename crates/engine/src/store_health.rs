@@ -70,7 +70,10 @@ fn log(store: &str, kind: &str, event: &StoreEvent) {
             code,
             text,
             count,
-        } => warn!(store, node, code, text, count, "{kind} replies with errors"),
+        } => warn!(
+            store,
+            node, code, text, count, "{kind} has replied with errors"
+        ),
         StoreEvent::PrimaryChanged { from, to } => {
             warn!(
                 store,

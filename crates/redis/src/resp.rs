@@ -181,11 +181,19 @@ pub(crate) fn bad_reply(malformed: Malformed) -> StoreError {
     }
 }
 
-/// The beginning of a server's text, escaped, for errors and logs.
+/// The beginning of a server's text, its control characters escaped, for errors and logs. A log
+/// escapes quotes itself.
 pub(crate) fn printable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let end = text.floor_char_boundary(PRINTED_BYTES_MAX);
-    text[..end].escape_debug().to_string()
+    let mut shown = String::with_capacity(end);
+    for c in text[..end].chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_debug()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 // === impl Reply ===

@@ -318,11 +318,11 @@ async fn error_replies_are_in_the_log_and_in_the_metrics() {
             assert_eq!(statuses(&house, "k", value).await, [429; 5]);
         }
     }
-    until_logged(&journal, "Redis replies with errors").await;
+    until_logged(&journal, "Redis has replied with errors").await;
     let node = redis.address();
     let text = journal.text();
     assert!(text.contains("OOM") && text.contains(&node), "{text}");
-    assert_eq!(journal.count("Redis replies with errors"), 1, "{text}");
+    assert_eq!(journal.count("Redis has replied with errors"), 1, "{text}");
     let labels = format!(r#"{{store="default",node="{node}",code="OOM"}}"#);
     assert!(metric(&house, &format!("tollgate_store_errors_total{labels}")).await > 0);
     redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
