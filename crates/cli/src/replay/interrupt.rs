@@ -83,13 +83,17 @@ fn handle_ctrl_c(state: &AtomicU8, bar: &Mutex<Option<ProgressBar>>, partial: Op
             let of = of
                 .map(|of| format!(" of {}", HumanBytes(of)))
                 .unwrap_or_default();
-            let read = HumanBytes(read);
+            // A simulation reads nothing.
+            let after = match read {
+                0 => "before anything was read".to_owned(),
+                _ => format!("after reading {}{of}", HumanBytes(read)),
+            };
             if let Some(partial) = partial {
                 // If it cannot be removed, an empty file does no harm.
                 let _ = std::fs::remove_file(partial);
             }
             print_error(&format!(
-                "interrupted after reading {read}{of}; nothing was decided, nothing written"
+                "interrupted {after}; nothing was decided, nothing written"
             ));
             std::process::exit(EXIT.into());
         }

@@ -206,8 +206,8 @@ fn check_reports_which_limits_the_settings_mode_does_not_suit() {
         "domain: d
 descriptors:
   - {{key: a, rate_limit: {{{limit}: leaky_bucket}}}}
-  - {{key: b, rate_limit: {{{limit}: sliding_log}}}}
-  - {{key: c, rate_limit: {{{limit}: leaky_bucket}}}}
+  - {{key: b, rate_limit: {{{limit}: sliding_window}}}}
+  - {{key: c, rate_limit: {{{limit}: sliding_log}}}}
   - {{key: e, rate_limit: {{{limit}: leaky_bucket, mode: strict}}}}
 "
     );

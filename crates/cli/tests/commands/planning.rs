@@ -418,7 +418,9 @@ fn the_mode_of_a_limit_is_the_one_in_effect() {
         ("2/minute", "leased", "strict"),
         ("2/minute", "write_back", "write_back"),
         ("100/minute sliding_log", "write_back", "strict"),
-        ("100/minute sliding_log", "leased", "leased"),
+        ("100/minute sliding_log", "leased", "strict"),
+        ("100/minute sliding_window", "leased", "leased"),
+        ("100/second sliding_window", "leased", "strict"),
     ] {
         let arguments = [&redis[..], &["--limit", limit, "--mode", mode]].concat();
         let found = json(&arguments);
