@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use tollgate_server::{Config, ConfigError, Log, LogFormat, LogLevel, ServeError};
@@ -16,6 +17,8 @@ const NO_SETTINGS: &str = "name a settings file, as in `tollgate serve PATH`; it
 /// Threads for work that can block, such as reading rules and encoding metrics. Each takes 2 MiB of
 /// address space.
 const BLOCKING_THREADS: usize = 8;
+/// How long such work may take when the service has stopped; then it is given up.
+const BLOCKED_AT_END_MAX: Duration = Duration::from_secs(1);
 
 /// Run the service: gRPC (Envoy's protocol), HTTP, the Redis protocol, and the gateway.
 #[derive(Debug, clap::Args)]
@@ -93,7 +96,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(tollgate_server::serve(&config)) {
+    let served = runtime.block_on(tollgate_server::serve(&config));
+    // A name server or a network drive that does not answer keeps a thread for longer.
+    runtime.shutdown_timeout(BLOCKED_AT_END_MAX);
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let why = match &error {

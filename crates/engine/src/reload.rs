@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tollgate_core::{Mode, Span};
-use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_paths};
+use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_regular_paths};
 use tracing::{error, info, warn};
 
 use crate::engine::Engine;
@@ -93,7 +93,7 @@ impl<S: RuleSource> Reloader<S> {
     ///
     /// [`ReadError`] if files cannot be read.
     pub fn load(&mut self) -> Result<Vec<Diagnostic>, ReadError> {
-        let sources = read_paths(self.source.paths())?;
+        let sources = read_regular_paths(self.source.paths())?;
         let loaded = self.source.parse(&sources);
         log_diagnostics(&loaded.diagnostics);
         let diagnostics = loaded.diagnostics.clone();
@@ -106,7 +106,7 @@ impl<S: RuleSource> Reloader<S> {
     /// Reads the rules again, and applies those of the domains without errors.
     pub fn reload(&mut self, why: Why) -> Outcome {
         self.source.check_others(why);
-        let found = read_paths(self.source.paths());
+        let found = read_regular_paths(self.source.paths());
         let hash = hash(&found);
         // A failure is hashed too. Logging it again may write to a file beside the rules, which
         // would trigger the next reload, and so on.

@@ -182,7 +182,12 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     is_bearer.then(|| token.trim_ascii())
 }
 
+/// Reads a file of keys. Opening a pipe could block for ever, so only regular files are opened.
 fn read(path: &Path) -> Result<String, String> {
+    let found = path.metadata().map_err(|error| error.to_string())?;
+    if !found.is_file() {
+        return Err("this is not a regular file".to_owned());
+    }
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
     let read = file.take(KEYS_FILE_BYTES_MAX + 1).read_to_string(&mut text);

@@ -113,7 +113,8 @@ pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
 pub use settings::{SettingPlaces, Settings, nearest, settings};
 pub use source::{
-    FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths, rule_files,
+    FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths, read_regular_paths,
+    rule_files,
 };
 pub use view::RuleView;
 pub use walk::{Arrival, Candidate, CandidateOutcome, LOOK_UPS_SHOWN_MAX, LookUp, SHOWN_MAX, Walk};

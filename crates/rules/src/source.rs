@@ -69,6 +69,34 @@ impl Source {
 /// [`ReadError`] for the first path that cannot be read, for a symbolic link in a directory that
 /// leads to no file, and for a directory without rules.
 pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
+    read_with(paths, read)
+}
+
+/// The same of regular files alone: opening a pipe could block for ever, and a service would then
+/// never reload again.
+///
+/// # Errors
+///
+/// As [`read_paths`], and [`ReadError::Io`] for a pipe or a device.
+pub fn read_regular_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
+    read_with(paths, |path| {
+        // Any other error is reported when the file is opened.
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            let why = "this is not a regular file";
+            return Err(ReadError::Io {
+                path: path.to_owned(),
+                source: io::Error::new(io::ErrorKind::InvalidInput, why),
+            });
+        }
+        read(path)
+    })
+}
+
+/// Reads the files at all of these paths, each with `read`, up to the bounds of one load.
+fn read_with(
+    paths: &[PathBuf],
+    read: impl Fn(&Path) -> Result<Source, ReadError>,
+) -> Result<Vec<Source>, ReadError> {
     let mut files = Vec::new();
     for path in paths {
         files.extend(rule_files(path)?);

@@ -242,8 +242,12 @@ fn tags(key: &Key, tokens: &[String]) -> Vec<Tag> {
     tags.collect()
 }
 
-/// Reads a small file of text.
+/// Reads a small file of text. Opening a pipe could block for ever, so only regular files are
+/// opened.
 fn read_file(path: &Path) -> io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut text = String::new();
     let read = File::open(path)?
         .take(FILE_BYTES_MAX + 1)

@@ -9,7 +9,9 @@ use tollgate_core::Sharing;
 use tollgate_engine::ReservationBounds;
 use tollgate_gateway::GatewaySettings;
 use tollgate_listen::Limits;
-use tollgate_rules::{Diagnostic, ReadError, Settings, Source, read_paths, settings};
+use tollgate_rules::{
+    Diagnostic, ReadError, Settings, Source, read_paths, read_regular_paths, settings,
+};
 use tollgate_telemetry::TelemetryConfig;
 
 use crate::admin_tokens::TokenSources;
@@ -164,7 +166,11 @@ impl Config {
             let source = io::Error::from(io::ErrorKind::IsADirectory);
             return Err(ConfigError::Unreadable(ReadError::Io { path, source }));
         }
-        let sources = read_paths(&[path.to_owned()]).map_err(ConfigError::Unreadable)?;
+        let sources = match reads_lists {
+            true => read_paths(&[path.to_owned()]),
+            false => read_regular_paths(&[path.to_owned()]),
+        };
+        let sources = sources.map_err(ConfigError::Unreadable)?;
         let directory = path.parent().unwrap_or(Path::new(""));
         let source = sources.first().expect("one file was asked for");
         let known = Known {

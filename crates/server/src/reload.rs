@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tollgate_core::{Limit, Mode};
 use tollgate_engine::{RuleSource, Why};
 use tollgate_gateway::{Gateway, GatewaySettings};
-use tollgate_rules::{Diagnostic, Loaded, Source, read_paths};
+use tollgate_rules::{Diagnostic, Loaded, Source, read_regular_paths};
 
 use crate::admin_tokens::AdminTokens;
 use crate::auth::ActiveAuth;
@@ -116,7 +116,7 @@ impl RuleSource for ConfiguredRules {
 /// The limits in the rules files, as far as they can be parsed, for sizing the store in memory.
 /// Errors are reported later, when the rules are applied.
 pub(crate) fn known_limits(config: &Config) -> Vec<Limit> {
-    let sources = read_paths(&config.rules).unwrap_or_default();
+    let sources = read_regular_paths(&config.rules).unwrap_or_default();
     let rules = config.load(&sources).rules;
     rules.rules().filter_map(|view| view.limit).collect()
 }

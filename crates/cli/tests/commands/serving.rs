@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 use tollgate_testbed::collector::Collector;
 
@@ -303,6 +304,27 @@ fn a_second_signal_stops_at_once() {
     service.logged(|line| line["message"] == "stopping; another signal stops at once");
     service.signal("-INT");
     service.logged(|line| line["level"] == "WARN");
+    assert_eq!(service.process.wait().unwrap().code(), Some(0));
+}
+
+/// To open a pipe that nothing writes to would take for ever: no reload would follow, and the
+/// process would not end.
+#[test]
+fn a_pipe_in_place_of_a_file_is_an_error_and_later_reloads_follow() {
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
+    let mut service = Service::start(directory.path());
+    service.logged(|line| line["listener"] == "admin");
+    let rules = directory.path().join("rules.yaml");
+    let pipe = directory.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    std::fs::rename(&pipe, &rules).unwrap();
+    service.logged(|line| line.to_string().contains("this is not a regular file"));
+    let text = directory.path().join("text");
+    std::fs::write(&text, RULES.replacen("domain: ", "domain: x", 1)).unwrap();
+    std::fs::rename(&text, &rules).unwrap();
+    service.logged(|line| line["message"] == "domain added");
+    service.signal("-TERM");
     assert_eq!(service.process.wait().unwrap().code(), Some(0));
 }
 
