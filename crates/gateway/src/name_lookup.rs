@@ -16,6 +16,8 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct NameLookup {
     address: String,
+    /// The address, if it is an IP address and needs no lookup.
+    ip: Option<SocketAddr>,
     in_flight: Mutex<Option<watch::Receiver<Option<Found>>>>,
 }
 
@@ -27,6 +29,7 @@ type Found = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 impl NameLookup {
     pub(crate) fn new(address: String) -> NameLookup {
         NameLookup {
+            ip: address.parse().ok(),
             address,
             in_flight: Mutex::default(),
         }
@@ -38,8 +41,8 @@ impl NameLookup {
     }
 
     /// Whether it is a name. An IP address needs no lookup.
-    pub(crate) fn is_looked_up(&self) -> bool {
-        self.address.parse::<SocketAddr>().is_err()
+    pub(crate) const fn is_looked_up(&self) -> bool {
+        self.ip.is_none()
     }
 
     /// Looks the name up, or waits for the lookup in flight. An IP address needs none.
@@ -48,8 +51,8 @@ impl NameLookup {
     ///
     /// Why it has failed.
     pub(crate) async fn find(&self) -> io::Result<Vec<SocketAddr>> {
-        if let Ok(address) = self.address.parse::<SocketAddr>() {
-            return Ok(vec![address]);
+        if let Some(ip) = self.ip {
+            return Ok(vec![ip]);
         }
         self.find_by(|name| async { Ok(lookup_host(name).await?.collect()) })
             .await
