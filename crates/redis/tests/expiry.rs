@@ -8,15 +8,17 @@ use tollgate_core::{Algorithm, Charge, Cost, KeyHasher, Limit, Mode, Sharing, Sp
 use tollgate_redis::{Config, LEASE_LASTS, Redis};
 use tollgate_testbed as testbed;
 
-/// Every algorithm, with this many units.
+/// Every algorithm, with this many units. No window or segment of the clock's ends while a test
+/// runs: in the last second of a segment no units are leased.
 fn limits(units: u32) -> Vec<Limit> {
     let first = Algorithm::FixedWindow(tollgate_core::Anchor::FirstRequest);
+    let window = Span::HOUR.times(testbed::window_hours());
     vec![
-        Limit::fixed_window(units, Span::HOUR).unwrap(),
+        Limit::fixed_window(units, window).unwrap(),
         Limit::new(first, units, Span::HOUR).unwrap(),
         Limit::sliding_log(units, Span::HOUR).unwrap(),
-        Limit::sliding_window(units, Span::HOUR, 1).unwrap(),
-        Limit::sliding_window(units, Span::HOUR, 60).unwrap(),
+        Limit::sliding_window(units, window, 1).unwrap(),
+        Limit::sliding_window(units, window, 10).unwrap(),
         Limit::token_bucket(units, Span::HOUR).unwrap(),
         Limit::leaky_bucket(units, Span::HOUR).unwrap(),
         Limit::token_bucket(1, Span::DAY.times(300)).unwrap(),
