@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -118,28 +116,11 @@ impl ListSettings {
         let deny = self.deny.iter().map(|path| (Listing::Deny, path));
         let files = allow.chain(deny);
         let read = files.map(|(listing, path)| {
-            let text = read_file(path).map_err(|error| error.to_string());
+            let text =
+                tollgate_files::read(path, LIST_BYTES_MAX).map_err(|error| error.to_string());
             (listing, path.clone(), text)
         });
         read.collect()
-    }
-}
-
-/// Reads a file up to [`LIST_BYTES_MAX`].
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for its other end.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut text = Vec::new();
-    let mut file = File::open(path)?.take(LIST_BYTES_MAX + 1);
-    file.read_to_end(&mut text)?;
-    match u64::try_from(text.len()) {
-        Ok(..=LIST_BYTES_MAX) => Ok(text),
-        _ => {
-            let error = format!("it has more than {LIST_BYTES_MAX} bytes");
-            Err(io::Error::other(error))
-        }
     }
 }
 

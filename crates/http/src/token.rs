@@ -1,14 +1,11 @@
 //! Tokens: the claims of a JSON Web Token (RFC 7519) that a request carries.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
-
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 use jsonwebtoken::dangerous::insecure_decode_claims;
 use jsonwebtoken::{Validation, decode, decode_header};
 use serde_json::{Map, Value};
+use tollgate_files::read_text;
 
 use crate::head::Head;
 use crate::rejection::Flaw;
@@ -64,11 +61,16 @@ impl Token {
     pub(crate) fn new(settings: &TokenSettings) -> Result<Token, InvalidSettings> {
         let text = match &settings.verify {
             Verify::Unverified => Ok(None),
-            Verify::KeysFile(path) => read(path).map(Some).map_err(|problem| {
-                let problem = format!("{}: {problem}", path.display());
-                let instead = "name a file with a JSON Web Key Set, or with a public key in PEM";
-                InvalidSetting::new("verify.keys_file", problem, instead)
-            }),
+            Verify::KeysFile(path) => {
+                read_text(path, KEYS_FILE_BYTES_MAX)
+                    .map(Some)
+                    .map_err(|problem| {
+                        let problem = format!("{}: {problem}", path.display());
+                        let help =
+                            "name a file with a JSON Web Key Set, or with a public key in PEM";
+                        InvalidSetting::new("verify.keys_file", problem, help)
+                    })
+            }
         };
         Token::with_keys(settings, text)
     }
@@ -180,22 +182,6 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
     let is_bearer = scheme.eq_ignore_ascii_case(SCHEME) && token.starts_with(b" ");
     is_bearer.then(|| token.trim_ascii())
-}
-
-/// Reads a file of keys. Opening a pipe could block for ever, so only regular files are opened.
-fn read(path: &Path) -> Result<String, String> {
-    let found = path.metadata().map_err(|error| error.to_string())?;
-    if !found.is_file() {
-        return Err("this is not a regular file".to_owned());
-    }
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    let read = file.take(KEYS_FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    read.map_err(|error| error.to_string())?;
-    match u64::try_from(text.len()) {
-        Ok(0..=KEYS_FILE_BYTES_MAX) => Ok(text),
-        _ => Err(format!("more than {KEYS_FILE_BYTES_MAX} bytes")),
-    }
 }
 
 #[cfg(test)]

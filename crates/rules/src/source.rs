@@ -80,14 +80,10 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
 /// As [`read_paths`], and [`ReadError::Io`] for a pipe or a device.
 pub fn read_regular_paths(paths: &[PathBuf]) -> Result<Vec<Source>, ReadError> {
     read_with(paths, |path| {
-        // Any other error is reported when the file is opened.
-        if path.metadata().is_ok_and(|found| !found.is_file()) {
-            let why = "this is not a regular file";
-            return Err(ReadError::Io {
-                path: path.to_owned(),
-                source: io::Error::new(io::ErrorKind::InvalidInput, why),
-            });
-        }
+        tollgate_files::ensure_regular(path).map_err(|source| ReadError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
         read(path)
     })
 }

@@ -4,9 +4,7 @@
 //! codes takes the same time whatever the tokens are, and no dump of them shows a token.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 
 use http::HeaderMap;
@@ -88,8 +86,8 @@ impl TokenSources {
                 problem: format!("the file with the tokens {problem}"),
                 help: HELP_FILE,
             };
-            let text =
-                read_file(path).map_err(|error| invalid(format!("cannot be read: {error}")))?;
+            let text = tollgate_files::read_text(path, FILE_BYTES_MAX)
+                .map_err(|error| invalid(format!("cannot be read: {error}")))?;
             let lines = text.lines().enumerate();
             let lines = lines.map(|(index, line)| (format!("in line {}", index + 1), line.trim()));
             let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -240,24 +238,6 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 fn tags(key: &Key, tokens: &[String]) -> Vec<Tag> {
     let tags = tokens.iter().map(|token| sign(key, token.as_bytes()));
     tags.collect()
-}
-
-/// Reads a small file of text. Opening a pipe could block for ever, so only regular files are
-/// opened.
-fn read_file(path: &Path) -> io::Result<String> {
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a regular file"));
-    }
-    let mut text = String::new();
-    let read = File::open(path)?
-        .take(FILE_BYTES_MAX + 1)
-        .read_to_string(&mut text)?;
-    match u64::try_from(read) {
-        Ok(read) if read <= FILE_BYTES_MAX => Ok(text),
-        _ => Err(io::Error::other(format!(
-            "it is larger than {FILE_BYTES_MAX} bytes"
-        ))),
-    }
 }
 
 /// Adds tokens, each with its place for an error.

@@ -1,7 +1,6 @@
 //! Credentials and encryption of a Redis store.
 
 use std::error::Error;
-use std::fs;
 use std::path::Path;
 
 use tollgate_redis::{Config, Identity, Secret, Tls};
@@ -11,7 +10,7 @@ use tollgate_rules::Settings;
 pub(super) type Credentials = (Option<String>, Option<Secret>);
 
 /// The largest file with a password.
-const PASSWORD_BYTES_MAX: usize = 4096;
+const PASSWORD_BYTES_MAX: u64 = 4096;
 
 /// Reads `tls`: a flag, or a map with certificates.
 pub(super) fn encryption(
@@ -145,11 +144,8 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Config>, directory: &Pa
 
 /// The content of a password file, without the newline at its end.
 fn password_in(path: &Path) -> Result<Secret, String> {
-    let bytes = fs::read(path).map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes.len() > PASSWORD_BYTES_MAX {
-        return Err(format!("is larger than {PASSWORD_BYTES_MAX} bytes"));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
+    let text = tollgate_files::read_text(path, PASSWORD_BYTES_MAX);
+    let text = text.map_err(|error| format!("cannot be read: {error}"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() {

@@ -319,7 +319,7 @@ fn a_pipe_in_place_of_a_file_is_an_error_and_later_reloads_follow() {
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
     std::fs::rename(&pipe, &rules).unwrap();
-    service.logged(|line| line.to_string().contains("this is not a regular file"));
+    service.logged(|line| line.to_string().contains("it is not a regular file"));
     let text = directory.path().join("text");
     std::fs::write(&text, RULES.replacen("domain: ", "domain: x", 1)).unwrap();
     std::fs::rename(&text, &rules).unwrap();

@@ -1,10 +1,8 @@
 //! The files that settings of the gateway name and that may change: those of TLS to upstreams, and
 //! the keys of tokens.
 
-use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{GatewaySettings, UpstreamSettings};
 
@@ -50,18 +48,9 @@ pub fn hash_files<'f>(files: impl Iterator<Item = &'f PathBuf>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for file in files {
         // Why one cannot be read is said where it is used.
-        read(file).ok().hash(&mut hasher);
+        tollgate_files::read(file, COMPARED_BYTES_MAX)
+            .ok()
+            .hash(&mut hasher);
     }
     hasher.finish()
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for its other end.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut bytes = Vec::new();
-    let mut file = File::open(path)?.take(COMPARED_BYTES_MAX);
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

@@ -1,9 +1,8 @@
 //! A listener's certificate, its key, and the authorities of its clients, read from files.
 
 use std::fmt;
-use std::fs::{File, metadata};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use super::invalid::{InvalidTls, Problem, TlsFile};
 use super::validity::Validity;
 
 /// The largest file of certificates or keys.
-pub const PEM_BYTES_MAX: usize = 1024 * 1024;
+pub const PEM_BYTES_MAX: u64 = 1024 * 1024;
 /// How often files are read whose key does not belong to the certificate: they may have been
 /// replaced between the reading of one and the other.
 const READS_MAX: usize = 3;
@@ -186,21 +185,13 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The bytes of a file. Opening a pipe could block for ever, so only regular files are opened.
+/// The bytes of a file.
 fn read(path: &Path) -> Result<Vec<u8>, Problem> {
-    if !metadata(path).map_err(Problem::Unreadable)?.is_file() {
-        return Err(Problem::NotAFile);
-    }
-    let file = File::open(path).map_err(Problem::Unreadable)?;
-    let most = u64::try_from(PEM_BYTES_MAX).unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    file.take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(Problem::Unreadable)?;
-    match bytes.len() > PEM_BYTES_MAX {
-        true => Err(Problem::TooLarge),
-        false => Ok(bytes),
-    }
+    tollgate_files::read(path, PEM_BYTES_MAX).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => Problem::NotAFile,
+        ErrorKind::FileTooLarge => Problem::TooLarge,
+        _ => Problem::Unreadable(error),
+    })
 }
 
 /// The certificates in a file, one at least, and while all of them are valid.

@@ -104,7 +104,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Unreadable(error) => write!(f, "the file cannot be read: {error}"),
-            Problem::NotAFile => f.write_str("this is not a regular file"),
+            Problem::NotAFile => f.write_str("it is not a regular file"),
             Problem::TooLarge => write!(f, "the file has more than {PEM_BYTES_MAX} bytes"),
             Problem::NoCertificate => f.write_str("the file has no certificate"),
             Problem::NoKey => f.write_str("the file has no private key that can be read"),

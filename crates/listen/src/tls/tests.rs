@@ -230,7 +230,10 @@ fn files_that_cannot_be_used_say_why() {
     let half = write("half.pem", &cert[..cert.len() / 2]);
     let half_key = write("half.key", &key[..key.len() - 20]);
     let text = write("text.pem", b"hello\n");
-    let large = write("large.pem", &vec![b'x'; PEM_BYTES_MAX + 1]);
+    let large = write(
+        "large.pem",
+        &vec![b'x'; usize::try_from(PEM_BYTES_MAX).unwrap() + 1],
+    );
     let malformed = b"-----BEGIN CERTIFICATE-----\nMAAA\n-----END CERTIFICATE-----\n";
     let second = write("second.pem", &[&cert[..], malformed].concat());
     let (other_cert, other_key) = trusted().issue("another");
@@ -262,10 +265,10 @@ fn files_that_cannot_be_used_say_why() {
             cert_is(&second),
             "cert: certificate 2 of the file is malformed",
         ),
-        (cert_is(folder.path()), "cert: this is not a regular file"),
+        (cert_is(folder.path()), "cert: it is not a regular file"),
         (
             cert_is(Path::new("/dev/zero")),
-            "cert: this is not a regular file",
+            "cert: it is not a regular file",
         ),
         (cert_is(Path::new(&other_cert)), mismatch),
         (key_is(Path::new(&other_key)), mismatch),

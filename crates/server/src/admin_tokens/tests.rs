@@ -95,7 +95,7 @@ fn what_is_wrong_is_said_without_the_token() {
         ("hunter2 and more words", "in line 1 with other characters"),
         ("hunter2hunter2-\u{e9}", "in line 1 with other characters"),
         (&many, "more than 64 tokens"),
-        (&many.repeat(100), "larger than 65536 bytes"),
+        (&many.repeat(100), "more than 65536 bytes"),
     ];
     for (text, expected) in cases {
         let invalid = AdminTokens::load(&in_file(&directory, text)).unwrap_err();

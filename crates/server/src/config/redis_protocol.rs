@@ -1,7 +1,6 @@
 //! `redis_protocol`: what the listener `redis` answers, and to whom.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use tollgate_rules::Settings;
@@ -14,6 +13,8 @@ const THROTTLE_KEYS_MAX: u32 = 1_000_000_000;
 const PASSWORD_BYTES_MIN: usize = 16;
 /// The longest password.
 const PASSWORD_BYTES_MAX: usize = 512;
+/// The largest file with a password.
+const FILE_BYTES_MAX: u64 = 4096;
 
 /// The settings of the listener `redis`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ impl Password {
         [file_key, env_key]: [&'static str; 2],
     ) -> Password {
         let file = map.text(file_key).map(|path| {
-            let text = fs::read_to_string(directory.join(path));
+            let text = tollgate_files::read_text(&directory.join(path), FILE_BYTES_MAX);
             let text = text.map_err(|error| format!("the file cannot be read: {error}"));
             (
                 file_key,
@@ -138,6 +139,8 @@ fn without_line_end(text: &str) -> &str {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::fs;
+
     use tempfile::TempDir;
     use tollgate_rules::Source;
 
@@ -196,6 +199,10 @@ mod tests {
                 "a password of 7 bytes; it has 16 to 512",
             ),
             ("password_file: hunter2", "the file cannot be read"),
+            (
+                "password_file: /dev/null",
+                "the file cannot be read: it is not a regular file",
+            ),
             (
                 "admin_password_env: hunter2",
                 "the environment variable is not set",

@@ -410,12 +410,12 @@ fn a_password_file_is_text_of_a_password_and_nothing_else() {
     assert_eq!(read(b"a b\n\n").unwrap(), Secret::new("a b\n"));
     assert_eq!(read(b"pw").unwrap(), Secret::new("pw"));
     assert!(read(b"\n").unwrap_err().contains("is empty"));
-    assert!(read(b"\xff").unwrap_err().contains("is not text"));
-    assert!(
-        read(&[b'a'; 5000])
-            .unwrap_err()
-            .contains("is larger than 4096 bytes")
-    );
+    assert!(read(b"\xff").unwrap_err().contains("it is not UTF-8"));
+    let long = read(&[b'a'; 5000]).unwrap_err();
+    assert!(long.contains("it has more than 4096 bytes"), "{long}");
+    let device = text.replace("file: pw", "file: /dev/null");
+    let device = parse_in(directory.path(), &device).unwrap_err().to_string();
+    assert!(device.contains("it is not a regular file"), "{device}");
 }
 
 #[test]
