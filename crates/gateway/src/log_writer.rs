@@ -1,7 +1,7 @@
 //! The thread that writes the access log, so that a slow disk delays no request.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -123,9 +123,10 @@ impl LogWriter {
         if self.lines == 0 {
             return;
         }
-        if let Err(error) = self.sink.write(&self.batch) {
+        let mut written = 0;
+        if let Err(error) = self.sink.write(&self.batch, &mut written) {
             self.failed.inc_by(self.lines);
-            self.is_torn = true;
+            self.is_torn = ends_in_line(&self.batch, written);
             if let Some(withheld) = self.failures.allow() {
                 let lines = self.lines;
                 warn!(
@@ -151,7 +152,7 @@ impl LogWriter {
             Err(error) => error!(
                 %error, path = %path.display(),
                 "the access log cannot be opened again, so the old file is still written: make \
-                 its directory writable, and send SIGHUP"
+                 its directory writable, and send SIGUSR1"
             ),
         }
     }
@@ -167,14 +168,79 @@ impl Sink {
         Ok(Sink::File { path, file })
     }
 
-    fn write(&mut self, batch: &[u8]) -> io::Result<()> {
+    /// Writes the batch. After an error, `written` is how much of it was written.
+    fn write(&mut self, batch: &[u8], written: &mut usize) -> io::Result<()> {
         match self {
-            Sink::File { file, .. } => file.write_all(batch),
+            Sink::File { file, .. } => write_counted(file, batch, written),
             Sink::Stdout => {
                 let mut stdout = io::stdout().lock();
-                stdout.write_all(batch)?;
+                write_counted(&mut stdout, batch, written)?;
                 stdout.flush()
             }
         }
+    }
+}
+
+fn write_counted(to: &mut impl Write, batch: &[u8], written: &mut usize) -> io::Result<()> {
+    while *written < batch.len() {
+        match to.write(&batch[*written..]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(bytes) => *written += bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file ends within a line once so many bytes of a batch are written. A batch begins with
+/// a line end if the file did so before.
+fn ends_in_line(batch: &[u8], written: usize) -> bool {
+    match written.checked_sub(1) {
+        Some(last) => batch[last] != b'\n',
+        None => batch.first() == Some(&b'\n'),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes so many bytes, a few at a time, as a disk that becomes full.
+    struct Disk(usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.0).min(3);
+            self.0 -= taken;
+            match taken {
+                0 => Err(ErrorKind::StorageFull.into()),
+                _ => Ok(taken),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_end_follows_only_what_is_half_a_line() {
+        for (batch, room, expected) in [
+            (&b"one\ntwo\n"[..], 0, false),
+            (b"one\ntwo\n", 2, true),
+            (b"one\ntwo\n", 4, false),
+            (b"one\ntwo\n", 7, true),
+            (b"\none\ntwo\n", 0, true),
+            (b"\none\ntwo\n", 1, false),
+        ] {
+            let mut written = 0;
+            let error = write_counted(&mut Disk(room), batch, &mut written);
+            assert!(error.is_err() && written == room, "{room}");
+            assert_eq!(ends_in_line(batch, written), expected, "{room}");
+        }
+        let mut written = 0;
+        assert!(write_counted(&mut Disk(9), b"one\n", &mut written).is_ok());
+        assert_eq!(written, 4);
     }
 }

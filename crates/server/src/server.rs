@@ -48,14 +48,15 @@ pub struct Running {
 }
 
 /// Runs the service until SIGTERM or SIGINT. A second signal ends it at once; SIGHUP reloads rules,
-/// certificates and the gateway's settings, and opens the access log again. What `telemetry` does
-/// not set comes from the environment.
+/// certificates and the gateway's settings, and opens the access log again; SIGUSR1 does only the
+/// latter. What `telemetry` does not set comes from the environment.
 ///
 /// # Errors
 ///
 /// [`ServeError`], before anything is served.
 pub async fn serve(config: &Config) -> Result<(), ServeError> {
     let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    let mut reopen = signal(SignalKind::user_defined1()).map_err(ServeError::Signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     open_files::raise();
@@ -69,6 +70,10 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
             _ = hangup.recv() => {
                 let outcome = running.reload().await;
                 info!(?outcome, "SIGHUP: rules and certificates read again");
+            }
+            _ = reopen.recv() => {
+                running.reopen_access_log();
+                info!("SIGUSR1: access log opened again");
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -302,14 +307,20 @@ impl Running {
 
     /// Reads the rules again now, and opens the gateway's access log again, as SIGHUP does.
     pub async fn reload(&self) -> Outcome {
-        if let Some(gateway) = &self.gateway {
-            gateway.reopen_access_log();
-        }
+        self.reopen_access_log();
         let (order, outcome) = oneshot::channel();
         if self.orders.send(order).await.is_err() {
             return Outcome::Failed;
         }
         outcome.await.unwrap_or(Outcome::Failed)
+    }
+
+    /// Opens the file of the gateway's access log again, which may have been renamed, as SIGUSR1
+    /// does.
+    pub fn reopen_access_log(&self) {
+        if let Some(gateway) = &self.gateway {
+            gateway.reopen_access_log();
+        }
     }
 
     /// Ends the service gracefully: fails readiness checks, waits for [`Limits::stop_delay`],

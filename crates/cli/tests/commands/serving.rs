@@ -6,7 +6,7 @@ use std::process::Command;
 
 use tollgate_testbed::collector::Collector;
 
-use crate::house::{RULES, SETTINGS, Service, ask, directory, run, tollgate};
+use crate::house::{RULES, SETTINGS, Service, ask, directory, exchange, run, tollgate};
 
 const LOG: &str = "192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] \"GET / HTTP/1.1\" 200 5\n";
 
@@ -292,6 +292,33 @@ fn a_reload_logs_no_password_of_settings_among_the_rules() {
     });
     assert!(log.contains("these are settings of Tollgate"), "{log}");
     assert!(!log.contains("hunter2"), "{log}");
+}
+
+/// Without a handler, SIGUSR1 ends a process.
+#[test]
+fn sigusr1_opens_the_access_log_again() {
+    let settings = SETTINGS.replace("admin:", "gateway: '127.0.0.1:0', admin:")
+        + "gateway: {domain: d, upstreams: {api: {addresses: ['127.0.0.1:1']}},\n  \
+           access_log: {path: access.log, format: combined}}\n";
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+    let mut service = Service::start(directory.path());
+    let address = service.address("gateway");
+    let log = directory.path().join("access.log");
+    let old = log.with_extension("1");
+    std::fs::rename(&log, &old).unwrap();
+    service.signal("-USR1");
+    service.logged(|line| line["message"] == "SIGUSR1: access log opened again");
+    exchange(&address, "GET /after", "");
+    service.signal("-TERM");
+    service.logged(|line| line["message"] == "stopped");
+    assert_eq!(service.process.wait().unwrap().code(), Some(0));
+    let lines = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(
+        lines.matches("\"GET /after HTTP/1.1\"").count(),
+        1,
+        "{lines}"
+    );
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "");
 }
 
 #[test]
