@@ -1,5 +1,7 @@
 //! The fields of a line of a log: their names, and their values in one line.
 
+use tollgate_rules::nearest;
+
 use crate::access_log::{LogLine, RequestLine};
 use crate::pattern::InvalidPattern;
 
@@ -81,8 +83,6 @@ pub(crate) const OTHER_NAMES: [(&str, &str); 31] = [
     ("x_forwarded_for", "forwarded_for"),
     ("http_x_forwarded_for", "forwarded_for"),
 ];
-/// The largest edit distance at which a name counts as a misspelling of another.
-const SLIPS_MAX: usize = 3;
 
 // === impl Field ===
 
@@ -133,12 +133,7 @@ fn meant_field(name: &str) -> Option<&'static str> {
     if let Some((_, field)) = other_names.find(|(other, _)| *other == name) {
         return Some(field);
     }
-    let slips = |known: &str| strsim::damerau_levenshtein(known, &name);
-    let nearest = FIELDS
-        .iter()
-        .map(|(known, _)| *known)
-        .min_by_key(|known| slips(known))?;
-    (slips(nearest) <= SLIPS_MAX.min(nearest.len() / 2)).then_some(nearest)
+    nearest(&name, &FIELDS.map(|(known, _)| known))
 }
 
 /// The names of all fields.

@@ -45,6 +45,8 @@ mod diagnostic;
 
 mod quote;
 
+mod nearest;
+
 mod findings;
 
 mod yaml;
@@ -104,6 +106,7 @@ pub use diagnostic::{Diagnostic, Severity, escape};
 pub use domain::RuleDescriptor;
 pub use findings::DIAGNOSTICS_MAX;
 pub use headroom::{Headroom, HeadroomSource, NoHeadroom};
+pub use nearest::nearest;
 pub use options::Options;
 pub use parse::RULES_MAX;
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};
@@ -111,7 +114,7 @@ pub use reserved_part::ReservedPart;
 pub use resolve::{ChargedRule, Explained, Finding, Resolved};
 pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;
-pub use settings::{SettingPlaces, Settings, nearest, settings};
+pub use settings::{SettingPlaces, Settings, settings};
 pub use source::{
     FILE_BYTES_MAX, FILES_MAX, LOAD_BYTES_MAX, ReadError, Source, read_paths, read_regular_paths,
     rule_files,

@@ -20,7 +20,7 @@ mod enforce;
 mod foreign;
 mod items;
 mod metadata;
-mod nearest;
+mod nearest_key;
 mod no_domain;
 mod priority_share;
 mod rate_limit;

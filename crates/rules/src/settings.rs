@@ -20,14 +20,12 @@ use crate::window;
 use crate::yaml::{Body, Documents, Kind, Node};
 
 mod keys;
-mod nearest;
 mod places;
 mod reports;
 mod value;
 
 use reports::report_empty_item;
 
-pub use nearest::nearest;
 pub use places::SettingPlaces;
 
 /// A map in a settings file, and the keys that were read so far.

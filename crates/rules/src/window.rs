@@ -3,6 +3,7 @@
 use tollgate_core::{ParseSpanError, Span};
 
 use crate::findings::Findings;
+use crate::nearest::nearest;
 use crate::section::UNITS;
 
 mod meant;
@@ -58,23 +59,16 @@ pub(crate) fn meant_unit(text: &str) -> Option<&'static str> {
         ("mth", "month"),
         ("yr", "year"),
     ];
-    /// How unlike a slip may be.
-    const SLIPS_MAX: usize = 2;
     let text = text.trim().to_lowercase();
     let text = text.strip_suffix('s').unwrap_or(&text);
-    if text.len() > "second".len() + SLIPS_MAX {
-        return None;
-    }
     let mut abbreviations = ABBREVIATIONS.iter();
     let whole = abbreviations.find(|(short, _)| *short == text);
     let text = whole.map_or(text, |(_, unit)| unit);
     let begins = UNITS
         .iter()
         .find(|(unit, _)| text.len() >= 2 && unit.starts_with(text));
-    let slips = |unit: &str| strsim::damerau_levenshtein(unit, text);
-    let nearest = UNITS.iter().min_by_key(|(unit, _)| slips(unit));
-    let near = nearest.filter(|(unit, _)| slips(unit) <= SLIPS_MAX.min(unit.len() / 2));
-    begins.or(near).map(|(unit, _)| *unit)
+    let begins = begins.map(|(unit, _)| *unit);
+    begins.or_else(|| nearest(text, &UNITS.map(|(unit, _)| unit)))
 }
 
 /// A length of time: numbers and short units in turn.

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use tollgate_core::{Limit, Span};
+use tollgate_rules::nearest;
 
 use crate::event::EVENTS_MAX;
 use crate::series::KEYS_MAX;
@@ -15,8 +16,6 @@ const KINDS: [&str; 5] = ["constant", "poisson", "bursts", "new-keys", "botnet"]
 const CLAUSES: [&str; 6] = ["for", "from", "keys", "as", "retry", "attempts"];
 /// The most bytes of the name that keys begin with.
 const NAME_BYTES_MAX: usize = 64;
-/// The largest edit distance at which a word counts as a misspelling of another.
-const SLIPS_MAX: usize = 2;
 
 /// The words that are left, and the last one that was taken.
 struct Words<'t> {
@@ -163,13 +162,6 @@ fn once<T>(
         Some(_) => Err(InvalidWorkload::Twice { clause: name }),
         None => Ok(()),
     }
-}
-
-/// The word that was probably meant.
-fn nearest(word: &str, known: &[&'static str]) -> Option<&'static str> {
-    let slips = |known: &str| strsim::damerau_levenshtein(known, word);
-    let nearest = known.iter().copied().min_by_key(|known| slips(known))?;
-    (slips(nearest) <= SLIPS_MAX.min(nearest.len() / 2)).then_some(nearest)
 }
 
 // === impl Words ===

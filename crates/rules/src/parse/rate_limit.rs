@@ -13,7 +13,7 @@ use crate::yaml::{Body, Node};
 
 use super::Reader;
 use super::foreign;
-use super::nearest::nearest_word;
+use super::nearest_key::nearest_word;
 use super::table::Table;
 
 /// The code of a parameter that does not fit the algorithm.

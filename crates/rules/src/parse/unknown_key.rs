@@ -9,7 +9,7 @@ use crate::window;
 use crate::yaml::{Body, Looks, Node, Pair, Scalar};
 
 use super::foreign::{self, Foreign, SIBLINGS_MAX};
-use super::nearest::nearest;
+use super::nearest_key::nearest_key;
 
 /// What to write in place of a key.
 struct Advice {
@@ -157,7 +157,7 @@ impl Stray<'_> {
         if let Some(advice) = special {
             return advice;
         }
-        match nearest(self.text, self.section) {
+        match nearest_key(self.text, self.section) {
             Some((field, Some(other))) => Advice::new(
                 format!("did you mean `{field}`? It belongs {}", other.describe()),
                 &[],

@@ -1,9 +1,9 @@
 //! Which keys of a map are wrong: those that nobody asked for, and those without a value.
 
 use super::Settings;
-use super::nearest::nearest;
 use super::reports::{NO_VALUE_HELP, help_for_map};
 use crate::findings::Mark;
+use crate::nearest::nearest;
 use crate::quote::{no_value, quote};
 use crate::sharing;
 use crate::yaml::Node;

@@ -12,9 +12,9 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, 
 use serde::de::{DeserializeOwned, Deserializer, Expected, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::nearest::nearest;
 use super::reports::{help_for_map, report_empty_entry, report_empty_item};
 use crate::findings::Findings;
+use crate::nearest::nearest;
 use crate::quote::quote;
 use crate::scalar;
 use crate::yaml::{Body, Looks, Node, Pair, Scalar};
