@@ -77,16 +77,22 @@ impl Failure {
         let mut source = error.source();
         while let Some(cause) = source {
             match cause.downcast_ref::<BodyError>() {
-                Some(BodyError::TooLarge(bytes)) => return Failure::TooLarge(*bytes),
-                Some(BodyError::Idle(limit)) => return Failure::IdleBody(*limit),
-                Some(BodyError::Slow(rate)) => return Failure::SlowBody(*rate),
-                Some(BodyError::Incomplete(_)) => return Failure::IncompleteBody,
+                Some(error) => return Failure::of_body(error),
                 None => source = cause.source(),
             }
         }
         match error.is_parse() {
             true => Failure::Malformed,
             false => Failure::Closed,
+        }
+    }
+
+    pub(crate) const fn of_body(error: &BodyError) -> Failure {
+        match error {
+            BodyError::TooLarge(bytes) => Failure::TooLarge(*bytes),
+            BodyError::Idle(limit) => Failure::IdleBody(*limit),
+            BodyError::Slow(rate) => Failure::SlowBody(*rate),
+            BodyError::Incomplete(_) => Failure::IncompleteBody,
         }
     }
 

@@ -3,8 +3,8 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) struct RequestBody {
 }
 
 /// Why a body did not arrive as a whole.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum BodyError {
     /// It has more bytes than are allowed.
     TooLarge(u64),
@@ -40,7 +40,7 @@ pub(crate) enum BodyError {
     /// The client sent fewer bytes a second than this.
     Slow(u64),
     /// The connection ended, or the body is malformed.
-    Incomplete(hyper::Error),
+    Incomplete(Arc<hyper::Error>),
 }
 
 /// How long a client is waited for: at most a while at a time, and altogether that while and the
@@ -68,6 +68,8 @@ pub(crate) struct Progress {
     /// Milliseconds from `began` to the last part.
     last: AtomicU64,
     waits_for_client: AtomicBool,
+    /// Why it does not go on.
+    error: OnceLock<BodyError>,
 }
 
 /// Ends a wait for the next part of a body.
@@ -154,6 +156,14 @@ impl RequestBody {
         }
     }
 
+    fn record_error(&self, error: BodyError) -> BodyError {
+        if let Some(progress) = &self.progress {
+            // Later ones follow from the first.
+            let _ = progress.error.set(error.clone());
+        }
+        error
+    }
+
     fn take_bytes(&mut self, frame: &Frame<Bytes>) -> Result<(), BodyError> {
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -184,14 +194,15 @@ impl Body for RequestBody {
             this.record(true);
             this.idle.limit = this.pace.begin_wait();
             ready!(this.idle.poll(cx));
-            return Poll::Ready(Some(Err(this.pace.error())));
+            return Poll::Ready(Some(Err(this.record_error(this.pace.error()))));
         };
         this.idle.stop();
         this.pace.end_wait();
         this.record(false);
         let polled = polled.map(|polled| {
-            let mut frame = polled.map_err(BodyError::Incomplete)?;
-            this.take_bytes(&frame)?;
+            let frame = polled.map_err(|error| BodyError::Incomplete(Arc::new(error)));
+            let taken = frame.and_then(|frame| this.take_bytes(&frame).map(|()| frame));
+            let mut frame = taken.map_err(|error| this.record_error(error))?;
             if let Some(trailers) = frame.trailers_mut() {
                 rewrite_trailers(trailers);
             }
@@ -288,7 +299,13 @@ impl Progress {
             idle,
             last: AtomicU64::new(0),
             waits_for_client: AtomicBool::new(false),
+            error: OnceLock::new(),
         }
+    }
+
+    /// Why the body does not go on, if so.
+    pub(crate) fn error(&self) -> Option<&BodyError> {
+        self.error.get()
     }
 
     fn record(&self, waits_for_client: bool) {
@@ -360,7 +377,7 @@ impl IdleTimer {
 impl std::error::Error for BodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Incomplete(error) => Some(error),
+            Self::Incomplete(error) => Some(&**error),
             Self::TooLarge(_) | Self::Idle(_) | Self::Slow(_) => None,
         }
     }

@@ -273,6 +273,7 @@ impl Upstream {
     ) -> Result<(Response<Incoming>, Lease), Failure> {
         let began = Instant::now();
         let asked = request.headers().get(UPGRADE).cloned();
+        let progress = request.body().progress();
         for _send in 1..=SENDS_MAX {
             let pool = Arc::clone(lease.pool());
             let answered = answer(&mut lease, request, head_timeout).await;
@@ -291,7 +292,11 @@ impl Upstream {
                 Err(error) => error,
             };
             let Some(unsent) = error.take_message().filter(|_| lease.may_be_stale()) else {
-                return Err(self.report_failure(Failure::of(error.error()), &pool));
+                // Over HTTP/2 the library's error does not say that the body is the reason.
+                let of_body = progress.as_ref().and_then(|progress| progress.error());
+                let of_body = of_body.map(Failure::of_body);
+                let failure = of_body.unwrap_or_else(|| Failure::of(error.error()));
+                return Err(self.report_failure(failure, &pool));
             };
             request = Box::new(unsent);
             // In its place.

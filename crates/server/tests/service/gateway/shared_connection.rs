@@ -24,7 +24,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// More bytes than the buffers of sockets and windows take.
 const LONG: usize = 16 << 20;
 
-/// A server of HTTP/2 that answers with many bytes at `/long`, and few elsewhere.
+/// A server of HTTP/2 that answers once it has all of a request, with many bytes at `/long`, and
+/// few elsewhere.
 async fn serve_http2() -> (SocketAddr, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -40,7 +41,10 @@ async fn serve_http2() -> (SocketAddr, JoinSet<()>) {
                     "/long" => long.clone(),
                     _ => long.slice(..1),
                 };
-                async move { Ok::<_, Infallible>(Response::new(Full::new(bytes))) }
+                async move {
+                    let _all = request.into_body().collect().await;
+                    Ok::<_, Infallible>(Response::new(Full::new(bytes)))
+                }
             });
             connections.spawn(async move {
                 let builder = http2::Builder::new(TokioExecutor::new());
@@ -79,6 +83,25 @@ async fn clients_that_read_nothing_do_not_stop_others_of_the_same_connection() {
     let response = client.send_request(request).await.unwrap();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(body.len(), LONG);
+}
+
+/// The library's error does not say why it has reset the stream.
+#[tokio::test]
+async fn a_body_that_its_client_does_not_end_is_no_failure_of_the_upstream() {
+    let (address, _server) = serve_http2().await;
+    let upstream = format!("{{addresses: ['{address}'], protocol: h2c}}");
+    let more = format!("{FREE}, body_bytes: 4, timeouts: {{body: 50ms}}");
+    let house = gateway_with(RULES, section_of(&upstream, &more), |_| ()).await;
+    for (part, status) in [("5\r\nabcde\r\n", 413), ("1\r\na\r\n", 408), ("!\r\n", 400)] {
+        let mut client = Client::to(house.gateway()).await;
+        let head = "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n";
+        client.send(format!("{head}{part}").as_bytes()).await;
+        client.reply().await.unwrap().problem(status);
+    }
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    assert!(!metrics.contains("kind=\"closed\"} 1"), "{metrics}");
+    assert!(metrics.contains("outcome=\"too_large\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("outcome=\"idle_body\"} 1\n"), "{metrics}");
 }
 
 /// A socket that accepts nothing, so that connecting to it takes forever; with what fills it.
