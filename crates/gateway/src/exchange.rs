@@ -243,6 +243,9 @@ impl Passage<'_> {
             route.responder.decorate(answer, now, &mut head.headers);
         }
         if let Some(switched) = switched {
+            if let Some(meter) = meter {
+                meter.settle_at_head();
+            }
             switched.announce(&mut head.headers);
             self.begin_tunnel(server, (lease, permits), record);
             let body = ResponseBody::own(Bytes::new(), Arc::clone(self.arrival.connection));

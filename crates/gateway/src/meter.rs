@@ -86,6 +86,21 @@ impl Meter {
         }
     }
 
+    /// Settles what the head has said, and leaves the rest at its estimate: nothing of the body is
+    /// read.
+    pub(crate) fn settle_at_head(mut self) {
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        let dues = self.dues.iter().zip(&open.descriptors);
+        let units = dues.map(|(due, reserved)| match due {
+            Due::Known(units) => *units,
+            _ => reserved.units,
+        });
+        let units = units.collect();
+        open.settle(units);
+    }
+
     /// Settles. `is_complete` says whether the response came to its end; if not, its bytes so far
     /// count, and of numbers the larger of the estimate and the last one that came.
     pub(crate) fn finish(mut self, is_complete: bool) {

@@ -161,6 +161,35 @@ async fn one_side_may_end_before_the_other() {
 }
 
 #[tokio::test]
+async fn a_tunnel_is_charged_what_its_head_says_and_the_estimate_of_the_rest() {
+    const RULES: &str = "
+domain: api
+descriptors:
+  - {key: failed, rate_limit: 3/hour}
+  - {key: bytes, rate_limit: 1000/hour}
+";
+    const IDENTITY: &str = "identity: {descriptors: [
+        {entries: [{key: failed, from: {constant: v}}], count_when: {status: [401]}},
+        {entries: [{key: bytes, from: {constant: v}}],
+         cost: {from: response_bytes, estimate: 100}}]}";
+    let stage = Stage::open().await;
+    let more = format!("{IDENTITY}, upgrades: [websocket]");
+    let house = gateway_with(RULES, section(stage.address(), &more), |_| ()).await;
+    let (client, mut server) = open(&house, &stage).await;
+    drop(client);
+    server.wait_for_end().await;
+    for (key, remaining) in [("failed", 3), ("bytes", 900)] {
+        let body =
+            format!(r#"{{"domain": "api", "descriptors": [{{"{key}": "v"}}], "peek": true}}"#);
+        let reply = Client::to(house.http())
+            .await
+            .post("/v1/check", &body)
+            .await;
+        assert_eq!(reply.json()["limits"][0]["remaining"], remaining, "{key}");
+    }
+}
+
+#[tokio::test]
 async fn a_tunnel_counts_as_a_request_to_its_server() {
     let stage = Stage::open().await;
     let upstream = format!("{{addresses: ['{}'], requests: 1}}", stage.address());
