@@ -105,10 +105,16 @@ impl ConnectionPool {
     /// Whether the next request waits until a connection is made, or is rejected.
     pub(crate) fn must_wait(&self) -> bool {
         let is_connected = match self.protocol() {
-            UpstreamProtocol::Http1 => self.lock_idle().iter().rev().any(Idle::is_ready),
+            UpstreamProtocol::Http1 => {
+                let idle = self.lock_idle();
+                idle.iter().rev().any(|one| self.is_usable(one))
+            }
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 let shared = self.shared.try_lock();
-                shared.is_ok_and(|shared| shared.as_ref().is_some_and(Shared::is_open))
+                shared.is_ok_and(|shared| {
+                    let usable = |shared| self.is_shareable(shared);
+                    shared.as_ref().is_some_and(usable)
+                })
             }
         };
         !is_connected || self.in_flight() >= self.requests_max
@@ -177,7 +183,7 @@ impl ConnectionPool {
     fn take_idle(&self) -> Option<Http1<RequestBody>> {
         let mut idle = self.lock_idle();
         while let Some(one) = idle.pop() {
-            if one.is_ready() {
+            if self.is_usable(&one) {
                 return Some(one.connection);
             }
             if one.is_expired() {
@@ -186,6 +192,16 @@ impl ConnectionPool {
             }
         }
         None
+    }
+
+    /// Whether an idle connection may serve the next request.
+    fn is_usable(&self, idle: &Idle) -> bool {
+        idle.is_ready() && !self.connector.is_outdated(idle.connection.opened_at)
+    }
+
+    /// The same of a connection of HTTP/2.
+    fn is_shareable(&self, shared: &Shared) -> bool {
+        !shared.sender.is_closed() && !self.connector.is_outdated(shared.opened_at)
     }
 
     fn put_idle(self: &Arc<ConnectionPool>, connection: Http1<RequestBody>) {
@@ -216,10 +232,8 @@ impl ConnectionPool {
     /// The connection of HTTP/2, and whether it is an old one.
     async fn share(&self) -> io::Result<(http2::SendRequest<RequestBody>, bool)> {
         let mut shared = self.shared.lock().await;
-        let former = shared.as_ref().filter(|former| former.is_open());
-        if let Some(former) = former
-            && !self.connector.is_outdated(former.opened_at)
-        {
+        let former = shared.as_ref();
+        if let Some(former) = former.filter(|former| self.is_shareable(former)) {
             return Ok((former.sender.clone(), true));
         }
         // In a box, as with HTTP/1.1. Requests in flight keep the former connection open.
@@ -229,14 +243,6 @@ impl ConnectionPool {
             opened_at: Instant::now(),
         });
         Ok((sender, false))
-    }
-}
-
-// === impl Shared ===
-
-impl Shared {
-    fn is_open(&self) -> bool {
-        !self.sender.is_closed()
     }
 }
 
@@ -417,6 +423,23 @@ mod tests {
             advance(Duration::from_secs(1)).await;
             pool.put_idle(connection);
             assert_eq!(pool.lock_idle().len(), kept, "{host}");
+            resume();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_a_name_that_becomes_a_minute_old_while_idle_is_not_used() {
+        for (host, is_used) in [("127.0.0.1", true), ("localhost", false)] {
+            let (pool, listener) = pool_of(host, 8).await;
+            let connection = pool.connector.connect_http1().await.unwrap();
+            let _server = listener.accept().await.unwrap();
+            pause();
+            advance(Duration::from_secs(59)).await;
+            pool.put_idle(connection);
+            assert!(!pool.must_wait(), "{host}");
+            advance(Duration::from_secs(1)).await;
+            assert_eq!(pool.must_wait(), !is_used, "{host}");
+            assert_eq!(pool.take_idle().is_some(), is_used, "{host}");
             resume();
         }
     }
