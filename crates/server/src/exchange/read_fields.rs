@@ -11,6 +11,8 @@ use tollgate_telemetry::{TRACEPARENT, TRACESTATE};
 const FIELD_BYTES_KEPT: usize = 1024;
 /// The most values of a field that are kept: enough to tell that there are several.
 const FIELD_VALUES_KEPT: usize = 2;
+/// How much of a query is kept: enough to say that there is one, and how it begins.
+const QUERY_BYTES_KEPT: usize = 64;
 /// The metadata that this service reads.
 const METADATA_READ: [HeaderName; 12] = [
     CONTENT_TYPE,
@@ -42,7 +44,12 @@ pub(super) fn copy_read_fields(mut head: Parts) -> Parts {
         }
     }
     head.headers = copy;
-    let path = PathAndQuery::try_from(head.uri.path().to_owned());
+    let mut path = head.uri.path().to_owned();
+    if let Some(query) = head.uri.query() {
+        path.push('?');
+        path.extend(query.chars().take(QUERY_BYTES_KEPT));
+    }
+    let path = PathAndQuery::try_from(path);
     // A copy of a valid path is valid.
     head.uri = path.map_or_else(|_| Uri::from_static("/"), Uri::from);
     head
@@ -76,7 +83,7 @@ mod tests {
             kept.iter()
                 .all(|(name, value)| head.headers[*name] == *value)
         );
-        assert_eq!(head.uri, "/a/b");
+        assert_eq!(head.uri, "/a/b?c");
     }
 
     #[test]

@@ -118,6 +118,12 @@ async fn errors_are_those_of_the_protocol() {
     let (status, _, body) = two.post("/v1/check", "{}").await;
     assert_eq!(status, 400, "{body}");
     assert!(body.contains("domain"), "{body}");
+    let (status, _, body) = two.post("/v1/check?peek=true", CHECK).await;
+    assert_eq!(status, 400, "{body}");
+    assert!(
+        body.contains("`?peek=true`, but /v1/check takes no"),
+        "{body}"
+    );
     let (status, _, body) = two.get("/nothing").await;
     assert_eq!(status, 404);
     assert!(
@@ -142,7 +148,7 @@ async fn errors_are_those_of_the_protocol() {
         .unwrap_err();
     assert_eq!(invalid.code(), tonic::Code::InvalidArgument);
     let metrics = metrics(&house).await;
-    let line = "tollgate_request_errors_total{listener=\"http\",kind=\"bad_request\"} 2";
+    let line = "tollgate_request_errors_total{listener=\"http\",kind=\"bad_request\"} 3";
     assert!(metrics.lines().any(|found| found == line), "{metrics}");
 }
 
