@@ -69,6 +69,10 @@ impl IncomingRequest {
     pub fn push(&mut self, part: &[u8]) -> Result<(), UnreadableMessage> {
         self.pending.extend_from_slice(part);
         while self.read_pending()? {}
+        if self.pending.is_empty() {
+            // It would keep the memory of what was read.
+            self.pending = BytesMut::new();
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The message of a call, until it has arrived completely.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body_util::BodyExt;
 use tollgate_rls::{BoundedRequest, IncomingRequest};
 use tonic::Status;
@@ -53,7 +53,8 @@ impl<'c> Message<'c> {
         }
         match long(&message) {
             Some((calls, length)) => {
-                let beginning = message.slice(FRAME_HEAD_BYTES..);
+                let mut beginning = message;
+                beginning.advance(FRAME_HEAD_BYTES);
                 let read = read_as_it_arrives(body, beginning, length).await?;
                 Ok(read.map_or_else(Message::Invalid, |request| Message::Request(calls, request)))
             }
@@ -83,6 +84,8 @@ async fn read_as_it_arrives(
         if !body.keep(request.kept_bytes()) {
             return Err(no_room().into());
         }
+        // Its buffer is no longer reserved.
+        drop(part);
         part = match body.frame().await {
             Some(frame) => frame?.into_data().unwrap_or_default(),
             None => break,
