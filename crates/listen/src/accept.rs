@@ -19,6 +19,7 @@ use crate::handshake::{Handshake, HandshakeError};
 use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::permits::{Connections, Permit, PermitKind};
+use crate::protocol::Protocol;
 use crate::proxy_header::{ProxyHeaders, read_proxy_header};
 use crate::raw_socket::RawSocket;
 use crate::shutdown::ShutdownSignal;
@@ -181,11 +182,12 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
 
     /// Asks a connection to close without losing a request.
     fn close_gracefully(&self, connection: &Connection) {
-        match connection.is_http2() {
+        match connection.is_http2() || self.terms.protocol == Protocol::Other {
             // Closing an idle connection could lose a request that is on its way. It is closed
             // after its next response, or when it has been idle for too long.
             false => connection.end_after_next_response(),
-            // GOAWAY tells the peer which streams are still served.
+            // GOAWAY tells the peer which streams are still served. Another protocol has no such
+            // word: its connection ends when nothing has arrived for a while.
             true => connection.drain(),
         }
     }

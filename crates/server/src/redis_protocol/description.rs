@@ -10,6 +10,9 @@ mod glob;
 /// The version of Redis whose answers to the commands that there are these are: what `HELLO` and
 /// `INFO` say.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
+/// The most names after `COMMAND INFO`, more than Redis has commands. Each may make a reply of 300
+/// bytes.
+const INFO_NAMES_MAX: usize = 250;
 /// A section of `INFO`: its name, and the names and values of its fields.
 type Section = (&'static str, &'static [(&'static str, &'static str)]);
 /// The sections of `INFO`, in the order of Redis.
@@ -43,6 +46,10 @@ pub(super) fn command(session: &mut Session<'_>, command: &Command<'_>, out: &mu
             COMMANDS
                 .iter()
                 .for_each(|known| describe(known, &mut replies));
+        }
+        (b"INFO", words) if words > INFO_NAMES_MAX + 2 => {
+            let text = format!("ERR COMMAND INFO takes at most {INFO_NAMES_MAX} names here");
+            replies.error(&text);
         }
         (b"INFO", _) => {
             replies.array(command.len() - 2);

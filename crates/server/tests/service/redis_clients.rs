@@ -204,6 +204,23 @@ async fn command_describes_commands_as_redis_does() {
     client.send(format!("{line}\r\nQUIT\r\n")).await;
     let rest = client.rest().await;
     assert!(rest.ends_with(&format!("{three}+OK\r\n")), "{rest}");
+    let mut client = RedisClient::to(&house).await;
+    let many = format!("COMMAND INFO{}", " ping".repeat(251));
+    let expected = "-ERR COMMAND INFO takes at most 250 names here\r\n";
+    client.expect(&many, expected).await;
+}
+
+/// The protocol has no word that announces it.
+#[tokio::test]
+async fn a_connection_that_is_too_old_ends_once_it_is_quiet() {
+    let house = house(|config| {
+        config.limits.connection_age = Duration::ZERO;
+        config.limits.write_timeout = Duration::from_millis(20);
+    })
+    .await;
+    let mut client = RedisClient::to(&house).await;
+    client.expect("PING", "+PONG\r\n").await;
+    assert_eq!(client.rest().await, "");
 }
 
 #[tokio::test]
