@@ -17,9 +17,13 @@ const TIMEOUT: Duration = Duration::from_millis(100);
 const UNREPORTED_MAX: Duration = Duration::from_millis(150);
 
 fn instance(config: Config) -> Arc<Redis> {
+    with_interval(config, SYNC_INTERVAL)
+}
+
+fn with_interval(config: Config, sync_interval: Duration) -> Arc<Redis> {
     let config = Config {
         timeout: TIMEOUT.into(),
-        sync_interval: SYNC_INTERVAL.into(),
+        sync_interval: sync_interval.into(),
         ..config
     };
     Arc::new(Redis::connect(&config).unwrap())
@@ -75,6 +79,30 @@ impl Spent {
         let most = (0..self.asked_at.len()).map(|end| end + 1 - from(end));
         u64::try_from(most.max().unwrap_or(0)).unwrap()
     }
+}
+
+/// Redis is busy for longer than a decision may wait. What was counted here is more than what can
+/// be on its way at once.
+#[tokio::test]
+async fn a_graceful_end_reports_everything_though_redis_is_slow() {
+    const KEYS: usize = 1_000;
+    let redis = testbed::Redis::start();
+    let store = with_interval(Config::single(redis.address()), Duration::from_secs(10));
+    let limit = Limit::token_bucket(5, Span::HOUR.times(24)).unwrap();
+    let charges: Vec<_> = (0..KEYS).map(|n| charge(key(&store, n), &limit)).collect();
+    for one in &charges {
+        warm(&store, *one).await;
+        assert!(store.decide(&[*one]).await.unwrap().is_allowed());
+    }
+    assert!(store.counts().write_back_keys > 900);
+    redis.ask(&["CLIENT", "PAUSE", "400", "WRITE"]);
+    store.close().await;
+    let watcher = patient(Config::single(redis.address()));
+    let mut units = 0;
+    for one in &charges {
+        units += counted(&watcher, one.key, &limit).await;
+    }
+    assert_eq!(units, 2 * 1_000);
 }
 
 /// Sends `a_time` requests to every instance each millisecond.

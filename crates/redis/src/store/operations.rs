@@ -9,6 +9,9 @@ use crate::inspect;
 use crate::stats::Counts;
 use crate::trouble::ErrorCount;
 
+/// How long closing a store may take.
+const CLOSE_MAX: Duration = Duration::from_secs(3);
+
 impl Redis {
     /// The counters of the store.
     pub fn counts(&self) -> Counts {
@@ -63,14 +66,17 @@ impl Redis {
         inspect::name_of(&self.router, key)
     }
 
-    /// Reports every local count, leaves the members, returns every lease, and stops leasing. To
+    /// Reports every local count, returns every lease, stops leasing, and leaves the members. To
     /// be called before the store is dropped; units that are not returned are charged when their
-    /// lease expires, [`crate::LEASE_LASTS`] later.
+    /// lease expires, [`crate::LEASE_LASTS`] later. Takes three seconds at most, however short
+    /// [`Config::timeout`](crate::Config::timeout) is: nobody waits for a decision any more.
     pub async fn close(&self) {
-        let deadline = Instant::now() + 2 * Duration::from(self.router.timeout());
-        self.write_back.report_all(deadline).await;
+        let deadline = Instant::now() + CLOSE_MAX;
+        tokio::join!(
+            self.write_back.report_all(deadline),
+            self.leased.close(deadline)
+        );
         self.membership.leave().await;
-        self.leased.close(deadline).await;
     }
 }
 
