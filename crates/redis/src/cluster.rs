@@ -5,6 +5,7 @@ mod ranges;
 mod topology;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -42,6 +43,8 @@ pub(crate) struct Cluster {
     /// Notified when the topology is known to be out of date.
     pub(crate) stale: Notify,
     seeds: Vec<String>,
+    /// How often the topology was refreshed.
+    refreshes: AtomicUsize,
     stats: Arc<Stats>,
     open: Box<dyn Fn(&str) -> Node + Send + Sync>,
 }
@@ -61,6 +64,7 @@ impl Cluster {
             changing: Mutex::new(()),
             stale: Notify::new(),
             seeds,
+            refreshes: AtomicUsize::default(),
             stats,
             open: Box::new(open),
         };
@@ -161,6 +165,9 @@ impl Cluster {
     /// Sends `CLUSTER SLOTS` to one node after the other, until one replies with the topology.
     async fn refresh(&self) {
         let mut nodes: Vec<Arc<Node>> = self.topology.load().nodes().cloned().collect();
+        // Another one first each time: one node may know only how the Cluster was.
+        let first = self.refreshes.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
+        nodes.rotate_left(first);
         nodes.sort_by_key(|node| !node.is_up());
         for node in nodes {
             let words: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];

@@ -60,7 +60,7 @@ pub struct Config {
     /// All requests on one key use the same connection.
     pub connections: usize,
     /// The most decisions in one script call, 1 to [`BATCH_MAX`]; [`BATCH`] by default. In a
-    /// Cluster only decisions in the same slot share a call; the others share a round trip.
+    /// Cluster only decisions on the same node share a call; the others share a round trip.
     pub batch: usize,
     /// How often an instance reports its local counts
     /// ([`Mode::WriteBack`](tollgate_core::Mode::WriteBack)), [`SYNC_INTERVAL_MIN`] to
