@@ -1,7 +1,7 @@
 //! The rules in effect, which can be replaced during decisions.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use tollgate_core::{ChargeDenied, Cost, Descriptor, Entry, Escaped, Request};
@@ -15,6 +15,8 @@ pub(crate) struct ActiveRules {
     rules: ArcSwap<RuleSet>,
     /// Those about the rules in effect.
     warnings: ArcSwap<Vec<Diagnostic>>,
+    /// Held during a reload.
+    reload: Mutex<()>,
     on_unknown_domain: OnUnknownDomain,
 }
 
@@ -39,6 +41,7 @@ impl ActiveRules {
         Ok(ActiveRules {
             rules: ArcSwap::from_pointee(rules),
             warnings: ArcSwap::from_pointee(diagnostics),
+            reload: Mutex::default(),
             on_unknown_domain: OnUnknownDomain::default(),
         })
     }
@@ -68,6 +71,8 @@ impl ActiveRules {
     /// Replaces the rules, unless the new ones have errors.
     pub(crate) fn replace(&self, loaded: Loaded) -> Result<Changes, InvalidRules> {
         let loaded = valid(loaded)?;
+        // Two reloads at once would give different limits the same revision.
+        let _one = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let warnings = loaded.diagnostics.clone();
         let (rules, changes) = loaded.succeed(&self.rules.load());
         self.rules.store(rules.into());
