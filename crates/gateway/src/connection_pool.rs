@@ -340,7 +340,7 @@ impl Drop for Counted {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::task::yield_now;
     use tokio::time::{advance, pause, resume};
 
@@ -409,16 +409,23 @@ mod tests {
         assert_eq!(pool.lock_idle().len(), 0);
     }
 
+    /// A pool with a connection that was put back 59 s after it was opened, and its server. Time is
+    /// paused.
+    async fn with_a_connection_of_59_s(host: &str) -> (Arc<ConnectionPool>, TcpStream) {
+        let (pool, listener) = pool_of(host, 8).await;
+        let connection = pool.connector.connect_http1().await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        pause();
+        advance(Duration::from_secs(59)).await;
+        pool.put_idle(connection);
+        (pool, server)
+    }
+
     /// Under steady load no connection is idle, and a name would be looked up only once.
     #[tokio::test]
     async fn a_connection_to_a_name_serves_no_request_after_a_minute() {
         for (host, kept) in [("127.0.0.1", 1), ("localhost", 0)] {
-            let (pool, listener) = pool_of(host, 8).await;
-            let connection = pool.connector.connect_http1().await.unwrap();
-            let _server = listener.accept().await.unwrap();
-            pause();
-            advance(Duration::from_secs(59)).await;
-            pool.put_idle(connection);
+            let (pool, _server) = with_a_connection_of_59_s(host).await;
             let connection = pool.take_idle().expect("it is young enough");
             advance(Duration::from_secs(1)).await;
             pool.put_idle(connection);
@@ -430,12 +437,7 @@ mod tests {
     #[tokio::test]
     async fn a_connection_to_a_name_that_becomes_a_minute_old_while_idle_is_not_used() {
         for (host, is_used) in [("127.0.0.1", true), ("localhost", false)] {
-            let (pool, listener) = pool_of(host, 8).await;
-            let connection = pool.connector.connect_http1().await.unwrap();
-            let _server = listener.accept().await.unwrap();
-            pause();
-            advance(Duration::from_secs(59)).await;
-            pool.put_idle(connection);
+            let (pool, _server) = with_a_connection_of_59_s(host).await;
             assert!(!pool.must_wait(), "{host}");
             advance(Duration::from_secs(1)).await;
             assert_eq!(pool.must_wait(), !is_used, "{host}");

@@ -1,6 +1,5 @@
 //! Requests that the gateway answers itself, because something prevents the upstream's answer.
 
-use std::error::Error;
 use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
@@ -72,27 +71,16 @@ impl From<ReserveError> for Failure {
 }
 
 impl Failure {
-    /// What an error of the HTTP library means while a request is sent and answered.
-    pub(crate) fn of(error: &hyper::Error) -> Failure {
-        let mut source = error.source();
-        while let Some(cause) = source {
-            match cause.downcast_ref::<BodyError>() {
-                Some(error) => return Failure::of_body(error),
-                None => source = cause.source(),
-            }
-        }
-        match error.is_parse() {
-            true => Failure::Malformed,
-            false => Failure::Closed,
-        }
-    }
-
-    pub(crate) const fn of_body(error: &BodyError) -> Failure {
-        match error {
-            BodyError::TooLarge(bytes) => Failure::TooLarge(*bytes),
-            BodyError::Idle(limit) => Failure::IdleBody(*limit),
-            BodyError::Slow(rate) => Failure::SlowBody(*rate),
-            BodyError::Incomplete(_) => Failure::IncompleteBody,
+    /// What an error of the HTTP library means while a request is sent and answered, and its body
+    /// has failed for this reason. Over HTTP/2 the library's error does not say that.
+    pub(crate) fn of(error: &hyper::Error, of_body: Option<&BodyError>) -> Failure {
+        match of_body {
+            Some(BodyError::TooLarge(bytes)) => Failure::TooLarge(*bytes),
+            Some(BodyError::Idle(limit)) => Failure::IdleBody(*limit),
+            Some(BodyError::Slow(rate)) => Failure::SlowBody(*rate),
+            Some(BodyError::Incomplete(_)) => Failure::IncompleteBody,
+            None if error.is_parse() => Failure::Malformed,
+            None => Failure::Closed,
         }
     }
 

@@ -156,14 +156,6 @@ impl RequestBody {
         }
     }
 
-    fn record_error(&self, error: BodyError) -> BodyError {
-        if let Some(progress) = &self.progress {
-            // Later ones follow from the first.
-            let _ = progress.error.set(error.clone());
-        }
-        error
-    }
-
     fn take_bytes(&mut self, frame: &Frame<Bytes>) -> Result<(), BodyError> {
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -176,6 +168,33 @@ impl RequestBody {
         }
         Ok(())
     }
+
+    /// As [`Body::poll_frame`].
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let Some(incoming) = &mut self.incoming else {
+            return Poll::Ready(None);
+        };
+        let Poll::Ready(polled) = Pin::new(incoming).poll_frame(cx) else {
+            self.record(true);
+            self.idle.limit = self.pace.begin_wait();
+            ready!(self.idle.poll(cx));
+            return Poll::Ready(Some(Err(self.pace.error())));
+        };
+        self.idle.stop();
+        self.pace.end_wait();
+        self.record(false);
+        let polled = polled.map(|polled| {
+            let mut frame = polled.map_err(|error| BodyError::Incomplete(Arc::new(error)))?;
+            self.take_bytes(&frame)?;
+            if let Some(trailers) = frame.trailers_mut() {
+                rewrite_trailers(trailers);
+            }
+            Ok(frame)
+        });
+        // Behind the bytes of the last frame.
+        self.record_end(polled.as_ref());
+        Poll::Ready(polled)
+    }
 }
 
 impl Body for RequestBody {
@@ -187,29 +206,11 @@ impl Body for RequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        let Some(incoming) = &mut this.incoming else {
-            return Poll::Ready(None);
-        };
-        let Poll::Ready(polled) = Pin::new(incoming).poll_frame(cx) else {
-            this.record(true);
-            this.idle.limit = this.pace.begin_wait();
-            ready!(this.idle.poll(cx));
-            return Poll::Ready(Some(Err(this.record_error(this.pace.error()))));
-        };
-        this.idle.stop();
-        this.pace.end_wait();
-        this.record(false);
-        let polled = polled.map(|polled| {
-            let frame = polled.map_err(|error| BodyError::Incomplete(Arc::new(error)));
-            let taken = frame.and_then(|frame| this.take_bytes(&frame).map(|()| frame));
-            let mut frame = taken.map_err(|error| this.record_error(error))?;
-            if let Some(trailers) = frame.trailers_mut() {
-                rewrite_trailers(trailers);
-            }
-            Ok(frame)
-        });
-        // Behind the bytes of the last frame.
-        this.record_end(polled.as_ref());
+        let polled = ready!(this.poll_part(cx));
+        if let (Some(Err(error)), Some(progress)) = (&polled, &this.progress) {
+            // Later ones follow from the first.
+            let _ = progress.error.set(error.clone());
+        }
         Poll::Ready(polled)
     }
 

@@ -292,10 +292,8 @@ impl Upstream {
                 Err(error) => error,
             };
             let Some(unsent) = error.take_message().filter(|_| lease.may_be_stale()) else {
-                // Over HTTP/2 the library's error does not say that the body is the reason.
                 let of_body = progress.as_ref().and_then(|progress| progress.error());
-                let of_body = of_body.map(Failure::of_body);
-                let failure = of_body.unwrap_or_else(|| Failure::of(error.error()));
+                let failure = Failure::of(error.error(), of_body);
                 return Err(self.report_failure(failure, &pool));
             };
             request = Box::new(unsent);
