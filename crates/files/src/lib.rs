@@ -7,6 +7,9 @@ use std::fs::File;
 use std::io::{self, Error, ErrorKind, Read};
 use std::path::Path;
 
+/// The largest file with a password, in bytes.
+pub const PASSWORD_FILE_BYTES_MAX: u64 = 4096;
+
 /// The bytes of a regular file that has at most `bytes_max` of them.
 ///
 /// ```
@@ -41,6 +44,22 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let bytes = read(path, bytes_max)?;
     String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// The text of a file with a password, without the line end behind it.
+///
+/// # Errors
+///
+/// As [`read_text`], for more than [`PASSWORD_FILE_BYTES_MAX`] bytes.
+pub fn read_password(path: &Path) -> io::Result<String> {
+    let mut text = read_text(path, PASSWORD_FILE_BYTES_MAX)?;
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    if text.ends_with('\r') {
+        text.pop();
+    }
+    Ok(text)
 }
 
 /// Checks that a file is a regular one, or a symbolic link to one.

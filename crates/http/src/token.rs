@@ -62,14 +62,13 @@ impl Token {
         let text = match &settings.verify {
             Verify::Unverified => Ok(None),
             Verify::KeysFile(path) => {
-                read_text(path, KEYS_FILE_BYTES_MAX)
-                    .map(Some)
-                    .map_err(|problem| {
-                        let problem = format!("{}: {problem}", path.display());
-                        let help =
-                            "name a file with a JSON Web Key Set, or with a public key in PEM";
-                        InvalidSetting::new("verify.keys_file", problem, help)
-                    })
+                let text = read_text(path, KEYS_FILE_BYTES_MAX);
+                text.map(Some).map_err(|problem| {
+                    let problem = format!("{}: {problem}", path.display());
+                    let instead =
+                        "name a file with a JSON Web Key Set, or with a public key in PEM";
+                    InvalidSetting::new("verify.keys_file", problem, instead)
+                })
             }
         };
         Token::with_keys(settings, text)

@@ -9,9 +9,6 @@ use tollgate_rules::Settings;
 /// A user, unless it is the default one, and the password.
 pub(super) type Credentials = (Option<String>, Option<Secret>);
 
-/// The largest file with a password.
-const PASSWORD_BYTES_MAX: u64 = 4096;
-
 /// Reads `tls`: a flag, or a map with certificates.
 pub(super) fn encryption(
     redis: &Settings<'_>,
@@ -142,14 +139,10 @@ pub(super) fn signs_in(redis: &Settings<'_>, url: Option<Config>, directory: &Pa
     (username.or(url_username), password)
 }
 
-/// The content of a password file, without the newline at its end.
 fn password_in(path: &Path) -> Result<Secret, String> {
-    let text = tollgate_files::read_text(path, PASSWORD_BYTES_MAX);
-    let text = text.map_err(|error| format!("cannot be read: {error}"))?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    let text = text.strip_suffix('\r').unwrap_or(text);
-    if text.is_empty() {
-        return Err("is empty".to_owned());
+    let password = tollgate_files::read_password(path);
+    match password.map_err(|error| format!("cannot be read: {error}"))? {
+        empty if empty.is_empty() => Err("is empty".to_owned()),
+        password => Ok(Secret::new(password)),
     }
-    Ok(Secret::new(text))
 }

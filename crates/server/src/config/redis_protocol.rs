@@ -13,8 +13,6 @@ const THROTTLE_KEYS_MAX: u32 = 1_000_000_000;
 const PASSWORD_BYTES_MIN: usize = 16;
 /// The longest password.
 const PASSWORD_BYTES_MAX: usize = 512;
-/// The largest file with a password.
-const FILE_BYTES_MAX: u64 = 4096;
 
 /// The settings of the listener `redis`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,12 +74,9 @@ impl Password {
         [file_key, env_key]: [&'static str; 2],
     ) -> Password {
         let file = map.text(file_key).map(|path| {
-            let text = tollgate_files::read_text(&directory.join(path), FILE_BYTES_MAX);
+            let text = tollgate_files::read_password(&directory.join(path));
             let text = text.map_err(|error| format!("the file cannot be read: {error}"));
-            (
-                file_key,
-                text.map(|text| without_line_end(&text).to_owned()),
-            )
+            (file_key, text)
         });
         let env = map.text(env_key).map(|name| {
             let text = std::env::var(name);
@@ -128,11 +123,6 @@ fn check(password: String) -> Result<String, String> {
             "a password of {bytes} bytes; it has {PASSWORD_BYTES_MIN} to {PASSWORD_BYTES_MAX}"
         )),
     }
-}
-
-fn without_line_end(text: &str) -> &str {
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    text.strip_suffix('\r').unwrap_or(text)
 }
 
 #[cfg(test)]
