@@ -45,6 +45,7 @@ use tollgate_rules::Source;
 use tollgate_server::{Config, GatewaySettings, Listen, ListenerKind};
 
 use crate::house::House;
+use crate::http_client::Client;
 
 /// Each address may send two requests an hour; everything else may go on.
 const RULES: &str = "
@@ -73,6 +74,14 @@ fn section_of(upstream: &str, more: &str) -> GatewaySettings {
         .unwrap_or_else(|error| panic!("{error}"))
         .gateway
         .unwrap()
+}
+
+/// The units that the first limit of a descriptor with these members has left.
+async fn remaining(house: &House, descriptor: &str) -> u64 {
+    let body = format!(r#"{{"domain": "api", "descriptors": [{{{descriptor}}}], "peek": true}}"#);
+    let mut client = Client::to(house.http()).await;
+    let reply = client.post("/v1/check", &body).await;
+    reply.json()["limits"][0]["remaining"].as_u64().unwrap()
 }
 
 /// A service with a gateway in front of an upstream, with more keys of the section.

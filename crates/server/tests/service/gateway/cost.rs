@@ -7,7 +7,7 @@ use tollgate_server::Place;
 use tollgate_testbed::Redis;
 
 use super::upstream::{Actor, Echo, Stage};
-use super::{gateway_with, section, section_of};
+use super::{gateway_with, remaining, section, section_of};
 use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
@@ -26,9 +26,7 @@ async fn gateway_on(upstream: SocketAddr, cost: &str, place: Place) -> House {
 
 /// The units that were charged.
 async fn used(house: &House) -> u64 {
-    let body = r#"{"domain": "api", "descriptors": [{"k": "v"}], "peek": true}"#;
-    let reply = Client::to(house.http()).await.post("/v1/check", body).await;
-    100_000 - reply.json()["limits"][0]["remaining"].as_u64().unwrap()
+    100_000 - remaining(house, r#""k": "v""#).await
 }
 
 async fn unsettled(house: &House, reason: &str) -> u64 {
@@ -368,23 +366,14 @@ async fn descriptors_of_one_request_have_costs_of_their_own() {
         {from: response_bytes, estimate: 9}}, {entries: [{key: failed, from: {constant: v}}], \
         count_when: {status: [401]}}, {entries: [{key: all, from: {constant: v}}]}]}";
     let house = gateway_with(rules, section(stage.address(), identity), |_| ()).await;
-    let remaining = async |key: &str| {
-        let body =
-            format!(r#"{{"domain": "api", "descriptors": [{{"{key}": "v"}}], "peek": true}}"#);
-        let reply = Client::to(house.http())
-            .await
-            .post("/v1/check", &body)
-            .await;
-        reply.json()["limits"][0]["remaining"].as_u64().unwrap()
-    };
     let head = "content-length: 5\r\n\r\n";
     let (mut client, mut upstream) = begin(&house, &stage, head).await;
     client.read_until("\r\n\r\n").await;
-    assert_eq!(remaining("failed").await, 2);
+    assert_eq!(remaining(&house, r#""failed": "v""#).await, 2);
     upstream.send("hello").await;
     client.read_until("hello").await;
-    assert_eq!(remaining("failed").await, 3);
-    assert_eq!(remaining("all").await, 9);
+    assert_eq!(remaining(&house, r#""failed": "v""#).await, 3);
+    assert_eq!(remaining(&house, r#""all": "v""#).await, 9);
     assert_eq!(used(&house).await, 5);
 }
 

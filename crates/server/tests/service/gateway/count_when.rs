@@ -7,7 +7,7 @@ use tollgate_server::Place;
 use tollgate_testbed::Redis;
 
 use super::upstream::{Actor, Echo, Stage};
-use super::{gateway_with, section};
+use super::{gateway_with, remaining, section};
 use crate::house::{House, replace};
 use crate::http_client::Client;
 use crate::over_redis::at;
@@ -106,11 +106,7 @@ impl Logins {
 
     /// The units that a descriptor with these members has left.
     async fn remaining(&self, descriptor: &str) -> u64 {
-        let body =
-            format!(r#"{{"domain": "api", "descriptors": [{{{descriptor}}}], "peek": true}}"#);
-        let mut client = Client::to(self.house.http()).await;
-        let reply = client.post("/v1/check", &body).await;
-        reply.json()["limits"][0]["remaining"].as_u64().unwrap()
+        remaining(&self.house, descriptor).await
     }
 
     async fn failures_left(&self, account: &str) -> u64 {
