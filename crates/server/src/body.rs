@@ -25,8 +25,6 @@ pub(crate) struct RequestBody {
     incoming: Incoming,
     connection: Arc<Connection>,
     reserved: usize,
-    /// Whether each part is used up before the next one is read.
-    is_in_parts: bool,
     state: State,
 }
 
@@ -122,7 +120,6 @@ impl RequestBody {
             incoming,
             connection,
             reserved: 0,
-            is_in_parts: false,
             state: if is_empty {
                 State::Ended
             } else {
@@ -131,15 +128,16 @@ impl RequestBody {
         }
     }
 
-    /// The same body, of a call that may never end: its reader uses up each part before it reads
-    /// the next one, and reserves what it keeps.
-    pub(crate) const fn in_parts(mut self) -> RequestBody {
-        self.is_in_parts = true;
-        self
+    /// A message of a call that may never end has arrived completely.
+    pub(crate) fn record_request(&self) {
+        self.connection.record_request(Instant::now());
     }
 
     /// From now on, what has arrived takes so many bytes of memory; whether there is room for them.
     pub(crate) fn keep(&mut self, bytes: usize) -> bool {
+        if bytes == self.reserved {
+            return true;
+        }
         let more = bytes.saturating_sub(self.reserved);
         if !self.connection.reserve(more) {
             return false;
@@ -168,10 +166,6 @@ impl RequestBody {
             }
             Some(Ok(frame)) => frame,
         };
-        if self.is_in_parts {
-            self.connection.release(std::mem::take(&mut self.reserved));
-            self.connection.record_request(Instant::now());
-        }
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         if !self.connection.reserve(bytes) {
             self.state = State::Ended;

@@ -5,51 +5,47 @@
 //! either, and HTTP/2's flow control makes it wait.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::vec;
 
+use axum::body::Body;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response};
 use tollgate_core::{Request as Decision, StoreError};
 use tollgate_engine::{Decided, Engine};
 use tollgate_listen::{Connection, ShutdownSignal};
 use tollgate_telemetry::{RequestSpan, TraceContext, Tracing, Value, attribute};
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::{Code, Status};
 
-use crate::grpc::{Calls, describe_call, kind};
+use crate::body::{Content, RequestBody};
+use crate::grpc::{Calls, GRPC_ENCODING, describe_call, kind};
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{store_kind, store_unavailable};
 use crate::trace::describe_batch;
 
 mod answer_bytes;
 mod answers;
-mod codec;
 mod request;
+mod requests;
 mod response;
 mod wire;
 
 use answer_bytes::AnswerBytes;
 use answers::Answers;
-pub(crate) use codec::RawMessages;
+use requests::Requests;
 pub(crate) use wire::RawCheck;
 
 /// The call.
 pub(crate) const CHECK_PATH: &str = "/tollgate.v1.Decisions/Check";
 /// The same in traces, without the slash.
 const METHOD: &str = CHECK_PATH.split_at(1).1;
-/// The largest message: its buffer is allocated as soon as its length is known.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
-
-#[allow(missing_docs, unused_qualifications, unreachable_pub)]
-#[allow(clippy::all, clippy::as_conversions)]
-mod generated {
-    include!(concat!(env!("OUT_DIR"), "/tollgate.v1.Decisions.rs"));
-}
-
-pub(crate) use generated::decisions_server::DecisionsServer;
-
 /// Answers calls.
 pub(crate) struct DecisionCalls {
     decider: Arc<Decider>,
     shutdown: ShutdownSignal,
+    /// How long the rest of a message may take to arrive.
+    body_timeout: Duration,
 }
 
 /// Decides on the requests of a call.
@@ -88,27 +84,51 @@ impl DecisionCalls {
         DecisionCalls {
             decider: Arc::new(decider),
             shutdown,
+            body_timeout: calls.body_timeout,
         }
+    }
+
+    /// Answers a call.
+    pub(crate) fn answer(
+        &self,
+        headers: &HeaderMap,
+        body: RequestBody,
+        connection: &Arc<Connection>,
+    ) -> Response<Content> {
+        if let Some(unsupported) = compression(headers) {
+            self.decider.count_end(&unsupported);
+            return unsupported.into_http::<Body>().map(Content::from);
+        }
+        let caller = self.decider.tracing.caller(headers);
+        let answers = Answers::new(
+            Arc::clone(&self.decider),
+            caller,
+            Requests::new(body, self.body_timeout),
+            Arc::clone(connection),
+            self.shutdown.clone(),
+        );
+        let mut response = Response::new(Content::from(Body::new(answers)));
+        let media_type = HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(CONTENT_TYPE, media_type);
+        response
     }
 }
 
-#[tonic::async_trait]
-impl generated::decisions_server::Decisions for DecisionCalls {
-    type CheckStream = Answers;
-
-    async fn check(
-        &self,
-        request: Request<Streaming<RawCheck>>,
-    ) -> Result<Response<Answers>, Status> {
-        let connection = request.extensions().get::<Arc<Connection>>().cloned();
-        let connection = connection.ok_or_else(|| Status::internal("a call without connection"))?;
-        let decider = Arc::clone(&self.decider);
-        let caller = decider.tracing.caller(request.metadata().as_ref());
-        let requests = request.into_inner();
-        let shutdown = self.shutdown.clone();
-        let answers = Answers::new(decider, caller, requests, connection, shutdown);
-        Ok(Response::new(answers))
+/// The status of a call whose messages are compressed, as gRPC's specification "Compression" wants
+/// it.
+fn compression(headers: &HeaderMap) -> Option<Status> {
+    let encoding = headers.get(GRPC_ENCODING)?;
+    if encoding == "identity" {
+        return None;
     }
+    let text = "compressed messages are not read; send them without `grpc-encoding`";
+    let mut metadata = MetadataMap::new();
+    metadata.insert(
+        "grpc-accept-encoding",
+        MetadataValue::from_static("identity"),
+    );
+    let code = Code::Unimplemented;
+    Some(Status::with_metadata(code, text, metadata))
 }
 
 // === impl Decider ===

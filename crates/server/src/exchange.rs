@@ -24,6 +24,7 @@ use crate::body::{Content, RequestBody, ResponseBody, is_no_room, no_room};
 use crate::decisions::CHECK_PATH;
 use crate::grpc::{DECIDE_PATH, GRPC_ENCODING, late};
 use crate::head::{Rejection, check_grpc, check_http, is_grpc};
+use crate::held_bytes::ANSWER_BYTES_FREE;
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
@@ -36,8 +37,6 @@ use read_fields::copy_read_fields;
 use routes::RoutesOf;
 pub(crate) use routes::{GrpcRoutes, HttpRoutes, Routes};
 
-/// Answers of so many bytes are part of what a request takes anyway. More is reserved.
-const ANSWER_BYTES_FREE: usize = 2 * 1024;
 const NO_ROOM: &str =
     "too many bytes of answers that were not read; read them, use fewer connections, or retry";
 /// Calls whose messages are answered one by one.
@@ -194,17 +193,17 @@ impl Exchange {
     fn answer_grpc(
         &self,
         grpc: &Arc<GrpcRoutes>,
-        mut head: Parts,
-        mut body: RequestBody,
+        head: Parts,
+        body: RequestBody,
     ) -> ResponseFuture {
         let path = head.uri.path();
-        let is_decisions = path == CHECK_PATH;
-        let has_end = is_decisions || path == DECIDE_PATH;
-        let is_stream = is_decisions || path.starts_with(STREAM_PATHS);
-        if is_decisions {
-            body = body.in_parts();
-            head.extensions.insert(Arc::clone(&self.connection));
+        if path == CHECK_PATH {
+            let decisions = &grpc.decisions;
+            let response = decisions.answer(&head.headers, body, &self.connection);
+            return Box::pin(std::future::ready(Ok(self.finish(response, false))));
         }
+        let has_end = path == DECIDE_PATH;
+        let is_stream = path.starts_with(STREAM_PATHS);
         let (this, grpc) = (self.clone(), Arc::clone(grpc));
         Box::pin(async move {
             let response = if is_stream {

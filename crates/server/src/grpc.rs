@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tollgate_core::StoreError;
 use tollgate_engine::Engine;
 use tollgate_gateway::REQUEST_ID;
-use tollgate_listen::{Limits, ShutdownSignal};
+use tollgate_listen::Limits;
 use tollgate_rls::{
     BoundedRequest, DECISIONS_SERVICE, DESCRIPTORS, ENTRIES_READ_MAX, RateLimitResponse, SERVICE,
 };
@@ -31,7 +31,6 @@ use tonic_health::server::{HealthReporter, health_reporter};
 
 use crate::body::Content;
 use crate::codec::unreadable;
-use crate::decisions::{DecisionCalls, DecisionsServer, MESSAGE_BYTES_MAX};
 use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
 use crate::reply::store_unavailable;
@@ -82,15 +81,9 @@ pub(crate) struct Calls {
 pub(crate) struct Health(HealthReporter);
 
 /// The routes of the services.
-pub(crate) async fn routes(
-    calls: Arc<Calls>,
-    limits: &Limits,
-    shutdown: &ShutdownSignal,
-) -> (Router, Health) {
+pub(crate) async fn routes(calls: Arc<Calls>, limits: &Limits) -> (Router, Health) {
     let (listener, metrics) = (calls.listener, Arc::clone(&calls.metrics));
     let (body_timeout, message_bytes) = (limits.body_timeout, limits.message_bytes);
-    let decisions = DecisionCalls::new(&calls, shutdown.clone());
-    let decisions = DecisionsServer::new(decisions).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let calls = RateLimitServiceServer::from_arc(calls).max_decoding_message_size(message_bytes);
     let (reporter, health) = health_reporter();
     let reflection = || {
@@ -103,7 +96,6 @@ pub(crate) async fn routes(
     // Reflection in both versions: most clients try the older one first, and some know no other.
     let reflection_v1alpha = reflection().build_v1alpha().expect(known);
     let routes = Routes::new(calls)
-        .add_service(decisions)
         .add_service(health.max_decoding_message_size(NAME_BYTES_MAX))
         .add_service(reflection_v1.max_decoding_message_size(NAME_BYTES_MAX))
         .add_service(reflection_v1alpha.max_decoding_message_size(NAME_BYTES_MAX));

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tollgate_listen::Connection;
 
+/// Answers of so many bytes are part of what a request takes anyway. More is reserved.
+pub(crate) const ANSWER_BYTES_FREE: usize = 2 * 1024;
+
 /// An answer, or the part of one, of which so many bytes are reserved.
 struct HeldBytes {
     bytes: Bytes,

@@ -15,6 +15,7 @@ use crate::admin_tokens::AdminTokens;
 use crate::auth::ActiveAuth;
 use crate::config::{Listen, ListenerKind};
 use crate::dashboard::Dashboard;
+use crate::decisions::DecisionCalls;
 use crate::exchange::{ExchangeHandler, GrpcRoutes, HttpRoutes, Routes};
 use crate::gateway::GatewayHandler;
 use crate::metrics::Metrics;
@@ -216,9 +217,10 @@ impl Serving {
             tracing: context.tracing.for_listener(kind.name()),
             body_timeout: limits.body_timeout,
         });
-        let (router, health) = grpc::routes(Arc::clone(&calls), limits, &context.shutdown).await;
+        let (router, health) = grpc::routes(Arc::clone(&calls), limits).await;
         self.health.push(health);
-        Arc::new(GrpcRoutes::new(router, calls))
+        let decisions = DecisionCalls::new(&calls, context.shutdown.clone());
+        Arc::new(GrpcRoutes::new(router, calls, decisions))
     }
 }
 

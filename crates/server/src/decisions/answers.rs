@@ -1,19 +1,23 @@
 //! The answers of one call, in the order of its requests.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures_util::Stream;
+use http::HeaderMap;
+use hyper::body::{Body, Frame};
 use tollgate_listen::{Connection, ShutdownSignal};
 use tollgate_rls::decisions::CheckResponse;
 use tollgate_telemetry::TraceContext;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status};
 
-use super::answer_bytes::{AnswerBytes, Answered};
+use super::answer_bytes::AnswerBytes;
+use super::requests::Requests;
 use super::{Decider, RawCheck};
 use crate::body::no_room;
+use crate::held_bytes::{ANSWER_BYTES_FREE, hold};
 
 /// The most requests of a call that are read before their answers are taken.
 pub(crate) const IN_FLIGHT_MAX: usize = 256;
@@ -24,22 +28,22 @@ const BATCH_BYTES: usize = 32 * 1024;
 const ANSWER_BYTES: usize = size_of::<CheckResponse>();
 const STATUS_BYTES: usize = size_of::<tollgate_rls::decisions::LimitStatus>() + 64;
 
-/// The answers of a call: reads requests when they are asked for.
+/// The answers of a call, as its body: reads requests when they are asked for.
 pub(crate) struct Answers {
     decider: Arc<Decider>,
     /// The span that opened the call.
     caller: Option<TraceContext>,
-    requests: Streaming<RawCheck>,
+    requests: Requests,
     connection: Arc<Connection>,
     stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
     /// The requests that are decided next.
     batch: Vec<RawCheck>,
     deciding: Option<Deciding>,
-    ready: Answered,
-    /// Bytes of the requests and answers of the present batch that are reserved.
+    /// Bytes of the present batch that are reserved: its requests, and its answers as estimated.
     reserved: usize,
-    /// How the call ends after the answers so far.
-    end: Option<Result<(), Status>>,
+    /// The status with which the call ends after the answers so far.
+    end: Option<Status>,
+    has_ended: bool,
 }
 
 type Deciding = Pin<Box<dyn Future<Output = AnswerBytes> + Send>>;
@@ -51,7 +55,7 @@ impl Answers {
     pub(super) fn new(
         decider: Arc<Decider>,
         caller: Option<TraceContext>,
-        requests: Streaming<RawCheck>,
+        requests: Requests,
         connection: Arc<Connection>,
         mut shutdown: ShutdownSignal,
     ) -> Answers {
@@ -63,9 +67,9 @@ impl Answers {
             stopped: Box::pin(async move { shutdown.wait().await }),
             batch: Vec::new(),
             deciding: None,
-            ready: Answered::default(),
             reserved: 0,
             end: None,
+            has_ended: false,
         }
     }
 
@@ -74,24 +78,24 @@ impl Answers {
         self.batch.clear();
         if self.connection.ends() || self.stopped.as_mut().poll(cx).is_ready() {
             let text = "the connection is closing; retry on a new one";
-            self.end = Some(Err(Status::unavailable(text)));
+            self.end = Some(Status::unavailable(text));
             return;
         }
         let (mut bytes, mut descriptors) = (0, 0);
         let most = IN_FLIGHT_MAX.min(self.decider.batch_size());
         while self.batch.len() < most && bytes < BATCH_BYTES && descriptors < BATCH_DESCRIPTORS {
-            match Pin::new(&mut self.requests).poll_next(cx) {
+            match self.requests.poll_next(cx) {
                 Poll::Ready(Some(Ok(request))) => {
                     bytes += request.len();
                     descriptors += request.descriptors;
                     self.batch.push(request);
                 }
                 Poll::Ready(Some(Err(status))) => {
-                    self.end = Some(Err(status));
+                    self.end = Some(status);
                     break;
                 }
                 Poll::Ready(None) => {
-                    self.end = Some(Ok(()));
+                    self.end = Some(Status::ok(""));
                     break;
                 }
                 Poll::Pending => break,
@@ -102,64 +106,99 @@ impl Answers {
             self.reserved = held;
             return;
         }
-        self.end = Some(Err(no_room()));
+        self.end = Some(no_room());
         self.batch.clear();
     }
 
     /// Decides on the batch, at once if that is possible.
-    fn decide_batch(&mut self) {
+    fn decide_batch(&mut self) -> Option<AnswerBytes> {
         let span = self.decider.begin_span(self.caller);
         if let Some(answers) = self.decider.decide_at_once(&self.batch, &span) {
             self.batch.clear();
-            self.ready = answers.into();
-            return;
+            return Some(answers);
         }
         let (decider, batch) = (Arc::clone(&self.decider), std::mem::take(&mut self.batch));
         self.deciding = Some(Box::pin(async move { decider.decide(&batch, span).await }));
+        None
     }
 
-    /// Returns the bytes of the last batch, whose answers were taken.
+    /// The answers to a batch as they are sent. Until then they are reserved, if they are long, and
+    /// nothing else of the batch is.
+    fn send(&mut self, answers: AnswerBytes) -> Bytes {
+        let kept = match answers.len() {
+            ..=ANSWER_BYTES_FREE => 0,
+            length => length,
+        };
+        let more = kept.saturating_sub(self.reserved);
+        // What has been decided is answered, even if there is no room for it.
+        let is_held = self.connection.reserve(more) && kept > 0;
+        if is_held {
+            self.reserved = self.reserved + more - kept;
+        }
+        self.release();
+        match is_held {
+            true => hold(answers.into(), Arc::clone(&self.connection)),
+            false => answers.into(),
+        }
+    }
+
+    /// Returns what is reserved for the present batch.
     fn release(&mut self) {
         self.connection.release(std::mem::take(&mut self.reserved));
     }
-}
 
-impl Stream for Answers {
-    type Item = Result<Bytes, Status>;
-
-    fn poll_next(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, Status>>> {
-        let this = self.get_mut();
+    /// The answers to the next batch; `None` once the call ends.
+    fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<Option<AnswerBytes>> {
         loop {
-            if let Some(answer) = this.ready.next() {
-                return Poll::Ready(Some(Ok(answer)));
+            if let Some(deciding) = &mut self.deciding {
+                let answers = ready!(deciding.as_mut().poll(cx));
+                self.deciding = None;
+                return Poll::Ready(Some(answers));
             }
-            if let Some(deciding) = &mut this.deciding {
-                this.ready = ready!(deciding.as_mut().poll(cx)).into();
-                this.deciding = None;
-                continue;
+            if self.end.is_some() || self.has_ended {
+                return Poll::Ready(None);
             }
-            this.release();
-            if let Some(end) = this.end.take() {
-                // Polled again, it ends as well.
-                this.end = Some(Ok(()));
-                let error = end.err();
-                if let Some(status) = &error {
-                    this.decider.count_end(status);
-                }
-                return Poll::Ready(error.map(Err));
-            }
-            this.read_batch(cx);
-            if !this.batch.is_empty() {
-                this.decide_batch();
-            } else if this.end.is_none() {
+            self.read_batch(cx);
+            if self.batch.is_empty() && self.end.is_none() {
                 // A call that waits takes no memory for a batch.
-                this.batch = Vec::new();
+                self.batch = Vec::new();
                 return Poll::Pending;
             }
+            if !self.batch.is_empty()
+                && let Some(answers) = self.decide_batch()
+            {
+                return Poll::Ready(Some(answers));
+            }
         }
+    }
+
+    /// The trailers of the call, once.
+    fn trailers(&mut self) -> Option<HeaderMap> {
+        let status = self.end.take()?;
+        self.has_ended = true;
+        if status.code() != Code::Ok {
+            self.decider.count_end(&status);
+        }
+        let mut trailers = HeaderMap::new();
+        let _few_headers = status.add_header(&mut trailers);
+        Some(trailers)
+    }
+}
+
+impl Body for Answers {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        let frame = match ready!(this.poll_answers(cx)) {
+            Some(answers) => Some(Frame::data(this.send(answers))),
+            None => this.trailers().map(Frame::trailers),
+        };
+        Poll::Ready(frame.map(Ok))
     }
 }
 

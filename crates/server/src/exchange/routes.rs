@@ -13,6 +13,7 @@ use tonic::Status;
 use super::message::Message;
 use crate::auth;
 use crate::body::Content;
+use crate::decisions::DecisionCalls;
 use crate::grpc::{Calls, DECIDE_PATH};
 use crate::head::is_grpc;
 use crate::http::{AppState, CHECK_PATH};
@@ -40,6 +41,8 @@ pub(crate) struct GrpcRoutes {
     pub(super) router: TowerToHyperService<Router>,
     /// Answers `ShouldRateLimit` without the router.
     calls: Arc<Calls>,
+    /// Answers the stream of decisions.
+    pub(super) decisions: DecisionCalls,
 }
 
 /// The routes for one request.
@@ -90,10 +93,11 @@ impl HttpRoutes {
 // === impl GrpcRoutes ===
 
 impl GrpcRoutes {
-    pub(crate) fn new(router: Router, calls: Arc<Calls>) -> GrpcRoutes {
+    pub(crate) fn new(router: Router, calls: Arc<Calls>, decisions: DecisionCalls) -> GrpcRoutes {
         GrpcRoutes {
             router: TowerToHyperService::new(router),
             calls,
+            decisions,
         }
     }
 

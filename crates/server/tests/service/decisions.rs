@@ -248,6 +248,14 @@ fn endless(sent: &Arc<AtomicU64>) -> impl Stream<Item = CheckRequest> + Send + '
     })
 }
 
+/// Requests whose answers are long: two batches have more than each connection has guaranteed.
+fn endless_long(sent: &Arc<AtomicU64>) -> impl Stream<Item = CheckRequest> + Send + 'static {
+    endless(sent).map(|mut request| {
+        request.descriptors = vec![check(0, vec![entry("user", b"ann")]).descriptors.remove(0); 16];
+        request
+    })
+}
+
 /// Lets everything else run until no more requests are sent.
 async fn wait_until_stalled(sent: &AtomicU64) -> u64 {
     let (mut before, mut unchanged) = (0, 0);
@@ -278,24 +286,30 @@ async fn a_client_that_does_not_read_is_not_read_from() {
 
 #[tokio::test]
 async fn a_call_that_is_abandoned_leaves_nothing_behind() {
-    let house = House::on(RULES).await;
+    let write_timeout = Duration::from_millis(200);
+    let house = House::with(RULES, |config| config.limits.write_timeout = write_timeout).await;
     let client = Client::to(house.grpc()).await;
     for _ in 0..5 {
         let sent = Arc::default();
-        let mut answers = call(&client, endless(&sent)).await.unwrap();
+        let mut answers = call(&client, endless_long(&sent)).await.unwrap();
         answers.message().await.unwrap().unwrap();
     }
-    let unread = Arc::default();
-    let answers = call(&client, endless(&unread)).await.unwrap();
-    wait_until_stalled(&unread).await;
-    drop((answers, client));
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        let sent = Arc::default();
+        unread.push(call(&client, endless_long(&sent)).await.unwrap());
+        wait_until_stalled(&sent).await;
+    }
+    let held = || metric(&house, "tollgate_request_bytes_held");
+    assert_ne!(held().await, 0);
+    drop((unread, client));
     let released = async {
-        while metric(&house, "tollgate_request_bytes_held").await > 0 {
+        while held().await > 0 {
             yield_now().await;
         }
     };
     timeout(TIMEOUT, released).await.unwrap();
-    assert!(self::answers(&house, vec![check(1, vec![entry("user", b"a")])]).await[0].allowed);
+    assert!(answers(&house, vec![check(1, vec![entry("user", b"a")])]).await[0].allowed);
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ mod responses;
 
 mod batch;
 
+mod decision_frames;
 mod decisions;
 
 mod malformed;
