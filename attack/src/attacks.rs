@@ -52,7 +52,7 @@ pub(crate) enum Begin {
 }
 
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 45] = [
+pub(crate) const ATTACKS: [Attack; 46] = [
     attack("rapid reset", floods::rapid_reset),
     attack("continuation flood", floods::continuations),
     attack("ping flood", floods::pings),
@@ -62,6 +62,7 @@ pub(crate) const ATTACKS: [Attack; 45] = [
     attack("hollow messages", hollow::messages),
     attack("wide messages", hollow::wide_messages),
     attack("unfinished reflection", bodies::unfinished_reflection),
+    attack("unfinished decisions", bodies::unfinished_decisions),
     attack("unfinished http bodies", bodies::unfinished_bodies),
     attack("bodies of single bytes", bodies::single_bytes),
     attack("open streams", streams::open_streams),

@@ -10,7 +10,9 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const WINDOW: u32 = 65_535;
 /// The method that decides.
 pub(crate) const DECIDE: &[u8] = b"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// A method with a stream of messages.
+/// The method with a stream of decisions.
+pub(crate) const CHECK: &[u8] = b"/tollgate.v1.Decisions/Check";
+/// Another one with a stream of messages.
 pub(crate) const REFLECT: &[u8] = b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
 /// Frame types of RFC 9113.

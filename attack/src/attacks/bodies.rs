@@ -8,7 +8,9 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::crowd::{Attacking, crowd};
-use crate::frames::{DECIDE, PAYLOAD_BYTES_MAX, REFLECT, WINDOW, call_of, flag, frame, kind};
+use crate::frames::{
+    CHECK, DECIDE, PAYLOAD_BYTES_MAX, REFLECT, WINDOW, call_of, flag, frame, kind,
+};
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, source};
 use crate::target::Target;
 
@@ -18,6 +20,8 @@ const HTTP_CONNECTIONS: u32 = 1000;
 const STREAMS: usize = 256;
 /// The announced length of each message: the largest that the service accepts.
 const MESSAGE_BYTES: u32 = 8 << 20;
+/// The same in the stream of decisions.
+const CHECK_BYTES: u32 = 16 << 10;
 /// The largest body that the service accepts, less one byte.
 const BODY_BYTES: usize = 256 * 1024;
 
@@ -26,33 +30,40 @@ struct Windows {
     connection: i64,
     initial: i64,
     streams: Vec<i64>,
+    /// What is sent of each message at most: it lacks a byte.
+    rest: Vec<i64>,
 }
 
 /// Opens as many streams as allowed on each connection, each with an unfinished message, and sends
 /// as fast as flow control permits.
 pub(super) fn unfinished_messages(target: Target) -> Attacking {
-    open_endless_bodies(target, DECIDE)
+    open_unfinished(target, DECIDE, MESSAGE_BYTES)
 }
 
 /// The same for messages that the service reads as they arrive.
 pub(super) fn unfinished_reflection(target: Target) -> Attacking {
-    open_endless_bodies(target, REFLECT)
+    open_unfinished(target, REFLECT, MESSAGE_BYTES)
 }
 
-/// Opens streams whose bodies never end, on many connections.
-fn open_endless_bodies(target: Target, path: &'static [u8]) -> Attacking {
+/// The same in the stream of decisions.
+pub(super) fn unfinished_decisions(target: Target) -> Attacking {
+    open_unfinished(target, CHECK, CHECK_BYTES)
+}
+
+/// Opens streams on many connections, each with a message of `length` that lacks a byte.
+fn open_unfinished(target: Target, path: &'static [u8], length: u32) -> Attacking {
     crowd(GRPC_CONNECTIONS, move |number| async move {
         let mut stream = connect_h2(source(number), target.grpc, WINDOW).await?;
         let mut out = Vec::new();
         let block = call_of(path, &[]);
         let mut start = vec![0];
-        start.extend_from_slice(&MESSAGE_BYTES.to_be_bytes());
+        start.extend_from_slice(&length.to_be_bytes());
         for id in ids() {
             frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &block);
             frame(&mut out, kind::DATA, flag::NONE, id, &start);
         }
         stream.write_all(&out).await?;
-        let mut windows = Windows::new();
+        let mut windows = Windows::new(length);
         loop {
             stream.write_all(&windows.fill()).await?;
             // Frames of the service enlarge the windows; without them, the windows stay closed.
@@ -118,7 +129,7 @@ fn ids() -> impl Iterator<Item = u32> {
 // === impl Windows ===
 
 impl Windows {
-    fn new() -> Windows {
+    fn new(length: u32) -> Windows {
         // The five-byte prefix of each message has already been sent.
         let sent = 5;
         let window = i64::from(WINDOW);
@@ -126,6 +137,7 @@ impl Windows {
             connection: window - sent * i64::try_from(STREAMS).unwrap_or(0),
             initial: window,
             streams: vec![window - sent; STREAMS],
+            rest: vec![i64::from(length) - 1; STREAMS],
         }
     }
 
@@ -133,14 +145,16 @@ impl Windows {
     fn fill(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         let zeros = [0; PAYLOAD_BYTES_MAX];
-        for (window, id) in self.streams.iter_mut().zip(ids()) {
-            let most = self.connection.min(*window);
+        let streams = self.streams.iter_mut().zip(&mut self.rest);
+        for ((window, rest), id) in streams.zip(ids()) {
+            let most = self.connection.min(*window).min(*rest);
             let length = usize::try_from(most).unwrap_or(0).min(zeros.len());
             if length > 0 {
                 frame(&mut out, kind::DATA, flag::NONE, id, &zeros[..length]);
                 let length = i64::try_from(length).unwrap_or(0);
                 self.connection -= length;
                 *window -= length;
+                *rest -= length;
             }
         }
         out
