@@ -15,16 +15,21 @@ pub(crate) const CHORE: Chore = Chore {
 /// the tests have used.
 const IN_CI: [&str; 6] = ["--seconds", "1", "--settle", "15", "--address-space", "512"];
 const BUILD: [&str; 5] = ["build", "-p", "tollgate-cli", "-p", "tollgate-attack"];
+/// With the features that the tests have, so that nothing but the program that attacks is built
+/// after them.
+const BUILD_IN_CI: [&str; 4] = ["build", "--workspace", "--bins", "--tests"];
 
 fn run(args: &[String]) -> Result<(), String> {
     Step::cargo("build", &BUILD).args(["--release"]).run()?;
     attack("release").args(args).run()
 }
 
-/// Builds what is attacked and what attacks, and runs every attack for a short time.
-pub(crate) fn outcome() -> Outcome {
+/// Builds what is attacked and what attacks, with a variable of the environment, and runs every
+/// attack for a short time.
+pub(crate) fn outcome((name, value): (&str, &str)) -> Outcome {
     let start = Instant::now();
-    let built = Step::cargo("build for attacks", &BUILD).outcome();
+    let build = Step::cargo("build for attacks", &BUILD_IN_CI);
+    let built = build.env(name, value).outcome();
     if built.problem.is_some() {
         return built;
     }

