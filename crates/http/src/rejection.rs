@@ -27,6 +27,8 @@ pub enum Flaw {
     Repeated,
     /// A header has its name with `_` for `-` or the reverse, which is the same to many servers.
     Respelled,
+    /// It is a cookie in quotes with a backslash, which servers read in different ways.
+    Escaped,
     /// It has a control character.
     ControlCharacter,
     /// It is longer than [`crate::VALUE_BYTES_MAX`].
@@ -76,6 +78,7 @@ impl fmt::Display for Flaw {
             Self::Missing => f.write_str("the request does not have it"),
             Self::Repeated => f.write_str("the request has it more than once, with other values"),
             Self::Respelled => f.write_str("the request has it with `_` for `-`, or the reverse"),
+            Self::Escaped => f.write_str("it has a backslash in quotes"),
             Self::ControlCharacter => f.write_str("it has a control character"),
             Self::TooLong => write!(f, "it has more than {} bytes", crate::VALUE_BYTES_MAX),
             Self::ManyPairs => write!(f, "the request has more than {} pairs", crate::PAIRS_MAX),

@@ -81,6 +81,12 @@ fn cookies_have_one_spelling() {
     assert_eq!(get(&["sid=a%00"]), Err(Flaw::ControlCharacter));
     assert_eq!(get(&["sid=", "xsid=a; SID=b; sidx=c"]), Ok(None));
     assert_eq!(get(&["sid=100%"]), found("100%"));
+    // Django, Starlette and others read both as `abc`.
+    assert_eq!(get(&[r#"sid="\141bc""#]), Err(Flaw::Escaped));
+    assert_eq!(get(&[r#"sid="a\bc""#]), Err(Flaw::Escaped));
+    assert_eq!(get(&[r#"sid="a\bc"#]), Err(Flaw::Escaped));
+    assert_eq!(get(&[r#"sid=a; other="a\bc""#]), found("a"));
+    assert_eq!(get(&[r"sid=a\bc"]), found(r"a\bc"));
     let many = "a=b;".repeat(PAIRS_MAX + 1);
     assert_eq!(get(&[&many]), Err(Flaw::ManyPairs));
 }

@@ -52,23 +52,37 @@ pub fn is_same_to_cgi(one: &HeaderName, other: &HeaderName) -> bool {
 }
 
 /// The value of a cookie. Percent-encoding is decoded, as many servers do: otherwise one session
-/// would have a key for each of its spellings.
+/// would have a key for each of its spellings. Some servers also read a backslash in a quoted value
+/// as an escape; no client needs one, so it is rejected.
 pub(crate) fn cookie<'a>(
     headers: &'a HeaderMap,
     name: &str,
 ) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    let values = collect_bounded(pairs)?.into_iter().filter_map(|pair| {
-        let pair = pair.trim_ascii();
-        let rest = pair.strip_prefix(name.as_bytes())?.trim_ascii_start();
-        let value = rest.strip_prefix(b"=")?.trim_ascii_start();
-        let inner = value
-            .strip_prefix(b"\"")
-            .and_then(|inner| inner.strip_suffix(b"\""));
-        Some(Cow::from(percent_decode(inner.unwrap_or(value))))
+    let pairs = collect_bounded(pairs)?.into_iter();
+    let raw: Vec<&[u8]> = pairs.filter_map(|pair| named(pair, name)).collect();
+    if raw.iter().any(|value| is_escaped(value)) {
+        return Err(Flaw::Escaped);
+    }
+    let values = raw.into_iter().map(|value| {
+        let inner = value.strip_prefix(b"\"");
+        let inner = inner.and_then(|inner| inner.strip_suffix(b"\""));
+        Cow::from(percent_decode(inner.unwrap_or(value)))
     });
     only(values)
+}
+
+/// The value of a cookie as it was sent, if it has this name.
+fn named<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let rest = pair.trim_ascii().strip_prefix(name.as_bytes())?;
+    let value = rest.trim_ascii_start().strip_prefix(b"=")?;
+    Some(value.trim_ascii_start())
+}
+
+/// Whether a value is quoted and has a backslash.
+fn is_escaped(value: &[u8]) -> bool {
+    value.starts_with(b"\"") && value.contains(&b'\\')
 }
 
 /// The value of a parameter in the query, as in the URL standard's
