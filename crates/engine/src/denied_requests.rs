@@ -20,8 +20,14 @@ pub const DENIED_REQUESTS: usize = 4096;
 pub const DENIED_REQUESTS_MAX: usize = 1 << 20;
 /// How long a denied request is kept.
 pub const DENIED_REQUEST_KEPT: Span = Span::from_secs(15 * 60);
-/// The largest denied request that is kept, in bytes of its domain, keys and values.
-pub const DENIED_REQUEST_BYTES_MAX: usize = 2048;
+/// The largest denied request that is kept, in bytes of memory: those of its domain, keys and
+/// values, 96 for each entry and 128 for each descriptor.
+pub const DENIED_REQUEST_BYTES_MAX: usize = 4096;
+/// What an entry and a descriptor take beside their text: the places of two texts, and the
+/// smallest pieces of memory that the allocator gives for them.
+const ENTRY_BYTES: usize = 96;
+const DESCRIPTOR_BYTES: usize = 128;
+const _: () = assert!(DESCRIPTOR_BYTES >= size_of::<OwnedDescriptor>() + 16);
 /// The longest id that is taken from a client.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
 /// The most denials with one id that a look-up returns.
@@ -165,13 +171,13 @@ fn usable_id(id: &[u8]) -> Option<Box<str>> {
     Some(text.into())
 }
 
-/// The bytes of a request's domain, keys and values.
+/// The bytes that a request takes when it is kept, rounded up.
 fn size(request: &Request<'_>) -> usize {
     let entries = request.descriptors.iter().flat_map(|one| &one.entries);
     let entries: usize = entries
-        .map(|entry| entry.key.len() + entry.value.len())
+        .map(|entry| ENTRY_BYTES + entry.key.len() + entry.value.len())
         .sum();
-    request.domain.len() + entries
+    request.domain.len() + DESCRIPTOR_BYTES * request.descriptors.len() + entries
 }
 
 // === impl DeniedRequest ===

@@ -108,7 +108,8 @@ fn there_are_bounds_in_number_size_and_time() {
     let end = at(1) + DENIED_REQUEST_KEPT;
     assert_eq!(kept.find("id999", end).len(), 1);
     assert!(kept.find("id999", end + Span::from_nanos(1)).is_empty());
-    let large = vec![b'x'; DENIED_REQUEST_BYTES_MAX - 1];
+    let overhead = ENTRY_BYTES + DESCRIPTOR_BYTES;
+    let large = vec![b'x'; DENIED_REQUEST_BYTES_MAX - overhead - 1];
     assert!(
         kept.keep(None, &request(&large), &answer(), || true, at(1))
             .is_none()
@@ -116,6 +117,14 @@ fn there_are_bounds_in_number_size_and_time() {
     assert!(
         kept.keep(None, &request(&large[1..]), &answer(), || true, at(1))
             .is_some()
+    );
+    // Little text, and much memory.
+    let mut hollow = request(b"");
+    let descriptor = hollow.descriptors[0].clone();
+    hollow.descriptors = vec![descriptor; DENIED_REQUEST_BYTES_MAX / overhead + 1].into();
+    assert!(
+        kept.keep(None, &hollow, &answer(), || true, at(1))
+            .is_none()
     );
     for _ in 0..100 {
         kept.keep(Some(b"same"), &request(b"v"), &answer(), || true, at(9));
