@@ -1,6 +1,6 @@
 //! One instance's part of a limit.
 
-use tollgate_core::{Charge, Limit, LimitHistory};
+use tollgate_core::{Charge, InvalidLimit, Limit, LimitHistory};
 
 /// An instance's share of a limit, and of the limits that its rule had before.
 pub(crate) struct Share {
@@ -28,10 +28,37 @@ fn share(limit: &Limit, instances: u32) -> Limit {
     };
     let shared = Limit::new(limit.algorithm(), part(limit.count()), limit.window());
     let shared = shared.and_then(|shared| match shared.is_bucket() {
-        true => shared.with_burst(part(limit.nominal())),
-        false => Ok(shared),
+        true => with_burst(&shared, part(limit.nominal()), limit),
+        false => shared.with_parts_of(limit),
     });
-    // A smaller limit of the same window is valid; otherwise the whole one applies.
-    let shared = shared.and_then(|shared| shared.with_parts_of(limit));
+    // A smaller limit of the same window, with a burst that is refilled in time, is valid.
     shared.unwrap_or(*limit)
+}
+
+/// The bucket with the parts of `limit` and room for `burst`, or for a half of it, a quarter and so
+/// on, until it is refilled in a representable time: with a share of the rate, the same share of
+/// the burst can take longer than the whole one did.
+fn with_burst(bucket: &Limit, burst: u32, limit: &Limit) -> Result<Limit, InvalidLimit> {
+    let of = |burst| bucket.with_burst(burst)?.with_parts_of(limit);
+    let smaller = std::iter::successors(Some(burst / 2), |burst| Some(burst / 2));
+    let smaller = smaller.take_while(|burst| *burst > 0);
+    of(burst).or_else(|error| smaller.map(of).find(Result::is_ok).unwrap_or(Err(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tollgate_core::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_share_never_is_the_whole_limit() {
+        // A unit takes a third of a year in the whole bucket, and a year in the share.
+        let slow = Limit::token_bucket(3, Span::DAY.times(366)).unwrap();
+        let whole = slow.with_burst(299).unwrap();
+        let share = share(&whole, 2);
+        assert_eq!((share.count(), share.nominal()), (1, 74));
+    }
 }
