@@ -70,9 +70,8 @@ pub(crate) enum Entry<'q, T> {
     Held(T, HeldPlace<'q>),
     /// The first attempt was denied, or others are waiting already.
     Behind(Place<'q>),
-    /// The maximum number of waiters, which is this, has been reached. If the first attempt was
-    /// given a turn, the caller must give it back.
-    Full(usize, Option<Turn>),
+    /// The maximum number of waiters, which is this, has been reached.
+    Full(usize),
 }
 
 // === impl Queues ===
@@ -97,11 +96,15 @@ impl Queues {
     }
 
     /// Makes the first attempt if `key` has no waiters; otherwise joins the line.
+    ///
+    /// If there is no place to be held in, `give_back` gets the turn before anyone else in line is
+    /// given the next one, and says whether it refunded its units.
     pub(crate) fn enter<T>(
         &self,
         key: Key,
         arrived: Moment,
         attempt: impl FnOnce() -> Attempt<T>,
+        give_back: impl FnOnce(Turn) -> bool,
     ) -> Entry<'_, T> {
         // Taken before the attempt: see `refund`.
         let seat = self.seat();
@@ -118,7 +121,12 @@ impl Queues {
         };
         let seat = match self.seat_behind(seat, before) {
             Ok(seat) => seat,
-            Err(max) => return Entry::Full(max, turn.map(|(_, turn)| turn)),
+            Err(max) => {
+                let is_refunded = turn.is_some_and(|(_, turn)| give_back(turn));
+                drop(lines);
+                self.wake_if(is_refunded, key);
+                return Entry::Full(max);
+            }
         };
         let line = lines.entry(key).or_default();
         match turn {
@@ -134,17 +142,18 @@ impl Queues {
     }
 
     /// Makes an attempt that does not wait for units, and holds the turn that it is given. It may
-    /// come before those in line, as every check may.
+    /// come before those in line, as every check may. `give_back` is that of [`Queues::enter`].
     ///
     /// # Errors
     ///
-    /// The turn, which the caller must give back, if the maximum number of waiters is reached.
+    /// The maximum number of waiters, if it is reached.
     #[cfg(feature = "tower")]
     pub(crate) fn enter_now<T>(
         &self,
         key: Key,
         attempt: impl FnOnce() -> (T, Option<Turn>),
-    ) -> Result<(T, Option<HeldPlace<'_>>), Turn> {
+        give_back: impl FnOnce(Turn) -> bool,
+    ) -> Result<(T, Option<HeldPlace<'_>>), usize> {
         let seat = self.seat();
         let mut lines = self.lines(key);
         let (answer, turn) = attempt();
@@ -152,9 +161,25 @@ impl Queues {
             return Ok((answer, None));
         };
         let others = lines.get(&key).map_or(0, Line::len);
-        let seat = self.seat_behind(seat, others).map_err(|_max| turn)?;
-        let ticket = lines.entry(key).or_default().hold(turn);
-        Ok((answer, Some(HeldPlace { seat, key, ticket })))
+        match self.seat_behind(seat, others) {
+            Ok(seat) => {
+                let ticket = lines.entry(key).or_default().hold(turn);
+                Ok((answer, Some(HeldPlace { seat, key, ticket })))
+            }
+            Err(max) => {
+                let is_refunded = give_back(turn);
+                drop(lines);
+                self.wake_if(is_refunded, key);
+                Err(max)
+            }
+        }
+    }
+
+    /// [`Queues::refund`], if units were refunded.
+    fn wake_if(&self, is_refunded: bool, key: Key) {
+        if is_refunded {
+            self.refund(key);
+        }
     }
 
     /// The seat, if it may be used behind so many others; otherwise the maximum.
@@ -309,12 +334,15 @@ impl HeldPlace<'_> {
         queues.change(self.key, |line| ((), line.go(self.ticket)));
     }
 
-    /// Passes the turn on to the requests behind; returns the turn that becomes free, if it is
-    /// still in the future.
-    pub(crate) fn cancel(&self, now: Moment) -> Option<Turn> {
+    /// Passes the turn on to the requests behind. `give_back`, which is that of [`Queues::enter`],
+    /// gets the turn that becomes free, if it is still in the future.
+    pub(crate) fn cancel(&self, now: Moment, give_back: impl FnOnce(Turn) -> bool) {
         let queues = self.seat.0;
-        let free = queues.change(self.key, |line| line.cancel(self.ticket, now));
-        free.flatten()
+        let is_refunded = queues.change(self.key, |line| {
+            let (free, released) = line.cancel(self.ticket, now);
+            (free.is_some_and(give_back), released)
+        });
+        queues.wake_if(is_refunded == Some(true), self.key);
     }
 }
 

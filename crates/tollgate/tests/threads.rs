@@ -106,3 +106,28 @@ fn batches() {
         assert_eq!(passed, 4 * u64::from(COUNT), "{algorithm:?}");
     }
 }
+
+#[cfg(feature = "async")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_request_that_finds_the_line_full_charges_nothing() {
+    let limit = Limit::per_hour(1_000_000).counted_by(Algorithm::LeakyBucket);
+    let builder = Limiter::builder(limit).max_waiting(0).max_keys(100);
+    let limiter = Arc::new(builder.clock(ManualClock::default()).build());
+    let ask = |limiter: Arc<Limiter<ManualClock>>| async move {
+        limiter.until_ready_with("key", std::future::ready).await
+    };
+    assert!(ask(Arc::clone(&limiter)).await.is_ok());
+    let tasks = (0..4).map(|_| {
+        let limiter = Arc::clone(&limiter);
+        tokio::spawn(async move {
+            for _ in 0..20_000 {
+                assert!(ask(Arc::clone(&limiter)).await.is_err());
+            }
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    for task in tasks {
+        task.await.expect("no request is allowed");
+    }
+    assert_eq!(limiter.peek("key", 1).remaining(), 999_999);
+}

@@ -4,12 +4,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::{Cell, RefCell};
+use std::future::ready;
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep};
-use tollgate::{Algorithm, Anchor, Limit, Limiter, NotReady, TokioClock, until_all_ready};
+use tollgate::{
+    Algorithm, Anchor, Clock, Limit, Limiter, ManualClock, Moment, NotReady, Now, Segments, Span,
+    TokioClock, until_all_ready,
+};
 
 const TASKS: usize = 8;
 
@@ -409,4 +413,36 @@ in_virtual_time! {
         advance(Duration::from_millis(54_900)).await;
         assert!(!log.check("key").is_allowed());
     }
+}
+
+#[tokio::test]
+async fn a_held_request_keeps_its_turn_when_the_limit_becomes_a_window() {
+    let leaky = Limit::per_second(1)
+        .burst(9)
+        .counted_by(Algorithm::LeakyBucket);
+    // The clock of windows is ahead of that of buckets, as it is in every process.
+    let mut now = Now::at(Moment::ZERO + Span::DAY);
+    now.utc = now.utc + Span::DAY;
+    let clock = ManualClock::default();
+    clock.set(now);
+    let limiter = Limiter::builder(leaky).max_keys(100).clock(clock).build();
+    limiter
+        .until_ready_with("key", |_| ready(()))
+        .await
+        .unwrap();
+    let sleeps = Cell::new(0);
+    let sleep = |span| {
+        sleeps.set(sleeps.get() + 1);
+        match sleeps.get() {
+            // A timer that fires early.
+            1 => limiter.set_limit(
+                Limit::per_second(9).counted_by(Algorithm::SlidingWindow(Segments::ONE)),
+            ),
+            _ => limiter.clock().advance(span),
+        }
+        ready(())
+    };
+    limiter.until_ready_with("key", sleep).await.unwrap();
+    let waited = limiter.clock().now().monotonic.since(now.monotonic);
+    assert_eq!((sleeps.get(), waited), (2, Span::SECOND));
 }

@@ -13,7 +13,7 @@
 //! A leaky bucket allows as many requests as its queue holds. They leave the line, and each is held
 //! until its turn by the limiter's clock. If a held request is cancelled, those behind it move up
 //! by one turn, and the last turn is refunded to the bucket. So dropping the future at any point
-//! costs nothing, and no two requests share a turn.
+//! costs nothing, and no two held requests share a turn.
 
 #[cfg(feature = "tower")]
 mod in_turn;
@@ -26,7 +26,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tollgate_core::{
-    Algorithm, Clock, Cost, Decision, Grant, Key, Limit, Moment, Now, Span, StoreError, Wait,
+    Algorithm, Clock, Cost, Decision, Grant, Key, Limit, Moment, Now, Span, StoreError, Timeline,
+    Wait,
 };
 
 use super::{Limiter, NotReady, Terms};
@@ -174,17 +175,15 @@ impl<C: Clock> Limiter<C> {
     ) -> Result<Grant, NotReady> {
         let arrived = self.store.clock().now().monotonic;
         let first_attempt = || self.attempt(key, units, None);
-        match self.queues.enter(key, arrived, first_attempt) {
+        let give_back = |turn| self.give_back(key, turn);
+        match self.queues.enter(key, arrived, first_attempt, give_back) {
             Entry::Done(done) => done,
             Entry::Held(allowed, place) => {
                 self.hold(key, place, &sleep).await;
                 allowed
             }
             Entry::Behind(place) => self.wait_in_line(key, units, place, &sleep).await,
-            Entry::Full(max, turn) => {
-                turn.into_iter().for_each(|turn| self.give_back(key, turn));
-                Err(NotReady::TooManyWaiting { max })
-            }
+            Entry::Full(max) => Err(NotReady::TooManyWaiting { max }),
         }
     }
 
@@ -272,7 +271,7 @@ impl<C: Clock> Limiter<C> {
             place: Some(place),
         };
         while let Some(due) = held.due().await {
-            let wait = due.since(self.now(&self.limit()));
+            let wait = due.since(self.now_in_turn());
             if wait.is_zero() {
                 break;
             }
@@ -299,14 +298,13 @@ impl<C: Clock> Limiter<C> {
         if let (Algorithm::TokenBucket, Some(due)) = (limit.algorithm(), due) {
             now.monotonic = due.min(now.monotonic).max(now.monotonic - LATENESS_MAX);
         }
-        let decision = match limit.algorithm() {
-            Algorithm::TokenBucket => self.try_decide(key, Cost::Take(units), Some(now)),
-            _ => self.try_decide(key, Cost::Take(units), None),
-        };
+        // For a leaky bucket too, so that the end of its turn is exact; see `give_back`.
+        let as_of = limit.is_bucket().then_some(now);
+        let decision = self.try_decide(key, Cost::Take(units), as_of);
         self.outcome_of(decision, units, &limit, now)
     }
 
-    /// What a decision made at `now` or slightly later means for the waiter.
+    /// What a decision made at `now` or, for a window, slightly later means for the waiter.
     fn outcome_of(
         &self,
         decision: Result<Decision, StoreError>,
@@ -319,9 +317,7 @@ impl<C: Clock> Limiter<C> {
             Ok(Decision::Allow(grant)) if grant.delay.is_zero() => Attempt::Done(Ok(grant)),
             Ok(Decision::Allow(grant)) => {
                 let turn = Turn {
-                    // From a new reading of the clock, so that the request does not leave early.
-                    due: self.now(limit) + grant.delay,
-                    // From the earlier reading: this may be slightly early, never late.
+                    due: now.monotonic + grant.delay,
                     ends: now.monotonic + grant.reset,
                     units,
                 };
@@ -337,21 +333,29 @@ impl<C: Clock> Limiter<C> {
         }
     }
 
-    /// Refunds the units of a turn to the bucket, unless a `check` was given a later turn.
+    /// Refunds the units of a turn to the bucket, unless a `check` was given a later turn; returns
+    /// whether it did. No other request may be given a turn meanwhile to be held until then.
     ///
-    /// In that case the units stay consumed until the turn is over: after a refund, the next
+    /// After a `check`, the units stay consumed until the turn is over: after a refund, the next
     /// request would be given the same turn as that `check`.
-    fn give_back(&self, key: Key, turn: Turn) {
-        let newest = self.decide(key, Cost::Peek(1));
-        let limit = self.limit();
-        let ends = self.now(&limit) + newest.reset();
-        let interval = limit.interval().unwrap_or(Span::ZERO);
+    fn give_back(&self, key: Key, turn: Turn) -> bool {
+        let now = self.store.clock().now();
+        let Ok(newest) = self.try_decide(key, Cost::Peek(1), Some(now)) else {
+            return false;
+        };
+        let ends = now.monotonic + newest.reset();
+        let interval = self.limit().interval().unwrap_or(Span::ZERO);
         if ends.since(turn.ends) >= interval {
-            return;
+            return false;
         }
         // A failure is only counted: there is no request left to answer.
         let _refunded = self.decide(key, Cost::Refund(turn.units));
-        self.queues.refund(key);
+        true
+    }
+
+    /// The time on the clock of turns, which only buckets give, whatever the limit is now.
+    fn now_in_turn(&self) -> Moment {
+        self.store.clock().on(Timeline::Monotonic)
     }
 
     /// The time on the clock of this limit.
@@ -391,10 +395,9 @@ impl<C: Clock> Held<'_, C> {
 
 impl<C: Clock> Drop for Held<'_, C> {
     fn drop(&mut self) {
-        let place = self.place.take();
-        let free = place.and_then(|place| place.cancel(self.limiter.now(&self.limiter.limit())));
-        if let Some(turn) = free {
-            self.limiter.give_back(self.key, turn);
+        if let Some(place) = self.place.take() {
+            let give_back = |turn| self.limiter.give_back(self.key, turn);
+            place.cancel(self.limiter.now_in_turn(), give_back);
         }
     }
 }

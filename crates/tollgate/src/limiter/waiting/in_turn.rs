@@ -18,21 +18,22 @@ impl<C: Clock> Limiter<C> {
     ) -> Decision {
         let attempt = || {
             let now = self.store.clock().now();
-            let decision = self.decide(key, Cost::ONE);
+            let decision = self.try_decide(key, Cost::ONE, Some(now));
+            let decision = self.or_recover(decision, key, Cost::ONE);
             match self.outcome_of(Ok(decision), 1, &self.limit(), now) {
                 Attempt::Held(_, turn) => (decision, Some(turn)),
                 _ => (decision, None),
             }
         };
-        match self.queues.enter_now(key, attempt) {
+        let give_back = |turn| self.give_back(key, turn);
+        match self.queues.enter_now(key, attempt, give_back) {
             Ok((decision, place)) => {
                 if let Some(place) = place {
                     self.hold(key, place, &sleep).await;
                 }
                 decision
             }
-            Err(turn) => {
-                self.give_back(key, turn);
+            Err(_max) => {
                 let (limit, newest) = (self.limit(), self.decide(key, Cost::Peek(1)));
                 let wait = Wait::For(limit.interval().unwrap_or(Span::SECOND));
                 Decision::Deny(Denial::new(wait, newest.remaining(), newest.reset()))
