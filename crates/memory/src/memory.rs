@@ -349,7 +349,7 @@ impl<'c> Time<'c> {
     /// The counters of two processors differ, and a processor may read its own before preceding
     /// instructions have run. A monotonic clock has already shown that moment, so this decision may
     /// use it. A state from further ahead was written before the clock was set back:
-    /// [`tollgate_core::Usage::settle`] corrects it.
+    /// [`tollgate_core::Usage::settle`] corrects it, a bucket if it knows what charged it.
     fn catch_up(&mut self, limit: &Limit, written: Moment) {
         if self.clock.is_none() {
             return;
