@@ -42,6 +42,9 @@ impl Resolved<'_> {
             let (Cost::Take(units), Decision::Allow(grant)) = (charge.cost, decision) else {
                 continue;
             };
+            if !is_charged(charge.key, charges, verdict) {
+                continue;
+            }
             match parts.iter_mut().find(|part| part.key == charge.key) {
                 Some(part) => {
                     // The store adds up the charges on one counter; so does the reservation.
@@ -59,6 +62,12 @@ impl Resolved<'_> {
         }
         parts
     }
+}
+
+/// Whether the charges on this counter took their units: all of them fit, or none is charged.
+pub fn is_charged(key: Key, charges: &[Charge<'_>], verdict: &Verdict) -> bool {
+    let mut decided = charges.iter().zip(&verdict.decisions);
+    decided.all(|(charge, decision)| charge.key != key || matches!(decision, Decision::Allow(_)))
 }
 
 fn reserve(charge: &Charge<'_>, units: u64, grant: &Grant, now: Now) -> Reserved {

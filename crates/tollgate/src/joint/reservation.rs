@@ -67,15 +67,44 @@ pub fn reserve_all<'l, C: Clock>(
     answer.map_err(NotReserved::Denied)
 }
 
-/// What each of `charges` was charged, if the request was allowed.
+/// What each of `charges` was charged, if the request was allowed. Those on one key are charged
+/// together or not at all, and settled together: the first one has the units of all.
 fn parts(charges: &[Charge<'_>], verdict: &Verdict, now: Now) -> Vec<Part> {
-    let part = |(charge, decision): (&Charge<'_>, &Decision)| match (charge.cost, decision) {
-        (Cost::Take(_), Decision::Allow(grant)) if verdict.is_allowed() => {
-            Some((*grant, Reserved::new(charge, grant, now)))
+    let mut parts: Vec<Part> = Vec::with_capacity(charges.len());
+    for (index, charge) in charges.iter().enumerate() {
+        let is_first = charges[..index].iter().all(|other| other.key != charge.key);
+        let part = match is_first && verdict.is_allowed() {
+            true => charged_together(charges, verdict, charge, now),
+            false => None,
+        };
+        parts.push(part);
+    }
+    parts
+}
+
+/// What was charged by all charges on the key of `first`.
+fn charged_together(
+    charges: &[Charge<'_>],
+    verdict: &Verdict,
+    first: &Charge<'_>,
+    now: Now,
+) -> Part {
+    let (mut units, mut granted) = (0_u64, None);
+    let decided = charges.iter().zip(&verdict.decisions);
+    for (charge, decision) in decided.filter(|(charge, _)| charge.key == first.key) {
+        let Decision::Allow(grant) = decision else {
+            return None;
+        };
+        if let Cost::Take(taken) = charge.cost {
+            units = units.saturating_add(taken);
+            granted = Some(*grant);
         }
-        _ => None,
-    };
-    charges.iter().zip(&verdict.decisions).map(part).collect()
+    }
+    let cost = Cost::Take(units);
+    granted.map(|grant| {
+        let reserved = Reserved::new(&Charge { cost, ..*first }, &grant, now);
+        (grant, reserved)
+    })
 }
 
 // === impl JointReservation ===
@@ -129,7 +158,7 @@ impl<'l, C: Clock> JointReservation<'l, C> {
     }
 
     /// Charges each limit its own actual units in place of its estimate: `actual` gets the limit's
-    /// name and estimate. If it panics, the limits that are not settled yet refund their estimates.
+    /// name and estimate. Several estimates for one key of a limit are one, their sum. If it panics, the limits that are not settled yet refund their estimates.
     pub fn settle_each(self, mut actual: impl FnMut(&str, u64) -> u64) -> Vec<Settlement> {
         let settle = |part: Reservation<'l, C>| {
             let actual = actual(part.name(), part.estimate());

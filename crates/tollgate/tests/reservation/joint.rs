@@ -1,6 +1,9 @@
 //! Reservations of several limits at once.
 
-use tollgate::{ChargeDenied, JointError, Limit, Limiter, Limits, NotReserved, Span, reserve_all};
+use tollgate::{
+    Algorithm, Anchor, ChargeDenied, JointError, Limit, Limiter, Limits, NotReserved, Span,
+    reserve_all,
+};
 
 use super::{TestClock, algorithms, remaining, small};
 
@@ -95,4 +98,37 @@ fn limits_of_every_algorithm_settle_together() {
     assert!(settled.iter().all(|settlement| settlement.charged == 85));
     let denied = limits.reserve("ann", 101).unwrap_err();
     assert_eq!(denied.retry_after(), None);
+}
+
+#[test]
+fn a_shadow_that_was_not_charged_refunds_nothing() {
+    let window = Algorithm::FixedWindow(Anchor::Clock);
+    let limit = Limit::per_hour(10).counted_by(window).priority_share(20);
+    let (_, builder) = small(limit);
+    let limiter = builder.build();
+    assert!(limiter.check_n("bob", 4).is_allowed());
+    // With priority three would fit. Six do not, and so nothing is charged.
+    let asks = [
+        limiter.ask_n("bob", 3).with_priority().shadow(),
+        limiter.ask_n("bob", 3).shadow(),
+    ];
+    drop(reserve_all(&asks).unwrap());
+    assert_eq!(limiter.peek("bob", 1).remaining(), 4);
+}
+
+#[test]
+fn what_one_key_was_charged_twice_is_settled_once() {
+    let (clock, builder) = small(Limit::per_second(1).burst(10));
+    let limiter = builder.build();
+    let twice = [limiter.ask_n("bob", 3), limiter.ask_n("bob", 3)];
+    let reservation = reserve_all(&twice).unwrap();
+    assert!(limiter.check_n("bob", 4).is_allowed());
+    clock.advance(Span::from_secs(3));
+    // Three of the six have refilled; the other three are refunded, and the four stay.
+    let settled = reservation.settle_each(|_, estimate| {
+        assert_eq!(estimate, 6);
+        0
+    });
+    assert_eq!(settled.len(), 1);
+    assert_eq!(limiter.peek("bob", 1).remaining(), 6);
 }

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Charge, Cost, Decision, Key, NewReservation, Request, Resolution, SettledCharge, SharedStore,
-    StoreError, Verdict,
+    Charge, Cost, Key, NewReservation, Request, Resolution, SettledCharge, SharedStore, StoreError,
+    Verdict,
 };
 use tollgate_fallback::Fallback;
-use tollgate_rules::{Attempt, ChargedRule, ReservedPart, Resolved};
+use tollgate_rules::{Attempt, ChargedRule, ReservedPart, Resolved, is_charged};
 
 use super::{ReserveError, SettledLimit, charges_to_reserve};
 use crate::any_shared::AnyShared;
@@ -241,7 +241,7 @@ fn shared_lines(
 ) -> Vec<Counted<SharedLine>> {
     let (mut lines, mut keys) = (Vec::<Counted<SharedLine>>::new(), Vec::new());
     let rules = resolved.charged_rules();
-    for ((charge, rule), decision) in charges.iter().zip(rules).zip(&verdict.decisions) {
+    for (charge, rule) in charges.iter().zip(rules) {
         if keys.contains(&charge.key) {
             let mut known = lines.iter_mut();
             if let Some(line) = known.find(|line| line.charged.key == charge.key) {
@@ -253,7 +253,7 @@ fn shared_lines(
         let index = keys.len();
         keys.push(charge.key);
         // A shadow limit or a quota that would have denied was not charged.
-        if let Decision::Allow(_) = decision {
+        if is_charged(charge.key, charges, verdict) {
             lines.push(Counted {
                 descriptors: descriptors_of(resolved, charges, charge.key),
                 charged: SharedLine {
