@@ -72,14 +72,27 @@ pub(crate) enum QueueEntry {
     },
 }
 
+/// What a Cluster's node answered to a request before, if that matters to how it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Redirected {
+    /// Nothing, or where the slot is. It may share a call.
+    #[default]
+    No,
+    /// `TRYAGAIN`: the slot migrates, and some keys of the call are on the other node. Its own key
+    /// is on one of them, so it is sent alone.
+    TryAgain,
+    /// `ASK`: the node is still importing the slot, so `ASKING` must precede it. It is sent alone:
+    /// other keys may not have arrived.
+    Ask,
+}
+
 /// A request without a reply yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) request: ScriptRequest,
     /// The slot of its keys, `None` if they are in several; without a Cluster all slots are 0.
     pub(crate) slot: Option<u16>,
-    /// Whether `ASKING` must precede it: the node is still importing the slot.
-    pub(crate) is_asking: bool,
+    pub(crate) redirected: Redirected,
     pub(crate) since: Instant,
     reply: Option<oneshot::Sender<Result<ScriptReply, Failure>>>,
 }
@@ -129,7 +142,7 @@ impl RequestQueue {
         &self,
         request: ScriptRequest,
         slot: Option<u16>,
-        is_asking: bool,
+        redirected: Redirected,
         since: Instant,
     ) -> Result<ScriptReply, Failure> {
         self.shared.check(request.writes())?;
@@ -137,7 +150,7 @@ impl RequestQueue {
         let pending = Pending {
             request,
             slot,
-            is_asking,
+            redirected,
             since,
             reply: Some(reply),
         };
@@ -161,7 +174,7 @@ impl RequestQueue {
             QueueEntry::ScriptRequest(Pending {
                 request,
                 slot: Some(slot),
-                is_asking: false,
+                redirected: Redirected::No,
                 since,
                 reply: Some(reply),
             })

@@ -24,7 +24,7 @@ use crate::connection_task::{ConnectionTask, Target};
 use crate::environment::Environment;
 use crate::failure::{Busy, Failure, Rejection};
 use crate::keys;
-use crate::request_queue::RequestQueue;
+use crate::request_queue::{Redirected, RequestQueue};
 use crate::resp::Reply;
 use crate::script::Caller;
 use crate::script_reply::ScriptReply;
@@ -193,9 +193,9 @@ impl Router {
             deadline: since + self.reply_timeout,
         };
         let mut next = Some(first);
-        let send = move |node: Arc<Node>, is_asking| {
+        let send = move |node: Arc<Node>, redirected| {
             let request = next.take().unwrap_or_else(&request);
-            async move { node.ask(request, key, Some(slot), is_asking, since).await }
+            async move { node.ask(request, key, Some(slot), redirected, since).await }
         };
         redirections.follow(send).await
     }
@@ -233,8 +233,8 @@ impl Router {
             slot,
             deadline,
         };
-        let send = |node: Arc<Node>, is_asking| async move {
-            if is_asking {
+        let send = |node: Arc<Node>, redirected| async move {
+            if redirected == Redirected::Ask {
                 // If another caller's command comes between, the node redirects again, and this is
                 // retried.
                 let _said = node.command(&[b"ASKING"], deadline).await;
@@ -262,13 +262,13 @@ impl Node {
         request: ScriptRequest,
         key: Key,
         slot: Option<u16>,
-        is_asking: bool,
+        redirected: Redirected,
         since: Instant,
     ) -> Result<ScriptReply, NodeFailure> {
         let bits = usize::try_from(key.bits() & 0xFFFF_FFFF).unwrap_or(0);
         let queue = &self.queues[bits % self.queues.len()];
         queue
-            .ask(request, slot, is_asking, since)
+            .ask(request, slot, redirected, since)
             .await
             .map_err(|failure| NodeFailure {
                 failure,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{Charge, Cost, InspectStore, Key, KeyHasher, Limit, Span};
+use tollgate_core::{Charge, Cost, InspectStore, Key, KeyHasher, Limit, Span, Store};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
@@ -182,4 +182,54 @@ async fn a_redirection_without_a_host_leads_to_the_same_host() {
         assert!(store.decide(&[charge]).await.unwrap().is_allowed());
     }
     assert!(store.counts().redirections > before);
+}
+
+/// While a slot migrates, requests on keys of both nodes arrive together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_a_migrating_slot_are_decided_where_they_are() {
+    let cluster = testbed::Cluster::start();
+    let config = Config {
+        timeout: Span::from_secs(10),
+        connections: 1,
+        ..Config::cluster(vec![cluster.nodes()[0].address()])
+    };
+    let store = Redis::connect(&config).unwrap();
+    let (slot, [stays, moves]) = two_keys_of_one_slot(&cluster, &store);
+    let from = cluster.master_of(slot);
+    let to = cluster.master_of((slot + 8_192) % 16_384);
+    decides(&store, stays).await;
+    let (id_from, id_to) = (from.ask(&["CLUSTER", "MYID"]), to.ask(&["CLUSTER", "MYID"]));
+    let set = |node: &testbed::Redis, what, id: &str| {
+        let said = node.ask(&["CLUSTER", "SETSLOT", &slot.to_string(), what, id]);
+        assert_eq!(said, "OK");
+    };
+    set(to, "IMPORTING", &id_from);
+    set(from, "MIGRATING", &id_to);
+    let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
+    for _ in 0..20 {
+        let charges = [stays, moves].map(|key| [Charge::new(key, &limit, Cost::ONE)]);
+        let batch: Vec<&[Charge<'_>]> = charges.iter().map(|one| &one[..]).collect();
+        for decided in store.decide_batch(&batch).await {
+            assert!(decided.unwrap().is_allowed());
+        }
+    }
+    // Each where it is.
+    let has = |node: &testbed::Redis, key| node.ask(&["EXISTS", &store.name_of(key)]);
+    assert_eq!(has(from, stays), "1");
+    assert!(has(from, moves).contains("ASK"), "{}", has(from, moves));
+}
+
+/// Two keys with the same slot.
+fn two_keys_of_one_slot(cluster: &testbed::Cluster, store: &Redis) -> (u16, [Key; 2]) {
+    let mut known = std::collections::HashMap::new();
+    for number in 0..2_000_u16 {
+        let key = store.key([&b"cluster"[..], &number.to_le_bytes()].into_iter());
+        let name = store.name_of(key);
+        let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]);
+        let slot = slot.trim().parse().unwrap();
+        if let Some(other) = known.insert(slot, key) {
+            return (slot, [other, key]);
+        }
+    }
+    panic!("two thousand keys have slots of their own");
 }

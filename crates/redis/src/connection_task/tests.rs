@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::environment::{Connecting, Environment, Transport};
 use crate::failure::Failure;
 use crate::fit::FittedLimit;
-use crate::request_queue::RequestQueue;
+use crate::request_queue::{Redirected, RequestQueue};
 use crate::script_request::ScriptRequest;
 use crate::stats::Stats;
 
@@ -55,7 +55,7 @@ async fn a_report_in_the_queue_makes_no_question_wait_for_longer() {
     // The task sees the report, and sleeps until its deadline.
     sleep(Duration::from_millis(1)).await;
     let since = Instant::now();
-    let asked = queue.ask(request(), Some(0), false, since).await;
+    let asked = queue.ask(request(), Some(0), Redirected::No, since).await;
     assert!(matches!(asked, Err(Failure::Unreachable(_))));
     assert_eq!(since.elapsed(), REPLY_TIMEOUT);
     let reported = reported.remove(0).await.unwrap();

@@ -102,6 +102,7 @@ mod tests {
 
     use super::*;
     use crate::fit::FittedLimit;
+    use crate::request_queue::Redirected;
     use crate::script_request::{ScriptRequest, Step};
 
     const TIMEOUT: Duration = Duration::from_millis(12);
@@ -114,7 +115,7 @@ mod tests {
         QueueEntry::ScriptRequest(Pending {
             request: ScriptRequest::step(step, &[(&bill.lines()[0], &fitted)]),
             slot: Some(0),
-            is_asking: false,
+            redirected: Redirected::No,
             since,
             reply: Some(oneshot::channel().0),
         })

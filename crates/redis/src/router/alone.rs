@@ -9,6 +9,7 @@ use tollgate_core::Key;
 use super::node_failure::NodeFailure;
 use crate::cluster::Node;
 use crate::failure::Failure;
+use crate::request_queue::Redirected;
 use crate::resp::Reply;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
@@ -52,7 +53,10 @@ impl Alone {
         key: Key,
         since: Instant,
     ) -> Result<ScriptReply, NodeFailure> {
-        let reply = self.node.ask(request, key, Some(0), false, since).await;
+        let reply = self
+            .node
+            .ask(request, key, Some(0), Redirected::No, since)
+            .await;
         reply.map_err(|failure| self.explain(failure))
     }
 

@@ -9,7 +9,7 @@ use super::{NodeFailure, Nodes, Router};
 use crate::cluster::Node;
 use crate::failure::Failure;
 use crate::keys;
-use crate::request_queue::RequestQueue;
+use crate::request_queue::{Redirected, RequestQueue};
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 
@@ -33,7 +33,7 @@ impl Router {
         since: Instant,
     ) -> Option<Result<ScriptReply, NodeFailure>> {
         let key = request.keys()[0];
-        let reply = node.ask(request, key, None, false, since).await;
+        let reply = node.ask(request, key, None, Redirected::No, since).await;
         match reply {
             Err(NodeFailure {
                 failure: Failure::Apart,

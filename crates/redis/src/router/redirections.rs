@@ -7,6 +7,7 @@ use tokio::time::{Duration, Instant, sleep};
 use super::node_failure::NodeFailure;
 use crate::cluster::{Cluster, Node};
 use crate::failure::Failure;
+use crate::request_queue::Redirected;
 use crate::stats::Stats;
 
 /// The most redirects that one request follows.
@@ -26,24 +27,27 @@ pub(super) struct Redirections<'r> {
 
 impl Redirections<'_> {
     /// Sends a request to the node that serves the slot, and follows redirects: a redirected
-    /// request was not executed. `send` gets the node, and whether `ASKING` must precede the
-    /// request.
+    /// request was not executed. `send` gets the node, and what the last one answered.
     pub(super) async fn follow<T, F>(
         &self,
-        mut send: impl FnMut(Arc<Node>, bool) -> F,
+        mut send: impl FnMut(Arc<Node>, Redirected) -> F,
     ) -> Result<T, NodeFailure>
     where
         F: Future<Output = Result<T, NodeFailure>>,
     {
-        let mut is_asking = false;
+        let mut redirected = Redirected::No;
         let mut node = self.cluster.node_of_slot(self.slot);
         for _ in 0..REDIRECTIONS_MAX {
             let Some(serving) = &node else { break };
-            let reply = send(Arc::clone(serving), is_asking).await;
+            let reply = send(Arc::clone(serving), redirected).await;
             let Err(NodeFailure { failure, .. }) = &reply else {
                 return reply;
             };
-            is_asking = matches!(failure, Failure::Ask { .. });
+            redirected = match failure {
+                Failure::Ask { .. } => Redirected::Ask,
+                Failure::TryAgain => Redirected::TryAgain,
+                _ => Redirected::No,
+            };
             node = match failure {
                 Failure::Moved { slot, address } => {
                     let address = serving.full_address(address);

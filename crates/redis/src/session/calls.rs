@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::{Call, Sent, Session};
 use crate::connection::SCRIPTS;
 use crate::failure::Failure;
-use crate::request_queue::Pending;
+use crate::request_queue::{Pending, Redirected};
 use crate::resp::{self, Reply};
 use crate::script_request::{General, Plain, ScriptRequest};
 
@@ -32,20 +32,21 @@ impl Session<'_> {
         let call_group = |pending: &Pending| {
             let writes = pending.request.writes();
             let script = pending.request.script();
-            let slot = match shares_slots && !pending.is_asking {
+            let slot = match shares_slots && pending.redirected == Redirected::No {
                 true => None,
                 false => pending.slot,
             };
-            (pending.is_asking, slot, writes, script)
+            (pending.redirected, slot, writes, script)
         };
         requests.sort_by_key(call_group);
         let mut group: Vec<Pending> = Vec::new();
         let mut keys = 0;
         for pending in requests {
             let count = pending.request.keys().len();
-            let shares = group
-                .first()
-                .is_none_or(|first| call_group(first) == call_group(&pending));
+            let shares = group.first().is_none_or(|first| {
+                let is_alone = first.redirected != Redirected::No;
+                !is_alone && call_group(first) == call_group(&pending)
+            });
             let is_full = group.len() >= self.task.batch || keys + count > KEYS_MAX;
             if !shares || is_full && !group.is_empty() {
                 send(self, std::mem::take(&mut group));
@@ -88,7 +89,8 @@ impl Session<'_> {
     }
 
     pub(super) fn send_asking(&mut self, group: &[Pending]) {
-        if group.first().is_some_and(|pending| pending.is_asking) {
+        let first = group.first().map(|pending| pending.redirected);
+        if first == Some(Redirected::Ask) {
             resp::command(&mut self.out, 1);
             resp::word(&mut self.out, b"ASKING");
             self.push_call(Sent::Asking);

@@ -13,7 +13,7 @@ use crate::connection::{Hello, Opener};
 use crate::connection_task::Target;
 use crate::environment::Environment;
 use crate::fit::FittedLimit;
-use crate::request_queue::RequestQueue;
+use crate::request_queue::{Redirected, RequestQueue};
 use crate::script::Caller;
 use crate::stats::Stats;
 
@@ -156,7 +156,7 @@ async fn a_peer_that_stops_reading_holds_up_nobody() {
         let since = Instant::now();
         let asked = timeout(
             10 * REPLY_TIMEOUT,
-            queue.ask(request(), Some(0), false, since),
+            queue.ask(request(), Some(0), Redirected::No, since),
         )
         .await;
         assert!(matches!(asked.unwrap(), Err(Failure::OutcomeUnknown)));
@@ -170,7 +170,9 @@ async fn a_peer_that_stops_reading_holds_up_nobody() {
 #[tokio::test(start_paused = true)]
 async fn what_is_lost_is_counted_once() {
     let (queue, stats, ended) = stuck();
-    let asked = queue.ask(request(), Some(0), false, Instant::now()).await;
+    let asked = queue
+        .ask(request(), Some(0), Redirected::No, Instant::now())
+        .await;
     assert!(matches!(asked, Err(Failure::OutcomeUnknown)));
     ended.await.unwrap();
     assert_eq!(stats.counts().lost, 1);
@@ -196,7 +198,9 @@ async fn a_reply_that_was_not_read_in_time_is_no_silence() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_waits_for_longer_has_its_reply_after_a_long_silence() {
     let (queue, _, _ended) = session_on(Unread::after(5 * SILENCE_MAX), 10 * SILENCE_MAX);
-    let asked = queue.ask(request(), Some(0), false, Instant::now()).await;
+    let asked = queue
+        .ask(request(), Some(0), Redirected::No, Instant::now())
+        .await;
     assert!(matches!(asked, Err(Failure::Unreachable(_))), "{asked:?}");
 }
 
@@ -204,7 +208,7 @@ async fn a_caller_that_waits_for_longer_has_its_reply_after_a_long_silence() {
 async fn a_silent_server_is_left_once_its_callers_have_given_up() {
     let (queue, _, ended) = session_on(Stuck, 10 * SILENCE_MAX);
     let since = Instant::now();
-    let asked = queue.ask(request(), Some(0), false, since).await;
+    let asked = queue.ask(request(), Some(0), Redirected::No, since).await;
     assert!(matches!(asked, Err(Failure::OutcomeUnknown)), "{asked:?}");
     assert_eq!(since.elapsed(), 10 * SILENCE_MAX);
     timeout(SILENCE_MAX, ended).await.unwrap().unwrap();
@@ -216,7 +220,7 @@ async fn a_silent_server_is_left_once_its_callers_have_given_up() {
 async fn a_request_over_several_slots_is_rejected_where_keys_are_not_checked() {
     let (queue, _, _ended) = stuck();
     let since = Instant::now();
-    let asked = queue.ask(request(), None, false, since).await;
+    let asked = queue.ask(request(), None, Redirected::No, since).await;
     assert!(matches!(asked, Err(Failure::Apart)), "{asked:?}");
     assert_eq!(since.elapsed(), Duration::ZERO);
 }
