@@ -7,12 +7,15 @@ use crate::diagnostic::{Diagnostic, Severity, escape};
 use crate::quote::{has_user, quote};
 use crate::source::Source;
 
+use counts::Counts;
 use lines::Lines;
 
+pub use counts::DIAGNOSTICS_MAX;
+pub(crate) use counts::FindingRange;
+
+mod counts;
 mod lines;
 
-/// The most diagnostics of one load. Those beyond are counted, and reject their domain as well.
-pub const DIAGNOSTICS_MAX: usize = 1000;
 /// The replacement for hidden text in a message.
 const HIDDEN: &str = "this value (not shown: it may be a password)";
 
@@ -50,10 +53,10 @@ struct Finding {
 /// Collects errors and warnings of a whole load.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
+    /// At most [`DIAGNOSTICS_MAX`] errors and as many warnings, of which [`Findings::finish`] keeps
+    /// that many in all: a later error must displace a warning, which may be in a range.
     list: Vec<Finding>,
-    /// How many findings were omitted because the list was full.
-    omitted: usize,
-    errors: usize,
+    counts: Counts,
     /// The domain that is being read.
     domain: Option<Arc<str>>,
     rejected: Rejected,
@@ -61,17 +64,6 @@ pub(crate) struct Findings {
     files: Vec<String>,
     /// Whether messages leave out the file's text, because it may contain a password.
     hides_text: bool,
-}
-
-/// A range of findings whose domain is not known yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FindingRange {
-    first: usize,
-    end: usize,
-    /// All errors before, or within, shown or not.
-    errors: usize,
-    /// [`Findings::omitted`] before the first.
-    omitted: usize,
 }
 
 /// What may not be replaced by what was read.
@@ -85,15 +77,6 @@ pub(crate) struct Rejected {
     pub(crate) wrong_files: BTreeSet<String>,
     /// Whether a file could not be read to its end: a missing domain may be in the rest.
     pub(crate) is_incomplete: bool,
-}
-
-// === impl FindingRange ===
-
-impl FindingRange {
-    /// Whether there is an error in this range.
-    pub(crate) const fn any(&self) -> bool {
-        self.errors > 0
-    }
 }
 
 // === impl Mark ===
@@ -202,7 +185,6 @@ impl Findings {
         if let (Severity::Error, Some(file)) = (severity, self.files.get(mark.file)) {
             self.rejected.wrong_files.insert(file.clone());
         }
-        self.errors += usize::from(severity == Severity::Error);
         let finding = Finding {
             mark,
             severity,
@@ -216,20 +198,16 @@ impl Findings {
     }
 
     fn push(&mut self, finding: Finding) {
-        if self.list.len() < DIAGNOSTICS_MAX {
+        if self.counts.add(finding.severity) {
             self.list.push(finding);
-        } else {
-            self.omitted += 1;
         }
     }
 
     /// Where the following findings begin.
     pub(crate) fn mark(&self) -> FindingRange {
         FindingRange {
-            first: self.list.len(),
-            end: self.list.len(),
-            errors: self.errors,
-            omitted: self.omitted,
+            first: self.counts,
+            end: self.counts,
         }
     }
 
@@ -237,9 +215,7 @@ impl Findings {
     pub(crate) fn since(&self, mark: FindingRange) -> FindingRange {
         FindingRange {
             first: mark.first,
-            end: self.list.len(),
-            errors: self.errors - mark.errors,
-            omitted: mark.omitted,
+            end: self.counts,
         }
     }
 
@@ -254,7 +230,6 @@ impl Findings {
         help: String,
     ) {
         self.drop_since(mark);
-        self.errors += 1;
         self.push(Finding {
             mark: at,
             severity: Severity::Error,
@@ -268,15 +243,17 @@ impl Findings {
 
     /// Drops all findings since `mark`, which belong to no domain yet.
     pub(crate) fn drop_since(&mut self, mark: FindingRange) {
-        self.list.truncate(mark.first);
-        self.errors = mark.errors;
-        self.omitted = mark.omitted;
+        self.drop_beyond(mark.first);
     }
 
     /// Drops the findings after this range, before which there are none.
     pub(crate) fn drop_after(&mut self, range: FindingRange) {
-        self.list.truncate(range.end);
-        self.errors = range.errors;
+        self.drop_beyond(range.end);
+    }
+
+    fn drop_beyond(&mut self, counts: Counts) {
+        self.list.truncate(counts.list_length());
+        self.counts = counts;
     }
 
     /// The name of a file, for messages.
@@ -292,17 +269,17 @@ impl Findings {
 
     /// Assigns findings to a domain.
     pub(crate) fn belong(&mut self, range: FindingRange, domain: &str) {
-        for finding in &mut self.list[range.first..range.end] {
+        for finding in &mut self.list[range.places()] {
             finding.domain.get_or_insert_with(|| Arc::from(domain));
         }
-        if range.errors > 0 {
+        if range.any() {
             self.reject_domain(domain);
         }
     }
 
     /// Rejects the current domain, for a reason that was reported before.
     pub(crate) fn reject(&mut self) {
-        self.errors += 1;
+        self.counts.reject();
         if let Some(domain) = &self.domain {
             self.rejected.domains.insert(domain.to_string());
         }
@@ -343,24 +320,40 @@ impl Findings {
         self.list.dedup_by(|one, other| {
             one.mark == other.mark && one.code == other.code && one.message == other.message
         });
-        let omitted = self.omitted;
+        let mut omitted = self.counts.remainder();
+        omitted.warnings += shorten(&mut self.list);
         let mut lines = Lines::default();
         let mut diagnostics: Vec<Diagnostic> = self
             .list
             .into_iter()
             .map(|finding| finding.into_diagnostic(sources, &mut lines))
             .collect();
-        if let (Some(last), 1..) = (diagnostics.last().cloned(), omitted) {
+        if let (Some(last), Some(message)) = (diagnostics.last().cloned(), omitted.message()) {
             diagnostics.push(Diagnostic {
-                severity: Severity::Error,
+                severity: omitted.severity(),
                 code: "too-many-mistakes",
-                message: format!("{omitted} more errors are not shown"),
+                message,
                 help: Some("fix these first".to_owned()),
                 ..last
             });
         }
         (diagnostics, self.rejected)
     }
+}
+
+/// Drops the last warnings until the list fits, and returns how many.
+fn shorten(list: &mut Vec<Finding>) -> usize {
+    let excess = list.len().saturating_sub(DIAGNOSTICS_MAX);
+    let is_warning = |finding: &Finding| finding.severity == Severity::Warning;
+    let warnings = list.iter().filter(|finding| is_warning(finding)).count();
+    let dropped = excess.min(warnings);
+    let mut left = warnings - dropped;
+    list.retain(|finding| {
+        let stays = !is_warning(finding) || left > 0;
+        left -= usize::from(stays && is_warning(finding));
+        stays
+    });
+    dropped
 }
 
 // === impl Finding ===

@@ -29,6 +29,25 @@ fn check_exits_with_0_for_good_rules_1_for_bad_and_2_for_none() {
     assert_eq!(run(rules.path(), &["check"]).status.code(), Some(2));
 }
 
+#[test]
+fn more_warnings_than_are_shown_are_no_error() {
+    let mut bans = "domain: a\ndescriptors:\n".to_owned();
+    for value in 0..1_100 {
+        bans.push_str(&format!(
+            "- {{key: k, value: v{value}, rate_limit: {{unit: second, requests_per_unit: 0}}}}\n"
+        ));
+    }
+    let rules = directory(&[("bans.yaml", &bans)]);
+    let output = run(rules.path(), &["check", "bans.yaml"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("100 more warnings are not shown"), "{text}");
+    assert!(
+        text.contains("1 valid domain with 1100 rules: 0 errors"),
+        "{text}"
+    );
+}
+
 /// A file may have both, and its settings are not checked with the rules.
 #[test]
 fn settings_before_rules_are_not_checked_without_saying_so() {

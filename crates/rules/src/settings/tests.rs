@@ -94,6 +94,10 @@ fn further_documents_are_rules_and_not_looked_at() {
     // The keys of the settings themselves are checked as always.
     assert_eq!(is_followed("a: 1\na: 2\n---\nb: 1\n").unwrap_err().len(), 2);
     assert!(is_followed("{}\n---\na: [\n").is_err());
+    // Nor are those of the rules counted that did not fit.
+    let many = "x: 1\n".repeat(crate::DIAGNOSTICS_MAX + 10);
+    let errors = is_followed(&format!("a: 1\n---\n{many}")).unwrap_err();
+    assert!(errors.iter().map(|error| error.code).eq(["unknown-key"]));
 }
 
 #[test]

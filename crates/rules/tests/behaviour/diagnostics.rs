@@ -586,6 +586,68 @@ fn errors_beyond_the_bound_are_counted() {
     assert_eq!(last, Some("7 more errors are not shown"));
 }
 
+/// As many limits of zero, each with a warning, such as a long list of bans.
+fn bans(count: usize) -> String {
+    let mut text = "domain: a\ndescriptors:\n".to_owned();
+    for value in 0..count {
+        text.push_str(&format!(
+            "  - {{key: k, value: v{value}, rate_limit: {{unit: second, requests_per_unit: 0}}}}\n"
+        ));
+    }
+    text
+}
+
+#[test]
+fn warnings_beyond_the_bound_are_no_error() {
+    let max = tollgate_rules::DIAGNOSTICS_MAX;
+    let loaded = load(&[Source::new("rules.yaml", bans(max + 100))]);
+    assert!(!loaded.has_errors());
+    assert!(!loaded.rules.is_empty());
+    assert_eq!(loaded.diagnostics.len(), max + 1);
+    let last = loaded.diagnostics.last().map(|last| last.message.as_str());
+    assert_eq!(last, Some("100 more warnings are not shown"));
+}
+
+#[test]
+fn an_error_displaces_a_warning() {
+    let max = tollgate_rules::DIAGNOSTICS_MAX;
+    let bans = bans(max + 100);
+    let wrong = "  - {key: k, rate_limit: {unit: fortnight, requests_per_unit: 1}}\n";
+    let after = "domain: b\ndescriptors: [{key: k, rate_limit: 1/s}]\n";
+    let texts = [
+        format!("{bans}{wrong}---\n{after}"),
+        format!(
+            "{}---\n{after}",
+            bans.replacen("  - ", &format!("{wrong}  - "), 1)
+        ),
+    ];
+    for text in texts {
+        let loaded = load(&[Source::new("rules.yaml", text)]);
+        let errors = loaded.diagnostics.iter().filter(|found| found.is_error());
+        assert!(errors.map(|error| error.code).eq(["unit"]));
+        assert!(loaded.rules.domains().eq(["b"]));
+        assert_eq!(loaded.diagnostics.len(), max + 1);
+        let lines = loaded.diagnostics.iter().map(|found| found.line);
+        assert!(lines.is_sorted(), "in order");
+        let last = loaded.diagnostics.last().map(|last| last.message.as_str());
+        assert_eq!(last, Some("101 more warnings are not shown"));
+    }
+}
+
+#[test]
+fn omitted_errors_and_warnings_are_counted_separately() {
+    let max = tollgate_rules::DIAGNOSTICS_MAX;
+    let mut text = bans(2);
+    for key in 0..=max {
+        text.push_str(&format!("strange_{key}: 1\n"));
+    }
+    let loaded = load(&[Source::new("rules.yaml", text)]);
+    assert_eq!(loaded.diagnostics.len(), max + 1);
+    assert!(loaded.diagnostics.iter().all(Diagnostic::is_error));
+    let last = loaded.diagnostics.last().map(|last| last.message.as_str());
+    assert_eq!(last, Some("1 more error and 2 more warnings are not shown"));
+}
+
 /// Found by the fuzzer: the parser counts a line too many at such an end.
 #[test]
 fn a_error_at_the_end_is_inside_the_file() {
