@@ -20,6 +20,10 @@ use crate::noun::Noun;
 use crate::prefix;
 use crate::timestamp::{BadMoment, CLF_BYTES, clf};
 
+/// The most brackets of a line that its time is looked for in. Each of those before the time begins
+/// a field, of which a line with all known prefixes has 13.
+const BRACKETS_MAX: usize = 16;
+
 /// One request, as a server logged it. Nothing is unescaped; missing fields are empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogLine<'a> {
@@ -152,11 +156,8 @@ struct Head<'a> {
 /// Splits the part before the quoted request: address, user and time.
 fn head(line: &[u8]) -> Result<Head<'_>, BadLine> {
     let mut why = BadLine::Format;
-    for bracket in memchr::memchr_iter(b'[', line) {
-        let Some(before) = line[..bracket].strip_suffix(b" ") else {
-            continue;
-        };
-        let time = line[bracket + 1..].split_at_checked(CLF_BYTES);
+    for (before, after) in brackets(line).take(BRACKETS_MAX) {
+        let time = after.split_at_checked(CLF_BYTES);
         let time = time.filter(|(_, rest)| rest.first() == Some(&b']'));
         let moment = time.map_or(Err(BadMoment::Form), |(time, _)| clf(time));
         let fields = three(before).or_else(|| prefix::without(before).find_map(three));
@@ -169,13 +170,21 @@ fn head(line: &[u8]) -> Result<Head<'_>, BadLine> {
                     rest: &rest[1..],
                 });
             }
-            (Ok(_), ..) => why = why.or(BadLine::Fields(count(before))),
-            (Err(bad), Some(_), _) => why = why.or(BadLine::Time(bad)),
+            (Ok(_), ..) => why = why.or_else(|| BadLine::Fields(count(before))),
+            (Err(bad), Some(_), _) => why = why.or_else(|| BadLine::Time(bad)),
             // A bracket of something else, such as `nginx [123]:`.
             (Err(_), None, _) => {}
         }
     }
     Err(why)
+}
+
+/// What is before and after each bracket that follows a blank, without either.
+fn brackets(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    memchr::memchr_iter(b'[', line).filter_map(|bracket| {
+        let before = line[..bracket].strip_suffix(b" ")?;
+        Some((before, &line[bracket + 1..]))
+    })
 }
 
 /// The three fields of `text`, if there are exactly three, separated by single blanks.
@@ -261,9 +270,9 @@ fn is_protocol(word: &[u8]) -> bool {
 
 impl BadLine {
     /// The first reason stands.
-    const fn or(self, other: BadLine) -> BadLine {
+    fn or_else(self, other: impl FnOnce() -> BadLine) -> BadLine {
         match self {
-            BadLine::Format => other,
+            BadLine::Format => other(),
             first => first,
         }
     }

@@ -10,6 +10,8 @@ use crate::timestamp::rfc3339;
 
 /// The shortest time in RFC 3339.
 const TIME_BYTES_MIN: usize = "2015-05-17T10:05:03Z".len();
+/// The longest priority of syslog.
+const PRIORITY_BYTES_MAX: usize = "<191>".len();
 const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
@@ -45,10 +47,10 @@ fn strip_compose(text: &[u8]) -> Option<&[u8]> {
 
 /// `<134>` of syslog.
 fn strip_priority(text: &[u8]) -> Option<&[u8]> {
-    let end = memchr::memchr(b'>', text)?;
-    let digits = text[..end].strip_prefix(b"<")?;
-    let is_number = (1..=3).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
-    is_number.then_some(&text[end + 1..])
+    let start = &text[..text.len().min(PRIORITY_BYTES_MAX)];
+    let start = start.strip_prefix(b"<")?;
+    let end = memchr::memchr(b'>', start)?;
+    is_number(&start[..end]).then(|| &text[end + 2..])
 }
 
 /// `1 2015-05-17T10:05:03Z host nginx 123 - - ` of RFC 5424, without structured data.

@@ -186,6 +186,7 @@ fn known_prefixes_are_taken_off() {
         "",
         "example.com:443 ",
         "[::1]:443 ",
+        "<4>May 17 10:05:03 web1 nginx: ",
         "example.com ",
         "2015-05-17T10:05:03.123456789Z ",
         "2015-05-17T10:05:03.123456789+02:00 stdout F ",
@@ -206,6 +207,25 @@ fn known_prefixes_are_taken_off() {
             let read = read.map(|line| (line.client, line.user));
             assert_eq!(read, Ok((client.as_bytes(), &b"ann"[..])), "{line}");
         }
+    }
+}
+
+/// Otherwise a line of a mebibyte, of brackets alone, would take minutes.
+#[test]
+fn the_time_is_looked_for_in_the_first_brackets() {
+    // No line has more brackets before its time.
+    let prefix = "[pod/w/n] <134>1 2015-05-17T10:05:03Z [h [a [1 [m - [::1]:443 ";
+    let line = format!("{prefix}[c [i [u {REST}");
+    let read = LogLine::parse(line.as_bytes()).unwrap();
+    assert_eq!((read.client, read.user), (&b"[c"[..], &b"[u"[..]));
+    for (brackets, why) in [
+        (0, BadLine::Fields(4)),
+        (BRACKETS_MAX - 1, BadLine::Fields(4 + BRACKETS_MAX - 1)),
+        (BRACKETS_MAX, BadLine::Format),
+    ] {
+        // Those inside a word are not tried.
+        let line = format!("a b[[[[[[[[[[[[[[[[ c d{} {REST}", " [".repeat(brackets));
+        assert_eq!(LogLine::parse(line.as_bytes()), Err(why), "{brackets}");
     }
 }
 
