@@ -19,6 +19,7 @@ use crate::survey::Timeline;
 use crate::traffic::Traffic;
 
 mod over_time;
+mod pairs;
 mod text;
 
 pub use over_time::{ChangesOverTime, DirectionOverTime};
@@ -49,8 +50,8 @@ pub struct Comparison {
     pub over_time: ChangesOverTime,
 }
 
-/// A rule before and after. Rules are the same if they have the same domain and the same name, or
-/// without a name the same path.
+/// A rule before and after. Rules of one domain are the same if they have the same path, or the
+/// same name that no other rule of either set has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleChange {
     /// The rule.
@@ -199,9 +200,7 @@ impl Changes {
     fn rules(&self, before: &Report, after: &Report) -> Vec<RuleChange> {
         let count = |side: &Side, rule: usize| side.rules.get(&rule).copied().unwrap_or(0);
         let mut rules: Vec<RuleChange> = Vec::new();
-        let mut places = HashMap::new();
         for (index, totals) in after.rules.iter().enumerate() {
-            places.insert(identity(totals), rules.len());
             rules.push(RuleChange {
                 rule: Arc::clone(&totals.rule),
                 before: None,
@@ -210,10 +209,10 @@ impl Changes {
                 no_longer_denied: 0,
             });
         }
-        for (index, totals) in before.rules.iter().enumerate() {
+        let pairs = pairs::pairs(&before.rules, &after.rules);
+        for ((index, totals), place) in before.rules.iter().enumerate().zip(pairs) {
             let no_longer_denied = count(&self.no_longer, index);
-            // Two rules of one set can have the same name: only one can be the other's.
-            if let Some(place) = places.remove(&identity(totals)) {
+            if let Some(place) = place {
                 rules[place].before = Some(totals.clone());
                 rules[place].no_longer_denied = no_longer_denied;
                 continue;
@@ -228,9 +227,4 @@ impl Changes {
         }
         rules
     }
-}
-
-/// What makes a rule the same in both sets.
-fn identity(totals: &RuleTotals) -> (String, String) {
-    (totals.rule.domain.clone(), totals.rule.shown().to_owned())
 }

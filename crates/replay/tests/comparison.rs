@@ -362,3 +362,73 @@ fn equal_rules_change_nothing() {
     assert!(page.contains("No request changes its outcome."));
     assert!(!page.contains("Keys: "));
 }
+
+/// For each rule of the new set, then each that is gone: its limit before, and after.
+fn pairs(old: &str, new: &str) -> Vec<[Option<String>; 2]> {
+    let set = |list: &str| rules(&format!("{{domain: web, descriptors: [{list}]}}"));
+    let mut traffic = Traffic::new(Format::AccessLog {
+        kind: LogKind::Combined,
+        domain: "web".to_owned(),
+        descriptors: vec!["a={client}".parse().unwrap()],
+    });
+    let log = "c - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\n";
+    traffic.read("log", log.as_bytes()).unwrap();
+    let options = options(Memories::Unbounded);
+    let compared = compare(
+        &mut traffic,
+        &set(old),
+        &set(new),
+        options,
+        None,
+        &mut go_on,
+    )
+    .unwrap();
+    let limit = |totals: &Option<tollgate_replay::RuleTotals>| {
+        let words = totals.as_ref()?.limit.split(' ').next();
+        words.map(str::to_owned)
+    };
+    let rules = compared.rules.iter();
+    let rules = rules.map(|change| [limit(&change.before), limit(&change.after)]);
+    rules.collect()
+}
+
+#[test]
+fn rules_with_one_name_are_paired_by_their_paths() {
+    let rule = |key: &str, name: &str, count: u32| {
+        format!(
+            "{{key: {key}, rate_limit: {{name: {name}, unit: day, requests_per_unit: {count}}}}}"
+        )
+    };
+    let pair = |before: u32, after: u32| {
+        [before, after].map(|count| Some(count).filter(|count| *count > 0))
+    };
+    let list = |rules: &[String]| rules.join(", ");
+    let twice = list(&[rule("a", "n", 1), rule("b", "n", 2)]);
+    for (case, new, expected) in [
+        ("the same", twice.clone(), vec![pair(1, 1), pair(2, 2)]),
+        (
+            "in another order",
+            list(&[rule("b", "n", 3), rule("a", "n", 4)]),
+            vec![pair(2, 3), pair(1, 4)],
+        ),
+        (
+            "with another name",
+            list(&[rule("b", "m", 3), rule("a", "n", 4)]),
+            vec![pair(2, 3), pair(1, 4)],
+        ),
+        (
+            "which of both moved is not known",
+            list(&[rule("c", "n", 3)]),
+            vec![pair(0, 3), pair(1, 0), pair(2, 0)],
+        ),
+    ] {
+        let expected = expected.into_iter();
+        let expected = expected.map(|pair| pair.map(|count| count.map(|count| count.to_string())));
+        assert_eq!(pairs(&twice, &new), expected.collect::<Vec<_>>(), "{case}");
+    }
+    let moved = pairs(&rule("a", "n", 1), &rule("b", "n", 2));
+    assert_eq!(
+        moved,
+        [pair(1, 2).map(|count| count.map(|count| count.to_string()))]
+    );
+}
