@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use tollgate_replay::{Error, Format, Noun, Pattern, Study, Traffic};
+use tollgate_rules::TEXT_BYTES_MAX;
 
 use crate::log_args::LogArgs;
 use crate::message::{print_error, with_causes};
@@ -129,6 +130,7 @@ fn execute(args: &Args) -> Result<(), String> {
             "--domain is empty; name the domain of the rules, or leave it out for `web`".to_owned(),
         );
     }
+    check_keys(&args.key)?;
     let route: Pattern = ROUTE.parse().expect("the pattern is valid");
     // A log without paths has no routes, but keys.
     let route = route.without_requirements();
@@ -176,6 +178,18 @@ fn execute(args: &Args) -> Result<(), String> {
         }
     };
     output::print(&text)
+}
+
+/// No rule, tried or written, could have a key of more bytes.
+fn check_keys(pattern: &Pattern) -> Result<(), String> {
+    match pattern.keys().find(|key| key.len() > TEXT_BYTES_MAX) {
+        None => Ok(()),
+        Some(key) => Err(format!(
+            "--key: a key of {} bytes; the longest that a rule can have is of {TEXT_BYTES_MAX}: \
+             write a shorter one",
+            key.len()
+        )),
+    }
 }
 
 fn read(path: &Path, traffic: &mut Traffic) -> Result<(), Error> {

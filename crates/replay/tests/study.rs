@@ -8,7 +8,7 @@ use tollgate_behaviour::{Random, check};
 use tollgate_replay::{
     Format, KeyShape, LogKind, Options, SHARES, Study, StudyWarning, Traffic, WINDOWS, replay,
 };
-use tollgate_rules::{RuleSet, Source};
+use tollgate_rules::{RuleSet, Source, TEXT_BYTES_MAX};
 
 /// A log of this many requests by up to so many clients, out of order, within two hours.
 fn random_log(random: &mut Random, clients: u64, requests: u64) -> String {
@@ -185,6 +185,9 @@ fn rules_of_templates_that_are_given_count_what_was_studied() {
 
 #[test]
 fn routes_of_any_characters_are_rules_or_are_counted() {
+    let longest = "y".repeat(TEXT_BYTES_MAX - "//*".len());
+    let long_paths = [format!("/{longest}/x"), format!("/{longest}y/x")];
+    let long_route = format!("/{longest}/*");
     let paths = [
         // As a route, and its value in the rules.
         ("/caf%C3%A9/x", Some("/caf%C3%A9/*")),
@@ -197,6 +200,8 @@ fn routes_of_any_characters_are_rules_or_are_counted() {
         ("/{id}/c", None),
         ("*", None),
         ("example.com:443", None),
+        (&long_paths[0], Some(&*long_route)),
+        (&long_paths[1], None),
     ];
     let mut log = String::new();
     for (index, (path, _)) in paths.iter().enumerate() {
@@ -214,13 +219,24 @@ fn routes_of_any_characters_are_rules_or_are_counted() {
     routes.sort_unstable();
     expected.sort_unstable();
     assert_eq!(routes, expected);
-    assert_eq!(study.without_rule, 106 + 107 + 108 + 109);
-    assert_eq!(study.to_json()["eventsWithoutRule"], 430);
+    assert_eq!(study.without_rule, 106 + 107 + 108 + 109 + 111);
+    assert_eq!(study.to_json()["eventsWithoutRule"], 541);
     let shown = study.to_string();
-    let said = "\n430 requests are in routes that cannot be a rule: the path does not begin with";
+    let said = "\n541 requests are in routes that cannot be a rule: the path does not begin with";
     assert!(shown.contains(said), "{shown}");
 
     counts_what_was_studied(&study, &log, &[]);
+}
+
+#[test]
+fn a_template_that_is_too_long_for_a_rule_is_counted() {
+    let long = "y".repeat(TEXT_BYTES_MAX);
+    let shape = KeyShape::default().with_templates(&[format!("/a/{{id}}/{long}")]);
+    let mut traffic = empty().with_shape(shape.unwrap()).unwrap();
+    let line = format!("c - - [01/Jan/2026:10:00:00 +0000] \"GET /a/1/{long} HTTP/1.1\" 200 1\n");
+    traffic.read("log", line.repeat(100).as_bytes()).unwrap();
+    let study = Study::of(&mut traffic);
+    assert_eq!((study.routes.len(), study.without_rule), (0, 100));
 }
 
 #[test]

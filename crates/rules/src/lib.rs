@@ -108,7 +108,7 @@ pub use findings::DIAGNOSTICS_MAX;
 pub use headroom::{Headroom, HeadroomSource, NoHeadroom};
 pub use nearest::nearest;
 pub use options::Options;
-pub use parse::RULES_MAX;
+pub use parse::{RULES_MAX, TEXT_BYTES_MAX};
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};
 pub use reserved_part::{ReservedPart, is_charged};
 pub use resolve::{ChargedRule, Explained, Finding, Resolved};

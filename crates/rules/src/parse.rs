@@ -32,8 +32,8 @@ mod unknown_key;
 
 /// The most descriptors of one load.
 pub const RULES_MAX: usize = 100_000;
-/// The longest key or value.
-const TEXT_BYTES_MAX: usize = 4096;
+/// The longest key or value, in bytes.
+pub const TEXT_BYTES_MAX: usize = 4096;
 /// The most bytes of all rules' keys and values, each with those above it.
 const PATHS_BYTES_MAX: usize = 64 * 1024 * 1024;
 

@@ -181,7 +181,13 @@ fn limits_are_tried_with_every_algorithm() {
 fn what_cannot_be_read_or_tried_is_an_error() {
     let directory = log();
     std::fs::write(directory.path().join("none.log"), "nothing\n").unwrap();
-    let table: [(&[&str], &str); 15] = [
+    let long_key = format!("{}={{client}}", "k".repeat(4_097));
+    let table: [(&[&str], &str); 16] = [
+        // Nothing is read before.
+        (
+            &["--key", &long_key, "missing.log"],
+            "--key: a key of 4097 bytes; the longest that a rule can have is of 4096",
+        ),
         (&["missing.log"], "missing.log"),
         (&["none.log"], "none.log"),
         (&["--try", "10", "access.log"], "no list of limits"),

@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use serde_json::{Value, json};
 use tollgate_core::Span;
+use tollgate_rules::TEXT_BYTES_MAX;
 
 use super::{Part, STUDY_VERSION, Study, StudyWarning, SuggestedLimit, WindowPart, length_of};
 use crate::noun::Noun;
@@ -68,7 +69,8 @@ impl Study {
         let are = if requests == 1 { "is" } else { "are" };
         writeln!(
             f,
-            "\n{requests} {} {are} in routes that cannot be a rule: {WITHOUT_RULE}",
+            "\n{requests} {} {are} in routes that cannot be a rule: {WITHOUT_RULE}, \
+             or the route has more than {TEXT_BYTES_MAX} bytes",
             Noun(requests, "request")
         )
     }

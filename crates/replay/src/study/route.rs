@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use tollgate_http::{PathSettings, Routes};
+use tollgate_rules::TEXT_BYTES_MAX;
 
 use super::{ROUTE_EVENTS_MIN, ROUTES_MAX};
 use crate::path_template::template_of;
@@ -36,13 +37,11 @@ pub(super) struct TemplateCounts {
 impl Route {
     /// The route of a path that is a template, because the log's keys were shaped so.
     pub(super) fn of_template(template: &[u8]) -> Option<Route> {
-        std::str::from_utf8(template)
-            .ok()
-            .map(|text| Route(text.to_owned()))
+        Route::of_value(std::str::from_utf8(template).ok()?.to_owned())
     }
 
     /// `None` for a path that no value in a rules file stands for: one without a first segment, or
-    /// whose first segment would be a wildcard or a template there, or is no text.
+    /// whose first segment would be a wildcard or a template there, is no text, or is too long.
     fn of_first_segment(path: &[u8]) -> Option<Route> {
         let rest = path.strip_prefix(b"/")?;
         let end = rest.iter().position(|byte| *byte == b'/');
@@ -50,10 +49,15 @@ impl Route {
         if !segment.chars().all(can_be_in_value) {
             return None;
         }
-        Some(Route(match end {
+        Route::of_value(match end {
             Some(_) => format!("/{segment}/*"),
             None => format!("/{segment}"),
-        }))
+        })
+    }
+
+    /// `None` if the rules file would be rejected for such a long value.
+    fn of_value(value: String) -> Option<Route> {
+        (value.len() <= TEXT_BYTES_MAX).then_some(Route(value))
     }
 
     /// The value in a rules file that matches its paths.
