@@ -130,7 +130,7 @@ impl<'f> Reader<'f> {
             Line::Cut(_) => return Err("the compressed data end within the line".to_owned()),
         };
         if let LineReader::Counts = self.lines {
-            let at = second.ok_or("the second is after 2554")?;
+            let at = second.ok_or("the second is after 2500-01-01")?;
             return Ok(Read::Count(at, count(line)?));
         }
         let at = match self.examine(line)? {

@@ -12,6 +12,7 @@ use crate::field::{Agent, Fields};
 use crate::interner::Interner;
 use crate::pattern::Pattern;
 use crate::random::mix;
+use crate::timestamp::MOMENT_MAX;
 use crate::values::Values;
 
 /// The most generated keys.
@@ -104,16 +105,11 @@ impl Series {
         }
     }
 
-    /// When a second begins; `None` beyond what a moment can be.
+    /// When a second begins; `None` after [`MOMENT_MAX`].
     pub(crate) fn second(&self, second: u64) -> Option<Moment> {
         let since = second.checked_mul(NANOS_PER_SEC)?;
-        // Its last event must be a moment as well.
-        let end = self
-            .start
-            .as_nanos()
-            .checked_add(since)?
-            .checked_add(NANOS_PER_SEC)?;
-        Some(Moment::from_nanos(end - NANOS_PER_SEC))
+        let at = self.start.as_nanos().checked_add(since)?;
+        Some(Moment::from_nanos(at)).filter(|at| *at <= MOMENT_MAX)
     }
 
     /// Adds the next second.
@@ -240,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_series_ends_where_time_does() {
-        let late = Moment::from_nanos(u64::MAX - 3 * NANOS_PER_SEC);
+        let late = Moment::from_nanos(MOMENT_MAX.as_nanos() - 2 * NANOS_PER_SEC);
         let series = Series::new(late, vec![0]);
         assert!(series.second(2).is_some());
         assert_eq!(series.second(3), None);

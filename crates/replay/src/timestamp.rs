@@ -1,7 +1,7 @@
 //! Parses the times in logs and traces exactly, without floating point and rounding.
 //!
-//! All of them are nanoseconds since 1970 in UTC, from 0 to 2^64 - 1 (the year 2554). What lies
-//! outside, or is finer than a nanosecond, is rejected. A leap second (`:60`) is read as POSIX
+//! All of them are nanoseconds since 1970 in UTC, up to [`MOMENT_MAX`]. What lies outside, or is
+//! finer than a nanosecond, is rejected. A leap second (`:60`) is read as POSIX
 //! reads it: as the first second of the next minute.
 
 use std::fmt;
@@ -10,6 +10,9 @@ use tollgate_core::Moment;
 
 pub(crate) mod written;
 
+/// The latest moment that is replayed: 2500-01-01. No window or queue that follows reaches the end
+/// of representable time (2554), where times saturate and waits would be wrong.
+pub(crate) const MOMENT_MAX: Moment = Moment::from_nanos(16_725_225_600_000_000_000);
 /// The decimal places of a nanosecond.
 const DECIMALS: usize = 9;
 const NANOS_PER_SEC: i128 = 1_000_000_000;
@@ -25,7 +28,7 @@ pub(crate) enum BadMoment {
     Calendar,
     /// Before 1970.
     Early,
-    /// Beyond 2^64 - 1 nanoseconds, in the year 2554.
+    /// After [`MOMENT_MAX`].
     Late,
     /// Finer than a nanosecond.
     Fine,
@@ -176,7 +179,16 @@ fn scale(significant: &str, shift: i64) -> Result<Moment, BadMoment> {
     let nanos = 10_u64
         .checked_pow(shift)
         .and_then(|power| digits.checked_mul(power));
-    nanos.map(Moment::from_nanos).ok_or(BadMoment::Late)
+    moment(nanos.ok_or(BadMoment::Late)?)
+}
+
+/// The moment so many nanoseconds after 1970, if it is not too late.
+fn moment(nanos: u64) -> Result<Moment, BadMoment> {
+    let moment = Moment::from_nanos(nanos);
+    match moment > MOMENT_MAX {
+        false => Ok(moment),
+        true => Err(BadMoment::Late),
+    }
 }
 
 /// The digits after a decimal point, as nanoseconds.
@@ -237,8 +249,7 @@ impl Civil {
         if since_1970 < 0 {
             return Err(BadMoment::Early);
         }
-        let nanos = u64::try_from(since_1970).map_err(|_| BadMoment::Late)?;
-        Ok(Moment::from_nanos(nanos))
+        moment(u64::try_from(since_1970).map_err(|_| BadMoment::Late)?)
     }
 
     /// Days since the first of January 1970.
@@ -345,7 +356,7 @@ impl fmt::Display for BadMoment {
             BadMoment::Form => "the time is not in the form that is expected",
             BadMoment::Calendar => "there is no such day or time",
             BadMoment::Early => "the time is before 1970",
-            BadMoment::Late => "the time is after 2554",
+            BadMoment::Late => "the time is after 2500-01-01",
             BadMoment::Fine => "the time is finer than a nanosecond",
         })
     }

@@ -52,7 +52,8 @@ pub(crate) struct Args {
     /// The field `{client}` is the key: key-0, key-1 and so on. Default: 10000.
     #[arg(long, value_name = "N", value_parser = keys())]
     pub(super) keys: Option<u32>,
-    /// For --format counts: when the first second begins. Default: the start of 1970.
+    /// For --format counts: when the first second begins, at most 2500-01-01. Default: the
+    /// start of 1970.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub(super) start: Option<Moment>,
     /// Decide only events from this time on.

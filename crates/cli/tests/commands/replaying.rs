@@ -386,6 +386,23 @@ fn a_report_with_a_comparison_shows_what_changes() {
 }
 
 #[test]
+fn lines_near_the_end_of_representable_time_are_skipped() {
+    let line = |at: &str| {
+        let descriptors = "[{\"entries\":[{\"key\":\"client\"}]}]";
+        format!("{{\"at\":\"{at}\",\"domain\":\"web\",\"descriptors\":{descriptors}}}\n")
+    };
+    let lines = ["2500-01-01T00:00:00Z", "2554-07-21T23:34:33Z"].map(line);
+    let directory = directory(&[("rules.yaml", RULES), ("trace", &lines.concat())]);
+    let words = "replay --rules rules.yaml --format jsonl --output json trace";
+    let words: Vec<&str> = words.split(' ').collect();
+    let output = run(directory.path(), &words);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!([&report["events"], &report["skipped"]], [1, 1]);
+    let reason = &report["skippedReasons"][0]["reason"];
+    assert_eq!(reason, "`at`: the time is after 2500-01-01");
+}
+
+#[test]
 fn events_are_generated_from_requests_per_second() {
     let directory = directory(&[("rules.yaml", RULES), ("counts.txt", "6\n0\n6\n")]);
     let counts = |arguments: &[&str]| {
@@ -415,6 +432,10 @@ fn events_are_generated_from_requests_per_second() {
     );
     for (arguments, expected) in [
         (&["--keys", "0"][..], "0 is not in 1..=10000000"),
+        (
+            &["--start", "2554-07-21"],
+            "'--start <TIME>': the time is after 2500-01-01",
+        ),
         (
             &["--where", "client=key-0"],
             "generated events have no fields",

@@ -495,7 +495,7 @@ fn traffic_starts_before_times_saturate() {
     assert_eq!(late.status.code(), Some(2));
     let shown = message(&late);
     assert!(
-        shown.contains("'--start <TIME>': too late; the latest start is 2500-01-01"),
+        shown.contains("'--start <TIME>': the time is after 2500-01-01; write"),
         "{shown}"
     );
 }

@@ -2,7 +2,7 @@
 
 use tollgate_core::Moment;
 
-use super::{BadMoment, Civil, MONTHS, digits, nanos, offset, rfc3339, seconds};
+use super::{BadMoment, Civil, MONTHS, digits, moment, nanos, offset, rfc3339, seconds};
 
 /// The bytes of `17/May/2015:10:05:03`.
 const CLF_LOCAL_BYTES: usize = 20;
@@ -102,8 +102,7 @@ fn number(text: &[u8]) -> Result<Moment, BadMoment> {
             for nanos in units {
                 below = below.saturating_mul(1000);
                 if whole < below || nanos == 1 {
-                    let nanos = whole.checked_mul(nanos).ok_or(BadMoment::Late)?;
-                    return Ok(Moment::from_nanos(nanos));
+                    return moment(whole.checked_mul(nanos).ok_or(BadMoment::Late)?);
                 }
             }
             Err(BadMoment::Late)
@@ -158,6 +157,8 @@ mod tests {
             ("32/May/2015:10:05:03", BadMoment::Calendar),
             ("-5", BadMoment::Early),
             ("99999999999999999999999", BadMoment::Late),
+            ("16725225600000000001", BadMoment::Late),
+            ("16725225600001", BadMoment::Late),
         ] {
             assert_eq!(written(text.as_bytes()), Err(why), "{text}");
         }
