@@ -17,7 +17,7 @@ use crate::suggest::trial::trials;
 
 mod trial;
 
-pub(crate) use trial::{AlgorithmChoice, TriedLimits, rules};
+pub(crate) use trial::{AlgorithmChoice, TriedLimits, TriedRules, tried_rules};
 
 /// The descriptor that has the path, which meets no rule.
 const ROUTE: &str = "(route)={path}";
@@ -147,16 +147,19 @@ fn execute(args: &Args) -> Result<(), String> {
     if let Some(path) = &args.write_rules {
         output_file::check("--write-rules", path, &args.files)?;
     }
+    let keys: Vec<String> = args.key.keys().map(str::to_owned).collect();
+    let tried = args
+        .tried
+        .as_ref()
+        .map(|limits| tried_rules("--try", &args.domain, &keys, limits, &args.algorithms));
+    let tried = tried.transpose()?;
     for path in &args.files {
         read(path, &mut traffic).map_err(|error| with_causes(&error))?;
     }
     traffic.check().map_err(|error| with_causes(&error))?;
     let study = Study::of(&mut traffic);
-    let keys: Vec<String> = args.key.keys().map(str::to_owned).collect();
-    let tried = match &args.tried {
-        None => None,
-        Some(limits) => Some(trials(&mut traffic, &args.domain, &keys, limits, args)?),
-    };
+    let tried = tried.map(|tried| trials(&mut traffic, tried, args.top));
+    let tried = tried.transpose()?;
     if let Some(path) = &args.write_rules {
         let rules = study.to_rules(&args.domain, &keys, args.touch.per_mille());
         output_file::write(path, &rules)?;

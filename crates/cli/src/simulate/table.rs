@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use tollgate_core::Moment;
+use tollgate_core::{INTERVAL_MIN, Moment, Span};
 use tollgate_replay::{EVENTS_MAX, Memories, Simulation, Workload, WorkloadTotals};
 
 use crate::message::with_causes;
 use crate::output::{self, Output};
 use crate::replay::failure::Failure;
-use crate::suggest::{AlgorithmChoice, TriedLimits, rules};
+use crate::suggest::{AlgorithmChoice, TriedLimits, TriedRules, tried_rules};
 
 /// The requests per unit of the limit that are offered.
 const OFFERED: [u32; 8] = [1, 2, 5, 10, 20, 25, 50, 100];
@@ -32,12 +32,16 @@ pub(super) fn print(limits: &TriedLimits, output: Output) -> Result<(), Failure>
     let mut text = String::new();
     let mut tables = Vec::new();
     let unit = limits.unit();
-    for count in limits.counts() {
-        let rows = rows(count, limits).map_err(Failure::Message)?;
+    let all = [AlgorithmChoice::All];
+    let keys = [KEY.to_owned()];
+    let tried = tried_rules("--limit", "table", &keys, limits, &all).map_err(Failure::Message)?;
+    check_window(limits.window()).map_err(Failure::Message)?;
+    for tried in tried.chunks(AlgorithmChoice::names(&all).len()) {
+        let rows = rows(tried, limits).map_err(Failure::Message)?;
         match output {
-            Output::Human => add_text(count, unit, &rows, &mut text),
+            Output::Human => add_text(tried[0].count, unit, &rows, &mut text),
             Output::Json => tables.push(json!({
-                "limit": format!("{count}/{unit}"),
+                "limit": tried[0].limit,
                 "units": UNITS,
                 "rows": rows.iter().map(Row::to_json).collect::<Value>(),
             })),
@@ -49,17 +53,23 @@ pub(super) fn print(limits: &TriedLimits, output: Output) -> Result<(), Failure>
     output::print(&text).map_err(Failure::Message)
 }
 
-/// Simulates every algorithm and offered rate.
-fn rows(count: u32, limits: &TriedLimits) -> Result<Vec<Row>, String> {
-    let unit = limits.unit();
+/// Rejects a window that is too short for what is offered.
+fn check_window(window: Span) -> Result<(), String> {
+    let most = OFFERED[OFFERED.len() - 1];
+    let shortest = INTERVAL_MIN * u64::from(most);
+    match window < shortest {
+        false => Ok(()),
+        true => Err(format!(
+            "--limit: a window of {window} is too short for a table, which offers up to {most} \
+             requests in it, one in {INTERVAL_MIN} at most; the shortest window is {shortest}"
+        )),
+    }
+}
+
+/// Simulates every algorithm and offered rate for one limit.
+fn rows(tried: &[TriedRules], limits: &TriedLimits) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
-    for algorithm in AlgorithmChoice::names(&[AlgorithmChoice::All]) {
-        let rules = rules(
-            "table",
-            &[KEY.to_owned()],
-            &format!("{count}/{unit}"),
-            algorithm,
-        )?;
+    for tried in tried {
         for offered in OFFERED {
             let simulation = Simulation {
                 workloads: vec![workload(offered, limits)?],
@@ -70,10 +80,10 @@ fn rows(count: u32, limits: &TriedLimits) -> Result<Vec<Row>, String> {
                 memories: Memories::Unbounded,
                 events_max: EVENTS_MAX,
             };
-            let simulated = simulation.run(&rules, &mut |_| ControlFlow::Continue(()));
+            let simulated = simulation.run(&tried.rules, &mut |_| ControlFlow::Continue(()));
             let (_, totals) = simulated.map_err(|error| with_causes(&error))?;
             rows.extend(totals.into_iter().map(|totals| Row {
-                algorithm,
+                algorithm: tried.algorithm,
                 offered,
                 totals,
             }));

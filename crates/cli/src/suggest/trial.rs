@@ -9,7 +9,6 @@ use tollgate_core::{Limit, ParseLimitError, ParseSpanError, Span, WINDOW_MAX};
 use tollgate_replay::{Options, Report, Traffic, replay};
 use tollgate_rules::{RuleSet, Source, escape};
 
-use super::Args;
 use crate::message::with_causes;
 
 /// The most limits of one command.
@@ -41,6 +40,15 @@ pub(crate) enum AlgorithmChoice {
     LeakyBucket,
 }
 
+/// One of the limits, with one algorithm.
+pub(crate) struct TriedRules {
+    pub(crate) count: u32,
+    /// `10/minute`.
+    pub(crate) limit: String,
+    pub(crate) algorithm: &'static str,
+    pub(crate) rules: RuleSet,
+}
+
 /// What each limit does with each algorithm.
 pub(super) struct Trials(Vec<Trial>);
 
@@ -53,39 +61,53 @@ struct Trial {
 /// Decides all requests under each limit and algorithm.
 pub(super) fn trials(
     traffic: &mut Traffic,
+    tried: Vec<TriedRules>,
+    top_keys: usize,
+) -> Result<Trials, String> {
+    let trials = tried.into_iter().map(|tried| {
+        let options = Options {
+            top_keys,
+            ..Options::default()
+        };
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let report = replay(traffic, &tried.rules, options, None, go_on);
+        Ok(Trial {
+            limit: tried.limit,
+            algorithm: tried.algorithm,
+            report: report.map_err(|error| with_causes(&error))?,
+        })
+    });
+    trials.collect::<Result<_, String>>().map(Trials)
+}
+
+/// The rules of each limit with each algorithm, on all keys of the descriptor together. `option`
+/// is where the limits are written, for errors.
+pub(crate) fn tried_rules(
+    option: &str,
     domain: &str,
     keys: &[String],
     limits: &TriedLimits,
-    args: &Args,
-) -> Result<Trials, String> {
-    let mut trials = Vec::new();
+    algorithms: &[AlgorithmChoice],
+) -> Result<Vec<TriedRules>, String> {
+    let mut tried = Vec::new();
     for count in &limits.counts {
-        for algorithm in AlgorithmChoice::names(&args.algorithms) {
+        for algorithm in AlgorithmChoice::names(algorithms) {
             let limit = format!("{count}/{}", limits.unit);
-            let rules = rules(domain, keys, &limit, algorithm)?;
-            let options = Options {
-                top_keys: args.top,
-                ..Options::default()
-            };
-            let go_on = &mut |_| ControlFlow::Continue(());
-            let report = replay(traffic, &rules, options, None, go_on);
-            trials.push(Trial {
+            let rules = rules(domain, keys, &limit, algorithm)
+                .map_err(|why| format!("{option} {limit}: {algorithm}: {why}"))?;
+            tried.push(TriedRules {
+                count: *count,
                 limit,
                 algorithm,
-                report: report.map_err(|error| with_causes(&error))?,
+                rules,
             });
         }
     }
-    Ok(Trials(trials))
+    Ok(tried)
 }
 
-/// Rules with one limit, on all keys of the descriptor together.
-pub(crate) fn rules(
-    domain: &str,
-    keys: &[String],
-    limit: &str,
-    algorithm: &str,
-) -> Result<RuleSet, String> {
+/// Rules with one limit; or what is wrong with it.
+fn rules(domain: &str, keys: &[String], limit: &str, algorithm: &str) -> Result<RuleSet, String> {
     let (count, unit) = limit.split_once('/').unwrap_or((limit, "minute"));
     let count: u32 = count.parse().unwrap_or(0);
     let window = match UNITS.iter().any(|(name, _)| *name == unit) {
@@ -105,18 +127,16 @@ pub(crate) fn rules(
     );
     match loaded.diagnostics.iter().find(|one| one.is_error()) {
         None => Ok(loaded.rules),
-        Some(error) => Err(format!("{limit} {algorithm}: {}", error.message)),
+        Some(error) => {
+            let help = error.help.iter().map(|help| format!("; {help}"));
+            Err(format!("{}{}", error.message, help.collect::<String>()))
+        }
     }
 }
 
 // === impl TriedLimits ===
 
 impl TriedLimits {
-    /// The count of each.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = u32> {
-        self.counts.iter().copied()
-    }
-
     /// The unit or the window: `minute`, `15m`.
     pub(crate) fn unit(&self) -> &str {
         &self.unit
@@ -140,6 +160,10 @@ impl FromStr for TriedLimits {
             let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
             match count.parse() {
                 _ if !is_number => Err(wrong()),
+                // As in rules files.
+                _ if count.len() > 1 && count.starts_with('0') => Err(format!(
+                    "`{count}` begins with a 0, which some programs read as octal; leave it out"
+                )),
                 Ok(count) => Ok(count),
                 Err(_) => Err(format!("{count} is too large; the most is {}", u32::MAX)),
             }

@@ -193,6 +193,31 @@ fn an_interrupt_of_the_simulation_writes_nothing_and_says_so() {
 }
 
 #[test]
+fn an_error_of_the_table_is_about_its_limit() {
+    let directory = rules();
+    for (limit, expected) in [
+        (
+            "7/1ns",
+            "--limit 7/1ns: token_bucket: a bucket refills at most one unit in 100ns: 7 per 1ns \
+             is above its 0; make the window longer",
+        ),
+        (
+            "1/100ns",
+            "--limit: a window of 100ns is too short for a table, which offers up to 100 requests \
+             in it, one in 100ns at most; the shortest window is 10us",
+        ),
+        ("010/s", "`010` begins with a 0"),
+    ] {
+        let output = run(directory.path(), &["simulate", "--table", "--limit", limit]);
+        assert_eq!(output.status.code(), Some(2), "{limit}");
+        let message = message(&output);
+        assert!(message.contains(expected), "{limit}: {message}");
+    }
+    let shortest = ["simulate", "--table", "--limit", "1/10us"];
+    assert_eq!(run(directory.path(), &shortest).status.code(), Some(0));
+}
+
+#[test]
 fn every_error_says_what_to_do() {
     let directory = rules();
     for (arguments, expected) in [

@@ -182,7 +182,7 @@ fn what_cannot_be_read_or_tried_is_an_error() {
     let directory = log();
     std::fs::write(directory.path().join("none.log"), "nothing\n").unwrap();
     let long_key = format!("{}={{client}}", "k".repeat(4_097));
-    let table: [(&[&str], &str); 16] = [
+    let table: [(&[&str], &str); 19] = [
         // Nothing is read before.
         (
             &["--key", &long_key, "missing.log"],
@@ -190,6 +190,16 @@ fn what_cannot_be_read_or_tried_is_an_error() {
         ),
         (&["missing.log"], "missing.log"),
         (&["none.log"], "none.log"),
+        (
+            &["--try", "5/1ns", "--algorithms", "all", "missing.log"],
+            "--try 5/1ns: token_bucket: a bucket refills at most one unit in 100ns: 5 per 1ns is \
+             above its 0; make the window longer",
+        ),
+        (
+            &["--try", "5,010/minute", "access.log"],
+            "`010` begins with a 0, which some programs read as octal; leave it out",
+        ),
+        (&["--try", "00/minute", "access.log"], "`00` begins with"),
         (&["--try", "10", "access.log"], "no list of limits"),
         (
             &["--try", "10/fortnight", "access.log"],
