@@ -158,7 +158,8 @@ impl<'l, C: Clock> JointReservation<'l, C> {
     }
 
     /// Charges each limit its own actual units in place of its estimate: `actual` gets the limit's
-    /// name and estimate. Several estimates for one key of a limit are one, their sum. If it panics, the limits that are not settled yet refund their estimates.
+    /// name and estimate. Several estimates for one key of a limit are one, their sum. If `actual`
+    /// panics, the limits that are not settled yet refund their estimates.
     pub fn settle_each(self, mut actual: impl FnMut(&str, u64) -> u64) -> Vec<Settlement> {
         let settle = |part: Reservation<'l, C>| {
             let actual = actual(part.name(), part.estimate());

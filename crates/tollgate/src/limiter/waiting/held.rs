@@ -1,0 +1,103 @@
+//! Requests that a leaky bucket has allowed and that wait for their turn.
+
+use std::future::Future;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tollgate_core::{Clock, Cost, Key, Moment, Span, Timeline};
+
+use super::sleep_unless;
+use crate::limiter::Limiter;
+use crate::queue::{HeldPlace, Turn};
+
+/// An allowed request that is held until its turn. If dropped before, it passes its turn on.
+struct Held<'l, C: Clock> {
+    limiter: &'l Limiter<C>,
+    key: Key,
+    place: Option<HeldPlace<'l>>,
+}
+
+// === impl Limiter ===
+
+impl<C: Clock> Limiter<C> {
+    /// Holds an allowed request until its turn by the limiter's clock, because a timer may fire
+    /// early.
+    pub(super) async fn hold<'l, S: Future>(
+        &'l self,
+        key: Key,
+        place: HeldPlace<'l>,
+        sleep: &impl Fn(Duration) -> S,
+    ) {
+        let mut held = Held {
+            limiter: self,
+            key,
+            place: Some(place),
+        };
+        while let Some(due) = held.due().await {
+            let wait = due.since(self.now_in_turn());
+            if wait.is_zero() {
+                break;
+            }
+            let has_moved = |context: &Context<'_>| match held.due_in(context) {
+                Some(now_due) if now_due == due => Poll::Pending,
+                _ => Poll::Ready(()),
+            };
+            sleep_unless(sleep(wait.into()), has_moved).await;
+        }
+        held.go();
+    }
+
+    /// Refunds the units of a turn to the bucket, unless a `check` was given a later turn; returns
+    /// whether it did. No other request may be given a turn meanwhile to be held until then.
+    ///
+    /// After a `check`, the units stay consumed until the turn is over: after a refund, the next
+    /// request would be given the same turn as that `check`.
+    pub(super) fn give_back(&self, key: Key, turn: Turn) -> bool {
+        let now = self.store.clock().now();
+        let Ok(newest) = self.try_decide(key, Cost::Peek(1), Some(now)) else {
+            return false;
+        };
+        let ends = now.monotonic + newest.reset();
+        let interval = self.limit().interval().unwrap_or(Span::ZERO);
+        if ends.since(turn.ends) >= interval {
+            return false;
+        }
+        // A failure is only counted: there is no request left to answer.
+        let _refunded = self.decide(key, Cost::Refund(turn.units));
+        true
+    }
+
+    /// The time on the clock of turns, which only buckets give, whatever the limit is now.
+    fn now_in_turn(&self) -> Moment {
+        self.store.clock().on(Timeline::Monotonic)
+    }
+}
+
+// === impl Held ===
+
+impl<C: Clock> Held<'_, C> {
+    async fn due(&self) -> Option<Moment> {
+        poll_fn(|context| Poll::Ready(self.due_in(context))).await
+    }
+
+    fn due_in(&self, context: &Context<'_>) -> Option<Moment> {
+        self.place.as_ref().and_then(|place| place.due(context))
+    }
+
+    /// Ends the hold because the turn has come; its units are spent.
+    fn go(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.go();
+        }
+    }
+}
+
+impl<C: Clock> Drop for Held<'_, C> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            let give_back = |turn| self.limiter.give_back(self.key, turn);
+            place.cancel(self.limiter.now_in_turn(), give_back);
+        }
+    }
+}
