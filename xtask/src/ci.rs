@@ -84,6 +84,7 @@ fn run(args: &[String]) -> Result<(), String> {
     report(&outcomes, start)
 }
 
+/// Prints what came of each step; says how many failed.
 fn report(outcomes: &[Outcome], start: Instant) -> Result<(), String> {
     println!();
     let mut tests = Tests::default();

@@ -76,7 +76,7 @@ impl Bucket {
     }
 
     /// The same bucket, known to have been charged by `limit` last, unless another one is known.
-    pub fn charged_by(self, limit: &Limit) -> Bucket {
+    pub fn with_terms_of(self, limit: &Limit) -> Bucket {
         Bucket {
             terms: self.terms.or(Terms::of(limit)),
             ..self
@@ -232,7 +232,7 @@ impl Bucket {
     /// and the debt switches when `new` first charges: a switch in between would change the retry
     /// time of a denial.
     pub(crate) fn migrate(mut self, old: &Limit, new: &Limit, now: Moment) -> Bucket {
-        self = self.charged_by(old);
+        self = self.with_terms_of(old);
         let (Some(was), Some(is)) = (self.terms, Terms::of(new)) else {
             return self;
         };

@@ -61,7 +61,7 @@ pub(crate) fn cookie<'a>(
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
     let pairs = collect_bounded(pairs)?.into_iter();
-    let raw: Vec<&[u8]> = pairs.filter_map(|pair| named(pair, name)).collect();
+    let raw: Vec<&[u8]> = pairs.filter_map(|pair| value_of(pair, name)).collect();
     if raw.iter().any(|value| is_escaped(value)) {
         return Err(Flaw::Escaped);
     }
@@ -74,7 +74,7 @@ pub(crate) fn cookie<'a>(
 }
 
 /// The value of a cookie as it was sent, if it has this name.
-fn named<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
+fn value_of<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let rest = pair.trim_ascii().strip_prefix(name.as_bytes())?;
     let value = rest.trim_ascii_start().strip_prefix(b"=")?;
     Some(value.trim_ascii_start())

@@ -137,7 +137,7 @@ fn read_ahead<U: WordState>(limit: &Limit, word: u64, time: &mut Time<'_>) -> U 
     let usage = U::decode(limit, word);
     time.catch_up(limit, usage.not_before(limit));
     match has_clock && usage.is_ahead(limit, time.on(limit)) {
-        true => usage.written_by(limit),
+        true => usage.with_terms_of(limit),
         false => usage,
     }
 }

@@ -183,7 +183,7 @@ impl<C: Clock> Memory<C> {
             && bucket.is_ahead(made_under, time.on(made_under))
         {
             // The clock was set back.
-            *bucket = bucket.charged_by(made_under);
+            *bucket = bucket.with_terms_of(made_under);
         }
         for _ in 0..SEARCHES_MAX {
             let is_changed = made_under != charge.limit;

@@ -9,7 +9,7 @@ pub(super) trait WordState: Usage + Copy {
 
     /// The same state, which `limit` has written, as it is read after the clock was set back: its
     /// bounds are then those of `limit`.
-    fn written_by(self, _limit: &Limit) -> Self {
+    fn with_terms_of(self, _limit: &Limit) -> Self {
         self
     }
 
@@ -55,9 +55,9 @@ impl WordState for AnyWordState {
         }
     }
 
-    fn written_by(self, limit: &Limit) -> AnyWordState {
+    fn with_terms_of(self, limit: &Limit) -> AnyWordState {
         match self {
-            AnyWordState::Bucket(bucket) => AnyWordState::Bucket(bucket.written_by(limit)),
+            AnyWordState::Bucket(bucket) => AnyWordState::Bucket(bucket.with_terms_of(limit)),
             other => other,
         }
     }
@@ -78,8 +78,8 @@ impl WordState for Bucket {
         Bucket::full_at(Moment::from_nanos(word))
     }
 
-    fn written_by(self, limit: &Limit) -> Bucket {
-        self.charged_by(limit)
+    fn with_terms_of(self, limit: &Limit) -> Bucket {
+        self.with_terms_of(limit)
     }
 
     #[inline]

@@ -63,9 +63,9 @@ impl Requests {
                 return self.poll_late(cx).map(|status| Some(Err(status)));
             };
             let added = match frame {
-                None => return Poll::Ready(self.unfinished().map(Err)),
+                None => return Poll::Ready(self.end_status().map(Err)),
                 Some(Ok(frame)) => frame.into_data().map_or(Ok(()), |data| self.add(&data)),
-                Some(Err(error)) => Err(broken(&error)),
+                Some(Err(error)) => Err(body_status(&error)),
             };
             if let Err(status) = added {
                 return Poll::Ready(Some(Err(status)));
@@ -119,7 +119,7 @@ impl Requests {
     }
 
     /// The status of a call that ends within a message.
-    fn unfinished(&self) -> Option<Status> {
+    fn end_status(&self) -> Option<Status> {
         let arrived = self.beginning.len();
         (arrived > 0).then(|| {
             let text = format!("the call ends within a message, of which {arrived} bytes arrived");
@@ -146,7 +146,7 @@ fn whole_message(bytes: &[u8]) -> Result<Option<usize>, Status> {
 }
 
 /// The status of a call whose body broke off.
-fn broken(error: &BoxError) -> Status {
+fn body_status(error: &BoxError) -> Status {
     match is_no_room(&**error) {
         true => no_room(),
         false => Status::cancelled(format!("the call broke off: {error}")),

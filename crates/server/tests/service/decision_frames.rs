@@ -220,7 +220,7 @@ async fn a_body_that_is_no_message_ends_the_call() {
 }
 
 #[tokio::test]
-async fn a_compressed_call_is_told_which_encoding_is_read() {
+async fn a_compressed_call_learns_which_encoding_is_read() {
     let house = House::on(RULES).await;
     let mut connection = Connection::to(&house).await;
     let call = connection.call("gzip").await;
