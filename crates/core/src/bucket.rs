@@ -75,14 +75,6 @@ impl Bucket {
         }
     }
 
-    /// The same bucket, known to have been charged by `limit` last, unless another one is known.
-    pub fn with_terms_of(self, limit: &Limit) -> Bucket {
-        Bucket {
-            terms: self.terms.or(Terms::of(limit)),
-            ..self
-        }
-    }
-
     /// The bucket as one word.
     pub const fn word(self) -> u64 {
         self.full_at.as_nanos()
@@ -232,7 +224,7 @@ impl Bucket {
     /// and the debt switches when `new` first charges: a switch in between would change the retry
     /// time of a denial.
     pub(crate) fn migrate(mut self, old: &Limit, new: &Limit, now: Moment) -> Bucket {
-        self = self.with_terms_of(old);
+        self.terms = self.terms.or(Terms::of(old));
         let (Some(was), Some(is)) = (self.terms, Terms::of(new)) else {
             return self;
         };

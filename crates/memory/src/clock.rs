@@ -193,7 +193,8 @@ impl ManualClock {
         }
     }
 
-    /// Sets both clocks, also back.
+    /// Sets both clocks, also back. The debt of a bucket in memory stays as it is then, up to
+    /// the moment at which it was to be refilled.
     pub fn set(&self, now: Now) {
         self.monotonic
             .store(now.monotonic.as_nanos(), Ordering::SeqCst);

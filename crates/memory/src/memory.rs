@@ -349,7 +349,10 @@ impl<'c> Time<'c> {
     /// The counters of two processors differ, and a processor may read its own before preceding
     /// instructions have run. A monotonic clock has already shown that moment, so this decision may
     /// use it. A state from further ahead was written before the clock was set back:
-    /// [`tollgate_core::Usage::settle`] corrects it, a bucket if it knows what charged it.
+    /// [`tollgate_core::Usage::settle`] corrects it, but for a bucket, whose word does not say what
+    /// charged it: it may have been a larger limit, whose debt a smaller one must not erase. Its
+    /// key is denied until the clock, which is monotonic unless it is one of a caller's making, has
+    /// caught up.
     fn catch_up(&mut self, limit: &Limit, written: Moment) {
         if self.clock.is_none() {
             return;

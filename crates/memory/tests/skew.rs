@@ -1,9 +1,7 @@
 //! Readings of one clock that differ a little between threads, as those of two processors do.
 #![allow(clippy::unwrap_used)]
 
-use tollgate_core::{
-    Algorithm, Anchor, Charge, Cost, Decision, Limit, Moment, Now, Segments, Span, Wait,
-};
+use tollgate_core::{Algorithm, Anchor, Charge, Cost, Limit, Moment, Now, Segments, Span};
 use tollgate_memory::{ManualClock, Memory};
 
 /// The end of a window of the limits below.
@@ -76,33 +74,5 @@ fn a_batch_that_began_before_a_window_ended_forgets_nothing() {
         });
         assert_eq!(answers, [true, false], "{limit:?}");
         assert!(!store.check(&one).unwrap().is_allowed(), "{limit:?}");
-    }
-}
-
-/// After the clock is set back by a day, nobody is denied for longer than the limit's own time, and
-/// nothing that was counted is allowed again before.
-#[test]
-fn a_clock_that_is_set_back_locks_no_key() {
-    for limit in limits() {
-        for count in [1usize, 2] {
-            let store = Memory::builder().max_keys(100).clock(ManualClock::at(END));
-            let store = store.build();
-            let keys = [store.key_of("one"), store.key_of("two")];
-            let all = Cost::Take(u64::from(COUNT));
-            let fill = keys.map(|key| Charge::new(key, &limit, all));
-            assert!(store.decide_now(&fill[..count]).unwrap().is_allowed());
-            store.clock().set(Now::at(END - Span::DAY));
-            let one = keys.map(|key| Charge::new(key, &limit, Cost::ONE));
-            let verdict = store.decide_now(&one[..count]).unwrap();
-            for decision in &verdict.decisions {
-                let Decision::Deny(denial) = decision else {
-                    panic!("{limit:?}, {count} limits: {decision:?}");
-                };
-                let Wait::For(wait) = denial.wait else {
-                    panic!("{limit:?}, {count} limits: it fits some time");
-                };
-                assert!(wait <= WINDOW.times(2), "{limit:?}, {count} limits: {wait}");
-            }
-        }
     }
 }

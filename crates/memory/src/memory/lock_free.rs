@@ -1,7 +1,7 @@
 //! The slow path for one limit whose state fits a word: read, step, compare-and-swap.
 
 use tollgate_core::{
-    Bucket, Charge, Clock, Decision, FixedWindow, Limit, SlidingWindow, StoreError, step,
+    Bucket, Charge, Clock, Decision, FixedWindow, SlidingWindow, StoreError, step,
 };
 
 use super::word_state::WordState;
@@ -67,7 +67,7 @@ impl<C: Clock> Memory<C> {
                     is_fresh_reading = true;
                     continue;
                 }
-                usage = read_ahead(charge.limit, current.word, time);
+                time.catch_up(charge.limit, usage.not_before(charge.limit));
             }
             let now = time.on(charge.limit);
             let decision = step(
@@ -126,19 +126,6 @@ impl<C: Clock> Memory<C> {
             spill::free(inserted.displaced.word, &self.arena);
         }
         Ok(Some(decision))
-    }
-}
-
-/// The state in a word that was written later than the last reading of the clock.
-#[cold]
-fn read_ahead<U: WordState>(limit: &Limit, word: u64, time: &mut Time<'_>) -> U {
-    // After the word was read: this thread may have stood still since the last reading.
-    let has_clock = time.refresh();
-    let usage = U::decode(limit, word);
-    time.catch_up(limit, usage.not_before(limit));
-    match has_clock && usage.is_ahead(limit, time.on(limit)) {
-        true => usage.with_terms_of(limit),
-        false => usage,
     }
 }
 

@@ -7,8 +7,7 @@
 mod reserved;
 
 use tollgate_core::{
-    Account, Bill, Charge, Clock, Decision, Limit, Line, PerCharge, StoreError, Usage, Verdict,
-    step,
+    Bill, Charge, Clock, Decision, Limit, Line, PerCharge, StoreError, Usage, Verdict, step,
 };
 
 use super::{Memory, Time};
@@ -178,13 +177,6 @@ impl<C: Clock> Memory<C> {
             .unwrap_or(charge.limit);
         let mut state = spill::read(made_under, tag.is_spilled(), word, &mut locked_state.spares);
         time.catch_up(made_under, state.not_before(made_under));
-        if let Account::Bucket(bucket) = &mut state
-            && time.clock.is_some()
-            && bucket.is_ahead(made_under, time.on(made_under))
-        {
-            // The clock was set back.
-            *bucket = bucket.with_terms_of(made_under);
-        }
         for _ in 0..SEARCHES_MAX {
             let is_changed = made_under != charge.limit;
             if spill::reserve(

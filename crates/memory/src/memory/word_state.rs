@@ -7,12 +7,6 @@ pub(super) trait WordState: Usage + Copy {
     /// The state that `limit` reads in `word`. Zero is that of a key never seen.
     fn decode(limit: &Limit, word: u64) -> Self;
 
-    /// The same state, which `limit` has written, as it is read after the clock was set back: its
-    /// bounds are then those of `limit`.
-    fn with_terms_of(self, _limit: &Limit) -> Self {
-        self
-    }
-
     /// The inverse; `None` if the state does not fit after all: a larger limit has counted it.
     fn encode(&self, limit: &Limit) -> Option<u64>;
 }
@@ -55,13 +49,6 @@ impl WordState for AnyWordState {
         }
     }
 
-    fn with_terms_of(self, limit: &Limit) -> AnyWordState {
-        match self {
-            AnyWordState::Bucket(bucket) => AnyWordState::Bucket(bucket.with_terms_of(limit)),
-            other => other,
-        }
-    }
-
     #[inline]
     fn encode(&self, limit: &Limit) -> Option<u64> {
         match self {
@@ -76,10 +63,6 @@ impl WordState for Bucket {
     #[inline]
     fn decode(_limit: &Limit, word: u64) -> Bucket {
         Bucket::full_at(Moment::from_nanos(word))
-    }
-
-    fn with_terms_of(self, limit: &Limit) -> Bucket {
-        self.with_terms_of(limit)
     }
 
     #[inline]
