@@ -4,8 +4,8 @@
 //! are woken when they become first. A waiter that leaves the line, allowed or dropped, wakes the
 //! next; a refund wakes the first. A waiter that a leaky bucket allows leaves the line and is held
 //! until its turn, while the next one asks, so several can be held at once. The lock of a line is
-//! held only for short accesses, and during the first attempt of a waiter that finds the line
-//! empty: otherwise two that arrive at the same time could overtake each other.
+//! held for short accesses, and while the limit is asked: by an attempt, so that nobody overtakes
+//! another, and for a turn that is given back, so that nobody gets the same one meanwhile.
 
 mod line;
 
@@ -284,17 +284,28 @@ impl<'q> Place<'q> {
         .is_ready();
     }
 
-    /// Leaves the line as allowed, to be held until its turn.
-    pub(crate) fn hold(mut self, turn: Turn) -> Option<HeldPlace<'q>> {
-        let (seat, key) = (self.seat.take()?, self.key);
-        let (ticket, next) = {
-            let mut lines = seat.0.lines(key);
-            let line = lines.entry(key).or_default();
-            // In this order, so that the next in line gets a later turn.
-            (line.hold(turn), line.leave(self.ticket))
+    /// Makes an attempt of the first in line while nobody else's turn moves. If it is given a turn,
+    /// it leaves the line as allowed, for the place in which it is held until then.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        attempt: impl FnOnce() -> Attempt<T>,
+    ) -> (Attempt<T>, Option<HeldPlace<'q>>) {
+        let Some(Seat(queues)) = self.seat.as_ref() else {
+            return (attempt(), None);
         };
+        let key = self.key;
+        let mut lines = queues.lines(key);
+        let attempted = attempt();
+        let Attempt::Held(_, turn) = &attempted else {
+            return (attempted, None);
+        };
+        let line = lines.entry(key).or_default();
+        // In this order, so that the next in line gets a later turn.
+        let (ticket, next) = (line.hold(*turn), line.leave(self.ticket));
+        drop(lines);
         next.release();
-        Some(HeldPlace { seat, key, ticket })
+        let seat = self.seat.take();
+        (attempted, seat.map(|seat| HeldPlace { seat, key, ticket }))
     }
 
     fn poll(&self, look: impl FnOnce(&mut Line) -> (bool, Released)) -> Poll<()> {

@@ -219,19 +219,20 @@ impl<C: Clock> Limiter<C> {
         &self,
         key: Key,
         units: u64,
-        place: Place<'_>,
+        mut place: Place<'_>,
         sleep: &impl Fn(Duration) -> S,
     ) -> Result<Grant, NotReady> {
         let mut due = place.first().await;
         loop {
             place.forget_refund();
-            match self.attempt(key, units, Some(due)) {
+            let (attempted, held) = place.attempt(|| self.attempt(key, units, Some(due)));
+            match attempted {
                 Attempt::Done(done) => {
                     place.serve_next_from(due);
                     return done;
                 }
-                Attempt::Held(allowed, turn) => {
-                    if let Some(place) = place.hold(turn) {
+                Attempt::Held(allowed, _) => {
+                    if let Some(place) = held {
                         self.hold(key, place, sleep).await;
                     }
                     return allowed;
@@ -291,9 +292,9 @@ impl<C: Clock> Limiter<C> {
             }
             Ok(Decision::Deny(denial)) => match denial.wait {
                 Wait::Never => Attempt::Done(Err(NotReady::NeverFits)),
-                Wait::For(wait) => Attempt::Denied(match limit.algorithm() {
-                    Algorithm::TokenBucket => now.monotonic + wait,
-                    _ => self.now(limit) + wait,
+                Wait::For(wait) => Attempt::Denied(match limit.is_bucket() {
+                    true => now.monotonic + wait,
+                    false => self.now(limit) + wait,
                 }),
             },
         }

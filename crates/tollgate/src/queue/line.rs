@@ -25,8 +25,7 @@ pub(super) struct Line {
 pub(crate) struct Turn {
     /// When the request may proceed, by the limiter's clock.
     pub(crate) due: Moment,
-    /// When the units of this turn will have left the bucket. Early by at most the time between two
-    /// readings of the clock.
+    /// When the units of this turn will have left the bucket.
     pub(crate) ends: Moment,
     /// The units consumed.
     pub(crate) units: u64,

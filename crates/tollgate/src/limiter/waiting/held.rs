@@ -49,10 +49,12 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// Refunds the units of a turn to the bucket, unless a `check` was given a later turn; returns
-    /// whether it did. No other request may be given a turn meanwhile to be held until then.
+    /// whether it did. The line of the key is locked, so that no request that is held gets one
+    /// meanwhile.
     ///
     /// After a `check`, the units stay consumed until the turn is over: after a refund, the next
-    /// request would be given the same turn as that `check`.
+    /// request would be given the same turn as that `check`. So it is if the `check`, which takes
+    /// no lock, comes between the look at the bucket and the refund.
     pub(super) fn give_back(&self, key: Key, turn: Turn) -> bool {
         let now = self.store.clock().now();
         let Ok(newest) = self.try_decide(key, Cost::Peek(1), Some(now)) else {
@@ -64,8 +66,7 @@ impl<C: Clock> Limiter<C> {
             return false;
         }
         // A failure is only counted: there is no request left to answer.
-        let _refunded = self.decide(key, Cost::Refund(turn.units));
-        true
+        self.decide(key, Cost::Refund(turn.units)).is_allowed()
     }
 
     /// The time on the clock of turns, which only buckets give, whatever the limit is now.
