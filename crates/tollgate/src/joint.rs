@@ -177,7 +177,8 @@ impl JointDecision {
         self.wait()?.as_secs_ceil()
     }
 
-    /// The largest cost that all limits would allow now; `None` if there are no limits.
+    /// The largest cost that all limits, shadow limits among them, would allow now; `None` if there
+    /// are no limits.
     pub fn remaining(&self) -> Option<u32> {
         self.verdict.decisions.iter().map(Decision::remaining).min()
     }

@@ -38,9 +38,10 @@ pub const FAILURE_WAIT: Duration = Duration::from_secs(1);
 /// One limit over any number of keys.
 ///
 /// A key is any value that implements `Hash`; the [crate's documentation](crate#keys) says which
-/// keys are equal. Share a limiter by reference or in an [`Arc`]. Decisions do not block each
-/// other, with one exception: if the state of a key is larger than a word, decisions on that key
-/// take turns, and one waits about a second at most.
+/// keys are equal. Share a limiter by reference or in an [`Arc`]. Checks of one limit do not block
+/// each other, unless the state of a key is larger than a word: decisions on that key take turns
+/// then, as reservations and decisions on several limits always do on each of their keys. One waits
+/// about a second at most, and is then denied.
 ///
 /// # Example
 ///
