@@ -319,8 +319,9 @@ impl ResponseBody {
             if bytes.len() > self.reserved {
                 return bytes;
             }
-            self.reserved -= bytes.len();
-            hold(bytes, Arc::clone(&self.connection))
+            let length = bytes.len();
+            self.reserved -= length;
+            hold(bytes, length, Arc::clone(&self.connection))
         })
     }
 

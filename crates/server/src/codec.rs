@@ -66,11 +66,11 @@ pub(crate) fn unreadable(error: &impl fmt::Display) -> Status {
 }
 
 /// Buffers of responses, which have some tens of bytes per descriptor.
-pub(crate) fn encode_buffers() -> BufferSettings {
+fn encode_buffers() -> BufferSettings {
     BufferSettings::new(1024, 16 * 1024)
 }
 
 /// Buffers of requests.
-pub(crate) fn decode_buffers() -> BufferSettings {
+fn decode_buffers() -> BufferSettings {
     BufferSettings::new(4 * 1024, 16 * 1024)
 }

@@ -40,6 +40,7 @@ pub(crate) use wire::RawCheck;
 pub(crate) const CHECK_PATH: &str = "/tollgate.v1.Decisions/Check";
 /// The same in traces, without the slash.
 const METHOD: &str = CHECK_PATH.split_at(1).1;
+
 /// Answers calls.
 pub(crate) struct DecisionCalls {
     decider: Arc<Decider>,

@@ -125,20 +125,21 @@ impl Answers {
     /// The answers to a batch as they are sent. Until then they are reserved, if they are long, and
     /// nothing else of the batch is.
     fn send(&mut self, answers: AnswerBytes) -> Bytes {
-        let kept = match answers.len() {
+        let wanted = match answers.len() {
             ..=ANSWER_BYTES_FREE => 0,
             length => length,
         };
-        let more = kept.saturating_sub(self.reserved);
-        // What has been decided is answered, even if there is no room for it.
-        let is_held = self.connection.reserve(more) && kept > 0;
-        if is_held {
-            self.reserved = self.reserved + more - kept;
+        let more = wanted.saturating_sub(self.reserved);
+        // What has been decided is answered, even if there is no room for all of it.
+        if self.connection.reserve(more) {
+            self.reserved += more;
         }
+        let kept = wanted.min(self.reserved);
+        self.reserved -= kept;
         self.release();
-        match is_held {
-            true => hold(answers.into(), Arc::clone(&self.connection)),
-            false => answers.into(),
+        match kept {
+            0 => answers.into(),
+            _ => hold(answers.into(), kept, Arc::clone(&self.connection)),
         }
     }
 
@@ -176,7 +177,8 @@ impl Answers {
     fn trailers(&mut self) -> Option<HeaderMap> {
         let status = self.end.take()?;
         self.has_ended = true;
-        if status.code() != Code::Ok {
+        // A call that its client has ended has failed for nobody.
+        if !matches!(status.code(), Code::Ok | Code::Cancelled) {
             self.decider.count_end(&status);
         }
         let mut trailers = HeaderMap::new();

@@ -134,8 +134,11 @@ fn whole_message(bytes: &[u8]) -> Result<Option<usize>, Status> {
         return Ok(None);
     };
     if bytes[0] != 0 {
-        // As gRPC's specification "Compression" wants it.
-        let text = "a compressed message in a call without `grpc-encoding`";
+        // The status is that of gRPC's specification "Compression".
+        let text = format!(
+            "a message is marked as compressed ({}), and the call is not",
+            bytes[0]
+        );
         return Err(Status::internal(text));
     }
     if length > MESSAGE_BYTES_MAX {

@@ -202,7 +202,7 @@ async fn a_body_that_is_no_message_ends_the_call() {
     let cases: [(&[u8], &str, &str); 4] = [
         (&message[..4], "3", "of which 4 bytes arrived"),
         (&message[..message.len() - 1], "3", "ends within a message"),
-        (b"\x01\0\0\0\x01x", "13", "a compressed message"),
+        (b"\x01\0\0\0\x01x", "13", "marked as compressed (1)"),
         (
             b"\0\0\0\x40\x01",
             "11",
