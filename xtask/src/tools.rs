@@ -55,13 +55,13 @@ pub(crate) fn ensure_debian(package: &str, program: &str) -> Result<(), String> 
         .map_err(|problem| format!("{by_hand} ({problem})"))
 }
 
-/// The gigabytes that are free where the project is, by GNU's `df`.
+/// The gigabytes that are free where the project is, rounded down, by GNU's `df`.
 pub(crate) fn free_gigabytes() -> Option<u64> {
     let mut df = Command::new("df");
-    df.args(["--block-size=GB", "--output=avail"]).arg(root());
+    df.args(["--block-size=1", "--output=avail"]).arg(root());
     let free = text(&mut df)?;
-    let free = free.lines().next_back()?.trim().trim_end_matches("GB");
-    free.parse().ok()
+    let free: u64 = free.lines().next_back()?.trim().parse().ok()?;
+    Some(free / 1_000_000_000)
 }
 
 /// A program that `cargo install` brings.

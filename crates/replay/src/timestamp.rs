@@ -10,8 +10,9 @@ use tollgate_core::Moment;
 
 pub(crate) mod written;
 
-/// The latest moment that is replayed: 2500-01-01. No window or queue that follows reaches the end
-/// of representable time (2554), where times saturate and waits would be wrong.
+/// The latest moment that is replayed: 2500-01-01. No window that follows reaches the end of
+/// representable time (2554), where times saturate and waits would be wrong, and no bucket but one
+/// that takes more than half a century to refill.
 pub(crate) const MOMENT_MAX: Moment = Moment::from_nanos(16_725_225_600_000_000_000);
 /// The decimal places of a nanosecond.
 const DECIMALS: usize = 9;
