@@ -122,9 +122,8 @@ impl Queues {
         let seat = match self.seat_behind(seat, before) {
             Ok(seat) => seat,
             Err(max) => {
-                let is_refunded = turn.is_some_and(|(_, turn)| give_back(turn));
-                drop(lines);
-                self.wake_if(is_refunded, key);
+                let turn = turn.map(|(_, turn)| turn);
+                self.unlock_without_place(lines, key, turn, give_back);
                 return Entry::Full(max);
             }
         };
@@ -167,12 +166,23 @@ impl Queues {
                 Ok((answer, Some(HeldPlace { seat, key, ticket })))
             }
             Err(max) => {
-                let is_refunded = give_back(turn);
-                drop(lines);
-                self.wake_if(is_refunded, key);
+                self.unlock_without_place(lines, key, Some(turn), give_back);
                 Err(max)
             }
         }
+    }
+
+    /// Gives back the turn for which there is no place, and then unlocks the lines.
+    fn unlock_without_place(
+        &self,
+        lines: MutexGuard<'_, HashMap<Key, Line>>,
+        key: Key,
+        turn: Option<Turn>,
+        give_back: impl FnOnce(Turn) -> bool,
+    ) {
+        let is_refunded = turn.is_some_and(give_back);
+        drop(lines);
+        self.wake_if(is_refunded, key);
     }
 
     /// [`Queues::refund`], if units were refunded.
