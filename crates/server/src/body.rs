@@ -80,6 +80,13 @@ pub(crate) fn is_no_room(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
+/// The trailers with which a call ends.
+pub(crate) fn trailers(status: &Status) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    let _few_headers = status.add_header(&mut trailers);
+    trailers
+}
+
 /// Reads a whole body, or until `is_enough`.
 ///
 /// A body in one piece, as nearly every body is, is not copied. Several pieces are copied, because
@@ -128,7 +135,7 @@ impl RequestBody {
         }
     }
 
-    /// A message of a call that may never end has arrived completely.
+    /// All of it has arrived, or a message of a call that may never end.
     pub(crate) fn record_request(&self) {
         self.connection.record_request(Instant::now());
     }
@@ -189,7 +196,7 @@ impl RequestBody {
         ready!(self.connection.poll_decide(self.reserved, cx));
         let frame = frame.take();
         self.state = State::Ended;
-        self.connection.record_request(Instant::now());
+        self.record_request();
         Poll::Ready(frame.map(Ok))
     }
 }
@@ -356,11 +363,9 @@ impl HttpBody for ResponseBody {
         {
             this.stop = None;
             this.content = Content::Whole(None);
-            let mut trailers = HeaderMap::new();
             let status =
                 Status::unavailable("the service is stopping; retry with another instance");
-            let _few_headers = status.add_header(&mut trailers);
-            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers(&status)))));
         }
         polled
     }

@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use super::answer_bytes::AnswerBytes;
 use super::requests::Requests;
 use super::{Decider, RawCheck};
-use crate::body::no_room;
+use crate::body::{no_room, trailers};
 use crate::held_bytes::{ANSWER_BYTES_FREE, hold};
 
 /// The most requests of a call that are read before their answers are taken.
@@ -181,9 +181,7 @@ impl Answers {
         if !matches!(status.code(), Code::Ok | Code::Cancelled) {
             self.decider.count_end(&status);
         }
-        let mut trailers = HeaderMap::new();
-        let _few_headers = status.add_header(&mut trailers);
-        Some(trailers)
+        Some(trailers(&status))
     }
 }
 
