@@ -67,14 +67,12 @@ impl Model {
             let index = index.expect("gathered from the charges");
             self.decision(&asked[index], before[index], delays[index], now)
         });
-        Verdict {
-            decisions: decisions.collect(),
-            denial: by.map(|index| RequestDenial {
-                by: first_charge(charges, asked[index].charge.key),
-                wait: self.whole_wait(&asked, now),
-                reason: DenialReason::Exceeded,
-            }),
-        }
+        let denial = by.map(|index| RequestDenial {
+            by: first_charge(charges, asked[index].charge.key),
+            wait: self.whole_wait(&asked, now),
+            reason: DenialReason::Exceeded,
+        });
+        Verdict::new(decisions.collect(), denial)
     }
 
     fn of(&self, key: Key) -> &Naive {

@@ -204,10 +204,8 @@ async fn report(
         }
     }
     // The answer pairs the decisions with the descriptors and the rules that they met.
-    let verdict = Verdict {
-        decisions: states.iter().map(|state| state.decision).collect(),
-        denial: None,
-    };
+    let decisions = states.iter().map(|state| state.decision);
+    let verdict = Verdict::new(decisions.collect(), None);
     let mut keys = charges
         .iter()
         .zip(states)

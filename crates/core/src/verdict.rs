@@ -38,6 +38,18 @@ pub struct Verdict {
     pub decisions: PerCharge<Decision>,
     /// Why the request is denied, `by` the index of a charge; `None` if it is allowed.
     pub denial: Option<RequestDenial>,
+    /// Where it was decided: the units are counted there, and have to be refunded there.
+    pub decided_by: DecidedBy,
+}
+
+/// What has decided on a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DecidedBy {
+    /// The store that was asked.
+    #[default]
+    Store,
+    /// Each limit's [`OnStoreError`](crate::OnStoreError), because the shared store had no answer.
+    Fallback,
 }
 
 /// Why a request is denied, and for how long.
@@ -99,6 +111,15 @@ pub struct TooManyCharges(pub usize);
 // === impl Verdict ===
 
 impl Verdict {
+    /// The verdict of the store that was asked.
+    pub const fn new(decisions: PerCharge<Decision>, denial: Option<RequestDenial>) -> Verdict {
+        Verdict {
+            decisions,
+            denial,
+            decided_by: DecidedBy::Store,
+        }
+    }
+
     /// Whether the request is allowed.
     pub const fn is_allowed(&self) -> bool {
         self.denial.is_none()
@@ -196,7 +217,7 @@ impl<'a> Bill<'a> {
             wait: self.longest(&waits_after).unwrap_or(Wait::For(Span::ZERO)),
             reason: DenialReason::Exceeded,
         });
-        Verdict { decisions, denial }
+        Verdict::new(decisions, denial)
     }
 
     /// For each charge, the wait until its limit allows its line; `None` if it does now.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use serde_json::{Map, Value};
-use tollgate_core::{Answer, Request, Resolution, Store, StoreError, Verdict};
+use tollgate_core::{Answer, DecidedBy, Request, Resolution, Store, StoreError, Verdict};
 use tollgate_memory::Stats;
 use tollgate_rules::{Attempt, ReservedPart, Resolved, RuleSet};
 
@@ -55,6 +55,8 @@ pub struct Decided {
     pub answer: Answer,
     /// The metadata of the rules that allow the request, merged.
     pub metadata: Option<Map<String, Value>>,
+    /// What has decided, for [`Engine::refund`].
+    pub decided_by: DecidedBy,
 }
 
 /// The rules in effect, and where each of them is counted.
@@ -192,6 +194,34 @@ impl Engine {
         Ok(self.conclude(active, request, &resolved, &verdict))
     }
 
+    /// Refunds the units of descriptors with a negative cost, where a request for them was decided:
+    /// in the shared store, or in the memory of this process because that had no answer. It is not
+    /// counted as a decision.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] when that store has no answer; the units stay charged.
+    pub async fn refund(
+        &self,
+        request: &Request<'_>,
+        charged_by: DecidedBy,
+    ) -> Result<(), StoreError> {
+        let store = &self.stores.of(request.domain_name()).store;
+        let mut attempt = Attempt::first(self.rules.load());
+        loop {
+            let refunded = {
+                let rules = &attempt.rules().rules;
+                let resolved = rules.resolve_with_headroom(request, store, &self.headroom());
+                let charges = resolved.charges_under(attempt.resolution());
+                store.refund(&charges, charged_by).await
+            };
+            match attempt.next(&refunded, || self.rules.load()) {
+                None => return refunded.map(drop),
+                Some(next) => attempt = next,
+            }
+        }
+    }
+
     /// Counts a decision, and makes the answer from it.
     fn conclude(
         &self,
@@ -209,7 +239,11 @@ impl Engine {
             self.hot_keys.count(request, resolved, &answer);
         }
         let metadata = resolved.metadata(&answer);
-        Decided { answer, metadata }
+        Decided {
+            answer,
+            metadata,
+            decided_by: verdict.decided_by,
+        }
     }
 
     /// The rules in effect.

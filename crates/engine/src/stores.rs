@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tollgate_core::{
-    Charge, Clock, Key, KeyHasher, Limit, Moment, SharedStore, Store, StoreError, StoreMetric,
-    Timeline, Verdict,
+    Charge, Clock, DecidedBy, Key, KeyHasher, Limit, Moment, SharedStore, Store, StoreError,
+    StoreMetric, Timeline, Verdict,
 };
-use tollgate_fallback::{DecidedBy, Fallback, FallbackCounts};
+use tollgate_fallback::{Fallback, FallbackCounts};
 use tollgate_memory::{Memory, Stats};
 use tracing::{debug, warn};
 
@@ -256,9 +256,22 @@ impl DomainStore {
             DomainStore::Memory(memory) => return Ok((memory.decide(charges).await?, None)),
             DomainStore::Shared(shared) => shared,
         };
-        let (verdict, by) = shared.explain(charges).await?;
+        let verdict = shared.explain(charges).await?;
         let shares = || charges.iter().map(|charge| shared.share(charge)).collect();
-        Ok((verdict, (by == DecidedBy::Fallback).then(shares)))
+        let is_local = verdict.decided_by == DecidedBy::Fallback;
+        Ok((verdict, is_local.then(shares)))
+    }
+
+    /// Refunds units where they were charged.
+    pub(crate) async fn refund(
+        &self,
+        charges: &[Charge<'_>],
+        charged_by: DecidedBy,
+    ) -> Result<Verdict, StoreError> {
+        match self {
+            DomainStore::Memory(memory) => memory.decide(charges).await,
+            DomainStore::Shared(shared) => shared.refund(charges, charged_by).await,
+        }
     }
 
     /// Whether it answers, as far as is known.

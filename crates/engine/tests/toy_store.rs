@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tollgate_core::{
-    Charge, ChargeDenied, Cost, Descriptor, Entry, Key, KeyHasher, Ledger, Moment, Now, Request,
-    SharedStore, Span, Store, StoreError, StoreMetric, StoreMetricValue, Verdict,
+    Charge, ChargeDenied, Cost, DecidedBy, Descriptor, Entry, Key, KeyHasher, Ledger, Moment, Now,
+    Request, SharedStore, Span, Store, StoreError, StoreMetric, StoreMetricValue, Verdict,
 };
 use tollgate_engine::{AnyShared, Engine, SettleError, Stores, watch_stores};
 use tollgate_memory::{Memory, RandomKeys, SystemClock};
@@ -119,21 +119,25 @@ fn engine(toy: &Arc<Toy>) -> Engine {
     engine
 }
 
-async fn allowed(engine: &Engine, domain: &str, requests: usize) -> usize {
-    let request = Request {
-        domain: domain.as_bytes(),
-        descriptors: vec![Descriptor {
-            entries: vec![Entry {
-                key: b"user",
-                value: b"ann",
-            }]
-            .into(),
-            ..Descriptor::default()
+fn request(domain: &str, cost: Cost) -> Request<'_> {
+    let descriptor = Descriptor {
+        entries: vec![Entry {
+            key: b"user",
+            value: b"ann",
         }]
         .into(),
-        cost: Cost::ONE,
-        charge_denied: ChargeDenied::Never,
+        ..Descriptor::default()
     };
+    Request {
+        domain: domain.as_bytes(),
+        descriptors: vec![descriptor].into(),
+        cost,
+        charge_denied: ChargeDenied::Never,
+    }
+}
+
+async fn allowed(engine: &Engine, domain: &str, requests: usize) -> usize {
+    let request = request(domain, Cost::ONE);
     let mut allowed = 0;
     for _ in 0..requests {
         let decided = engine.decide(&request).await.unwrap();
@@ -172,6 +176,39 @@ async fn without_the_backend_each_instance_decides_on_its_share() {
     assert_eq!(allowed(&engines[0], "shop", 10).await, 6);
 }
 
+/// Elsewhere, it would be of units that other requests have consumed.
+#[tokio::test]
+async fn a_refund_goes_where_the_units_were_charged() {
+    let toy = Arc::<Toy>::default();
+    // Each of two instances has half of the limit while the store does not answer.
+    let engines = [engine(&toy), engine(&toy)];
+    let set_down = |is_down| toy.is_down.store(is_down, Ordering::Relaxed);
+    let (charge, refund) = (
+        request("shop", Cost::Take(2)),
+        request("shop", Cost::Refund(2)),
+    );
+    let remaining = async || {
+        let answer = engines[0].decide(&request("shop", Cost::Peek(1))).await;
+        answer.unwrap().answer.limited().next().unwrap().remaining()
+    };
+    let by_store = engines[0].decide(&charge).await.unwrap().decided_by;
+    set_down(true);
+    let by_share = engines[0].decide(&charge).await.unwrap().decided_by;
+    assert_eq!(by_store, DecidedBy::Store);
+    assert_eq!(by_share, DecidedBy::Fallback);
+
+    let refunded = engines[0].refund(&refund, by_store).await;
+    assert!(matches!(refunded, Err(StoreError::Unreachable { .. })));
+    assert_eq!(remaining().await, 1, "of the share");
+    set_down(false);
+    engines[0].refund(&refund, by_share).await.unwrap();
+    assert_eq!(remaining().await, 4, "of the store");
+    engines[0].refund(&refund, by_store).await.unwrap();
+    assert_eq!(remaining().await, 6, "of the store");
+    set_down(true);
+    assert_eq!(remaining().await, 3, "of the share");
+}
+
 #[tokio::test(start_paused = true)]
 async fn its_health_is_watched_until_the_end() {
     let toy = Arc::<Toy>::default();
@@ -185,21 +222,10 @@ async fn its_health_is_watched_until_the_end() {
 async fn a_store_that_keeps_no_reservations_says_so() {
     let toy = Arc::default();
     let engine = engine(&toy);
-    let descriptor = Descriptor {
-        entries: vec![Entry {
-            key: b"user",
-            value: b"ann",
-        }]
-        .into(),
-        ..Descriptor::default()
-    };
-    let request = Request {
-        domain: b"shop",
-        descriptors: vec![descriptor].into(),
-        cost: Cost::ONE,
-        charge_denied: ChargeDenied::Never,
-    };
-    let error = engine.reserve(&request).await.unwrap_err();
+    let error = engine
+        .reserve(&request("shop", Cost::ONE))
+        .await
+        .unwrap_err();
     assert!(
         error.to_string().contains("keeps no reservation"),
         "{error}"

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::{
-    Charge, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
+    Charge, DecidedBy, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
     LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
     SharedStore, Span, Store, StoreError, Verdict, Wait,
 };
@@ -37,15 +37,6 @@ pub struct Fallback<S, L> {
     shared: S,
     local: L,
     decided: Counters,
-}
-
-/// What has decided on a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecidedBy {
-    /// The shared store.
-    SharedStore,
-    /// Each limit's [`OnStoreError`], because the shared store had no answer.
-    Fallback,
 }
 
 // === impl Fallback ===
@@ -80,23 +71,39 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         self.decided.counts()
     }
 
-    /// As [`Store::decide`], and what has decided. The request is not one of
-    /// [`Fallback::counts`]: it is asked by an operator, not by a client.
+    /// As [`Store::decide`]. The request is not one of [`Fallback::counts`]: it is asked by an
+    /// operator, not by a client.
     ///
     /// # Errors
     ///
     /// As [`Store::decide`].
-    pub async fn explain(
-        &self,
-        charges: &[Charge<'_>],
-    ) -> Result<(Verdict, DecidedBy), StoreError> {
+    pub async fn explain(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         let uncounted = Counters::default();
         let decided = self.ask(charges).await;
-        let by = match decided {
-            Ok(_) => DecidedBy::SharedStore,
-            Err(_) => DecidedBy::Fallback,
-        };
-        Ok((self.fall_back(charges, decided, &uncounted).await?, by))
+        self.fall_back(charges, decided, &uncounted).await
+    }
+
+    /// Refunds units where they were charged, whether the shared store answers now or not. A refund
+    /// elsewhere would be of units that other requests have consumed. It is not one of
+    /// [`Fallback::counts`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::decide`], and if the shared store has charged them and has no answer: the units
+    /// stay charged.
+    pub async fn refund(
+        &self,
+        charges: &[Charge<'_>],
+        charged_by: DecidedBy,
+    ) -> Result<Verdict, StoreError> {
+        match charged_by {
+            DecidedBy::Store => self.ask(charges).await,
+            DecidedBy::Fallback => {
+                let quotas = Quotas::of(charges);
+                self.decide_shares(charges, quotas, &Counters::default())
+                    .await
+            }
+        }
     }
 
     /// What the shared store decides.
@@ -220,7 +227,11 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
             by: indices[denial.by],
             ..denial
         });
-        Ok(Verdict { decisions, denial })
+        Ok(Verdict {
+            decisions,
+            denial,
+            decided_by: DecidedBy::Fallback,
+        })
     }
 
     /// Decides in the store of this process, if there is something to decide, and counts that.
@@ -340,5 +351,6 @@ fn deny(charges: &[Charge<'_>], by: usize) -> Verdict {
             wait: Wait::For(DENIED_FOR),
             reason: DenialReason::StoreUnavailable,
         }),
+        decided_by: DecidedBy::Fallback,
     }
 }

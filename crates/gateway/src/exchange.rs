@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tokio::sync::Semaphore;
 use tollgate_core::{Answer, Clock, Moment, Timeline};
-use tollgate_engine::Engine;
+use tollgate_engine::{Decided, Engine};
 use tollgate_http::{Client, Head, Listing};
 
 use crate::concurrency_limit::Permits;
@@ -348,7 +348,10 @@ impl Passage<'_> {
             return Ok(allowed(None, None, upstream.lease().await?));
         };
         poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
-        let (answer, mut reservation) = self.decide(&request, &identity, record.span()).await?;
+        let (decided, mut reservation) = self.decide(&request, &identity, record.span()).await?;
+        let Decided {
+            answer, decided_by, ..
+        } = decided;
         let denial = responder.deny(&answer, terms.wall_clock(), &head.headers);
         if let Some(mut denial) = denial {
             let (id, headers) = (request_id(&head.headers), denial.headers_mut());
@@ -364,7 +367,7 @@ impl Passage<'_> {
         // What is reserved is released when it is dropped.
         let refund = match reservation {
             Some(_) => Refund::none(),
-            None => terms.refunder.prepare(&request, &answer),
+            None => terms.refunder.prepare(&request, &answer, decided_by),
         };
         self.hold(answer.delay).await?;
         refund.cancel();

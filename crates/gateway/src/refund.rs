@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Algorithm, Answer, ChargeDenied, Clock, Cost, Decision, Descriptor, Entry, Moment, Request,
-    Status,
+    Algorithm, Answer, ChargeDenied, Clock, Cost, DecidedBy, Decision, Descriptor, Entry, Moment,
+    Request, Status,
 };
 use tollgate_engine::Engine;
 
@@ -37,6 +37,7 @@ struct Charged {
     /// How often rules were loaded: a descriptor may meet another counter under other rules.
     loaded: u64,
     domain: Box<[u8]>,
+    charged_by: DecidedBy,
     places: Vec<Place>,
 }
 
@@ -64,7 +65,12 @@ impl Refunder {
     }
 
     /// The refund of a request that this answer allows, now.
-    pub(crate) fn prepare(&self, request: &Request<'_>, answer: &Answer) -> Refund {
+    pub(crate) fn prepare(
+        &self,
+        request: &Request<'_>,
+        answer: &Answer,
+        charged_by: DecidedBy,
+    ) -> Refund {
         if answer.delay.is_zero() {
             return Refund::none();
         }
@@ -92,6 +98,7 @@ impl Refunder {
             refunder: self.clone(),
             loaded: self.engine.reload_counts().ok,
             domain: request.domain.into(),
+            charged_by,
             places: places.collect(),
         }))
     }
@@ -146,7 +153,7 @@ impl Charged {
         };
         if !request.descriptors.is_empty() {
             // If the store fails, the units stay charged until they decay.
-            let _refunded = engine.decide(&request).await;
+            let _refunded = engine.refund(&request, self.charged_by).await;
         }
     }
 }
@@ -244,16 +251,27 @@ mod tests {
         let bench = Bench::new();
         let first = bench.decide(Cost::ONE).await;
         assert!(first.delay.is_zero());
-        drop(bench.refunder.prepare(&request(Cost::ONE), &first));
+        drop(
+            bench
+                .refunder
+                .prepare(&request(Cost::ONE), &first, DecidedBy::Store),
+        );
         assert_eq!(bench.remaining().await, [8, 8, 8]);
         let held = bench.decide(Cost::ONE).await;
         assert_eq!(held.delay, Span::SECOND);
-        drop(bench.refunder.prepare(&request(Cost::ONE), &held));
+        drop(
+            bench
+                .refunder
+                .prepare(&request(Cost::ONE), &held, DecidedBy::Store),
+        );
         assert_eq!(bench.remaining().await, [8, 8, 7]);
         assert_eq!(bench.refunder.background.available(), REFUNDS_MAX);
         // Not one whose turn it is.
         let held = bench.decide(Cost::ONE).await;
-        bench.refunder.prepare(&request(Cost::ONE), &held).cancel();
+        bench
+            .refunder
+            .prepare(&request(Cost::ONE), &held, DecidedBy::Store)
+            .cancel();
         assert_eq!(bench.remaining().await, [7, 7, 6]);
     }
 
@@ -262,7 +280,9 @@ mod tests {
         let bench = Bench::new();
         let _first = bench.decide(Cost::ONE).await;
         let held = bench.decide(Cost::ONE).await;
-        let refund = bench.refunder.prepare(&request(Cost::ONE), &held);
+        let refund = bench
+            .refunder
+            .prepare(&request(Cost::ONE), &held, DecidedBy::Store);
         bench.clock.advance(Span::from_millis(200));
         // Of another request, in the fast bucket.
         let _other = bench.decide(Cost::ONE).await;
@@ -280,9 +300,11 @@ mod tests {
             background: Background::new(0),
             ..bench.refunder.clone()
         };
-        drop(full.prepare(&request(Cost::ONE), &held));
+        drop(full.prepare(&request(Cost::ONE), &held, DecidedBy::Store));
         assert_eq!(bench.remaining().await, [7, 7, 7]);
-        let mut refund = bench.refunder.prepare(&request(Cost::ONE), &held);
+        let mut refund = bench
+            .refunder
+            .prepare(&request(Cost::ONE), &held, DecidedBy::Store);
         refund.0.as_mut().unwrap().loaded += 1;
         drop(refund);
         assert_eq!(bench.remaining().await, [7, 7, 7]);

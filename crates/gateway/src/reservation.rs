@@ -14,8 +14,8 @@ use std::sync::Arc;
 use http::header::{ACCEPT_ENCODING, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::task::JoinHandle;
-use tollgate_core::{Answer, COST_MAX, Cost, Request};
-use tollgate_engine::{Engine, OwnedReservation, ReserveError};
+use tollgate_core::{COST_MAX, Cost, Request};
+use tollgate_engine::{Decided, Engine, OwnedReservation, ReserveError};
 use tollgate_http::Identity;
 
 use crate::background::Background;
@@ -95,7 +95,7 @@ impl Settler {
         identity: &Identity<'_>,
         pricing: Option<&Arc<Pricing>>,
         unsettled: Unsettled,
-    ) -> Result<(Answer, Option<Reservation>), ReserveError> {
+    ) -> Result<(Decided, Option<Reservation>), ReserveError> {
         let (decided, owned) = self.engine.reserve_owned(request).await?;
         let descriptors = identity.descriptors.iter().zip(&request.descriptors);
         let descriptors = descriptors.map(|(described, descriptor)| Reserved {
@@ -113,7 +113,7 @@ impl Settler {
                 progress: Progress::Held,
             })))
         });
-        Ok((decided.answer, reservation))
+        Ok((decided, reservation))
     }
 
     /// Charges each descriptor these units in place of what it has reserved: at once in memory,

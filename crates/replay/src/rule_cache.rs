@@ -51,10 +51,8 @@ impl<'r> CachedRules<'r> {
     /// What a request resolves to.
     pub(crate) fn of(resolved: Resolved<'r>) -> CachedRules<'r> {
         let charges = resolved.charges().len();
-        let all_passes = Verdict {
-            decisions: PerCharge::from_elem(Decision::Allow(Grant::default()), charges),
-            denial: None,
-        };
+        let decisions = PerCharge::from_elem(Decision::Allow(Grant::default()), charges);
+        let all_passes = Verdict::new(decisions, None);
         let answer = resolved.answer(&all_passes);
         let statuses = answer.statuses.into_iter().enumerate();
         let limited = statuses.filter_map(|(index, status)| match status {

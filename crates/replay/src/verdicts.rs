@@ -62,9 +62,7 @@ impl Verdicts {
         let kept = (*self.of_lines.get(index(line))?)?;
         let first = index(kept.first);
         let decisions = &self.decisions[first..first + index(kept.charges)];
-        Some(Verdict {
-            decisions: decisions.iter().copied().collect(),
-            denial: kept.denial,
-        })
+        let decisions = decisions.iter().copied().collect();
+        Some(Verdict::new(decisions, kept.denial))
     }
 }

@@ -198,12 +198,11 @@ impl JointDecision {
 /// The denial of a request for which the store failed; see [`Limiter::check`].
 pub(crate) fn without_answer(limits: usize) -> Verdict {
     let denial = denial_without_answer();
-    Verdict {
-        decisions: PerCharge::from_elem(Decision::Deny(denial), limits),
-        denial: Some(RequestDenial {
-            by: 0,
-            wait: denial.wait,
-            reason: DenialReason::StoreUnavailable,
-        }),
-    }
+    let decisions = PerCharge::from_elem(Decision::Deny(denial), limits);
+    let denial = RequestDenial {
+        by: 0,
+        wait: denial.wait,
+        reason: DenialReason::StoreUnavailable,
+    };
+    Verdict::new(decisions, Some(denial))
 }

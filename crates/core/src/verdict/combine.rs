@@ -14,15 +14,13 @@ impl Bill<'_> {
         let waits: PerCharge<Option<Wait>> = decisions.iter().map(Decision::wait).collect();
         let denied = self.denied_by(&waits);
         let of_charges = self.judges.iter().map(|(line, _)| decisions[*line]);
-        Verdict {
-            decisions: of_charges.collect(),
-            denial: denied.and_then(|line| {
-                Some(RequestDenial {
-                    by: self.judges.iter().position(|(of, _)| *of == line)?,
-                    wait: waits[line]?,
-                    reason: DenialReason::Exceeded,
-                })
-            }),
-        }
+        let denial = denied.and_then(|line| {
+            Some(RequestDenial {
+                by: self.judges.iter().position(|(of, _)| *of == line)?,
+                wait: waits[line]?,
+                reason: DenialReason::Exceeded,
+            })
+        });
+        Verdict::new(of_charges.collect(), denial)
     }
 }

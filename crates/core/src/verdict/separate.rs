@@ -129,9 +129,6 @@ impl Verdict {
                 wait,
                 reason: DenialReason::Exceeded,
             });
-        Verdict {
-            decisions: smallvec![decision],
-            denial,
-        }
+        Verdict::new(smallvec![decision], denial)
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use tollgate_core::{Answer, Request, Span};
-use tollgate_engine::ReserveError;
+use tollgate_core::{Request, Span};
+use tollgate_engine::{Decided, ReserveError};
 use tollgate_http::Identity;
 use tollgate_telemetry::RequestSpan;
 
@@ -25,13 +25,13 @@ impl Passage<'_> {
         request: &Request<'_>,
         identity: &Identity<'_>,
         span: &mut RequestSpan,
-    ) -> Result<(Answer, Option<Reservation>), Failure> {
+    ) -> Result<(Decided, Option<Reservation>), Failure> {
         span.set_domain(request.domain);
         let mut store_time = Duration::ZERO;
         let timed = span.is_sampled().then_some(&mut store_time);
         let decided = self.ask(request, identity, timed).await;
         match &decided {
-            Ok((answer, _)) => span.set_answer(answer, store_time),
+            Ok((decided, _)) => span.set_answer(&decided.answer, store_time),
             Err(failure) => {
                 span.set_outcome("error");
                 span.set_store_time(store_time);
@@ -47,7 +47,7 @@ impl Passage<'_> {
         request: &Request<'_>,
         identity: &Identity<'_>,
         mut timed: Option<&mut Duration>,
-    ) -> Result<(Answer, Option<Reservation>), Failure> {
+    ) -> Result<(Decided, Option<Reservation>), Failure> {
         let route = self.route;
         let pricing = route.pricing.as_ref();
         let pricing = pricing.filter(|pricing| pricing.applies_to(identity));
@@ -78,13 +78,13 @@ impl Passage<'_> {
         &self,
         request: &Request<'_>,
         timed: Option<&mut Duration>,
-    ) -> Result<(Answer, Option<Reservation>), Failure> {
+    ) -> Result<(Decided, Option<Reservation>), Failure> {
         let engine = &self.terms.engine;
         let decided = match timed {
             Some(time) => engine.decide_timed(request, time).await,
             None => engine.decide(request).await,
         };
-        Ok((decided.map_err(Failure::Store)?.answer, None))
+        Ok((decided.map_err(Failure::Store)?, None))
     }
 
     /// Reserves the cost of a request.
@@ -94,7 +94,7 @@ impl Passage<'_> {
         identity: &Identity<'_>,
         pricing: Option<&Arc<Pricing>>,
         timed: Option<&mut Duration>,
-    ) -> Result<(Answer, Option<Reservation>), ReserveError> {
+    ) -> Result<(Decided, Option<Reservation>), ReserveError> {
         let Passage { terms, route, .. } = self;
         let unsettled = route.metrics.unsettled_counter();
         let began = timed.is_some().then(Instant::now);

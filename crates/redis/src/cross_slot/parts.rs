@@ -106,7 +106,7 @@ impl<'a> SplitRequest<'a> {
                 reason: DenialReason::Exceeded,
             }
         });
-        let mut verdict = Verdict { decisions, denial };
+        let mut verdict = Verdict::new(decisions, denial);
         script_reply::coarsen(&mut verdict);
         Ok(verdict)
     }

@@ -230,13 +230,8 @@ fn check_walk(
 
 fn all_allowed(resolved: &tollgate_rules::Resolved<'_>) -> tollgate_core::Verdict {
     let charges = resolved.charges().len();
-    tollgate_core::Verdict {
-        decisions: tollgate_core::PerCharge::from_elem(
-            tollgate_core::Decision::allowed(1),
-            charges,
-        ),
-        denial: None,
-    }
+    let allowed = tollgate_core::Decision::allowed(1);
+    tollgate_core::Verdict::new(tollgate_core::PerCharge::from_elem(allowed, charges), None)
 }
 
 /// The rules of domain `d` with these descriptors.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use smol_str::SmolStr;
 use tollgate_core::{
-    Cost, Decision, Key, Limit, Mode, OnStoreError, RESOLUTIONS_MAX, Resolution, Sharing,
-    StoreError, Verdict,
+    Cost, DecidedBy, Decision, Key, Limit, Mode, OnStoreError, RESOLUTIONS_MAX, Resolution,
+    Sharing, StoreError, Verdict,
 };
 use tollgate_redis::InvalidForRedis;
 
@@ -258,6 +258,18 @@ impl Limiter {
         decide(&self.redis, &[Ask::new(self, key, cost)]).await
     }
 
+    /// Refunds units where they were charged.
+    #[cfg(feature = "tower")]
+    pub(crate) async fn refund_key(
+        &self,
+        key: Key,
+        units: u64,
+        charged_by: DecidedBy,
+    ) -> Result<Verdict, StoreError> {
+        let asks = [Ask::new(self, key, Cost::Refund(units))];
+        decide_or_refund(&self.redis, &asks, Some(charged_by)).await
+    }
+
     async fn try_decide(&self, key: Key, cost: Cost) -> Result<Decision, StoreError> {
         Ok(first_of(&self.decide_key(key, cost).await?))
     }
@@ -269,15 +281,25 @@ fn first_of(verdict: &Verdict) -> Decision {
     decision.expect("a verdict has a decision for each charge")
 }
 
-/// Decides on limits that count in `redis`, under the limits in effect. If a limit is replaced
-/// meanwhile, the decision starts again. Without limits, there is nothing to decide.
+/// Decides on limits that count in `redis`, under the limits in effect. Without limits, there is
+/// nothing to decide.
 pub(super) async fn decide(
     redis: &Redis,
     asks: &[Ask<'_, Limiter>],
 ) -> Result<Verdict, StoreError> {
-    if asks.is_empty() {
-        return Ok(Verdict::default());
+    match asks.is_empty() {
+        true => Ok(Verdict::default()),
+        false => decide_or_refund(redis, asks, None).await,
     }
+}
+
+/// Decides, or refunds what was charged there, under the limits in effect. If a limit is replaced
+/// meanwhile, this starts again.
+async fn decide_or_refund(
+    redis: &Redis,
+    asks: &[Ask<'_, Limiter>],
+    charged_by: Option<DecidedBy>,
+) -> Result<Verdict, StoreError> {
     let load = || -> Vec<LoadedTerms<'_>> {
         let terms = asks.iter().map(|ask| ask.limiter().terms.load());
         terms.collect()
@@ -293,7 +315,10 @@ pub(super) async fn decide(
             .zip(terms.iter().map(|it| &**it))
             .map(charge)
             .collect();
-        let answer = redis.decide(&charges).await;
+        let answer = match charged_by {
+            None => redis.decide(&charges).await,
+            Some(charged_by) => redis.refund(&charges, charged_by).await,
+        };
         let Err(StoreError::Superseded) = answer else {
             return answer;
         };

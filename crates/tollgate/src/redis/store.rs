@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use tollgate_core::{
-    Charge, KeyHasher, Mode, OnStoreError, SharedStore, Sharing, Store as _, StoreError, Verdict,
+    Charge, DecidedBy, KeyHasher, Mode, OnStoreError, SharedStore, Sharing, Store as _, StoreError,
+    Verdict,
 };
 use tollgate_fallback::{Fallback, FallbackCounts};
 use tollgate_memory::Memory;
@@ -164,6 +165,16 @@ impl Redis {
 
     pub(super) async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         self.0.store.decide(charges).await
+    }
+
+    /// Refunds units where they were charged: in Redis, or in the memory of this process because
+    /// Redis had no answer.
+    pub(crate) async fn refund(
+        &self,
+        charges: &[Charge<'_>],
+        charged_by: DecidedBy,
+    ) -> Result<Verdict, StoreError> {
+        self.0.store.refund(charges, charged_by).await
     }
 
     pub(super) fn sharing(&self) -> Sharing {

@@ -53,10 +53,10 @@ impl OneLimit for Limiter {
             let verdict = verdict.map_err(|error| problem(&error))?;
             let delay = verdict.delay();
             if verdict.is_allowed() && !delay.is_zero() {
-                let limiter = Arc::clone(&limiter);
+                let (limiter, charged_by) = (Arc::clone(&limiter), verdict.decided_by);
                 let refund = async move {
                     // If it fails, the unit stays charged until it decays.
-                    let _refunded = limiter.decide_key(key, Cost::Refund(1)).await;
+                    let _refunded = limiter.refund_key(key, 1, charged_by).await;
                 };
                 hold(delay, refund).await;
             }

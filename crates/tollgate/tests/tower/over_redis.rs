@@ -1,5 +1,6 @@
 //! Limits over Redis, in front of routers of axum: several instances, one budget.
 
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,9 +26,13 @@ const CLIENT: &str = "192.0.2.7";
 const PATIENT: Duration = Duration::from_secs(60);
 
 async fn connect(server: &testbed::Redis) -> Redis {
+    connect_to(server.address()).await
+}
+
+async fn connect_to(address: String) -> Redis {
     let config = Config {
         timeout: Span::from_secs(20),
-        ..Config::single(server.address())
+        ..Config::single(address)
     };
     let redis = Redis::builder(config).local_keys(100).open().unwrap();
     assert!(redis.until_up(PATIENT).await);
@@ -232,6 +237,48 @@ async fn peek(limiter: &RuleLimiter, key: &str, value: &str) -> u32 {
     };
     let answer = limiter.decide(&peek).await.unwrap();
     answer.limited().next().unwrap().decision.remaining()
+}
+
+/// A request that was held while Redis did not answer is refunded in memory, where it was charged.
+#[tokio::test]
+async fn what_was_charged_without_redis_is_not_refunded_in_redis() {
+    let server = testbed::Redis::start();
+    let proxy = testbed::Proxy::to(&server.address());
+    let redis = connect_to(proxy.address()).await;
+    let other = connect(&server).await;
+    let set_up = async |is_up: bool| {
+        proxy.set(testbed::Faults {
+            closes_new_connections: !is_up,
+            ..testbed::Faults::default()
+        });
+        proxy.cut();
+        let is_so = async || redis.is_up() == is_up;
+        wait_until("it has not noticed", is_so).await;
+    };
+    let limit = Limit::per_hour(2).counted_by(Algorithm::LeakyBucket);
+    let limiter = |redis: &Redis| {
+        let limiter = redis.limiter("leaky", limit).unwrap();
+        limiter.instances(NonZeroU32::MIN)
+    };
+    let (app, here, there) = (
+        by_address(limiter(&redis)),
+        limiter(&redis),
+        limiter(&other),
+    );
+    set_up(false).await;
+    assert_eq!(status(&app, request(CLIENT)).await, StatusCode::OK);
+    let held = tokio::spawn(app.clone().oneshot(request(CLIENT)));
+    let remaining = async || here.peek(CLIENT, 1).await.remaining();
+    wait_until("it is not allowed", async || remaining().await == 0).await;
+    set_up(true).await;
+    assert!(there.check_n(CLIENT, 2).await.is_allowed());
+    held.abort();
+    assert!(held.await.unwrap_err().is_cancelled());
+    // The second comes after the refund.
+    assert_eq!(remaining().await, 0);
+    assert_eq!(remaining().await, 0);
+    set_up(false).await;
+    wait_until("it is not refunded", async || remaining().await == 1).await;
 }
 
 #[tokio::test]

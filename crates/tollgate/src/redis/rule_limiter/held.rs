@@ -1,14 +1,23 @@
 //! Requests that are held until their turn in a leaky bucket.
 
-use tollgate_core::{Algorithm, Answer, Charge, Cost, Decision, Key, Request, Span, Verdict};
+use tollgate_core::{
+    Algorithm, Answer, Charge, Cost, DecidedBy, Decision, Key, Request, Span, Verdict,
+};
 use tollgate_rules::{Attempt, ChargedRule, NoHeadroom, Resolved, RuleSet};
 
 use super::RuleLimiter;
 use crate::rule_limiter::RuleError;
 
+/// The places of a held request in leaky buckets.
+#[derive(Debug)]
+pub(crate) struct Places {
+    places: Vec<Place>,
+    charged_by: DecidedBy,
+}
+
 /// The place of a held request in a leaky bucket.
 #[derive(Debug)]
-pub(crate) struct Place {
+struct Place {
     rule: ChargedRule,
     key: Key,
     units: u64,
@@ -22,9 +31,13 @@ impl RuleLimiter {
     pub(crate) async fn decide_held(
         &self,
         request: &Request<'_>,
-    ) -> Result<(Answer, Vec<Place>), RuleError> {
+    ) -> Result<(Answer, Places), RuleError> {
         let decided = self.decide_by(request, |resolved, charges, verdict| {
-            (resolved.answer(verdict), places(resolved, charges, verdict))
+            let places = Places {
+                places: places(resolved, charges, verdict),
+                charged_by: verdict.decided_by,
+            };
+            (resolved.answer(verdict), places)
         });
         decided.await
     }
@@ -32,7 +45,8 @@ impl RuleLimiter {
     /// Gives up the places of a request that was held for so long, before its turn. Until then all
     /// of their units count. What other limits charged stays charged: units of a window may be
     /// those of an earlier one by now, and a refund would be of units that others have consumed.
-    pub(crate) async fn give_up(&self, places: &[Place], held: Span) {
+    pub(crate) async fn give_up(&self, given: &Places, held: Span) {
+        let Places { places, charged_by } = given;
         let mut attempt = Attempt::first(self.rules.load());
         loop {
             let refunded = {
@@ -47,7 +61,7 @@ impl RuleLimiter {
                 if charges.is_empty() {
                     return;
                 }
-                self.redis.decide(&charges).await
+                self.redis.refund(&charges, *charged_by).await
             };
             match attempt.next(&refunded, || self.rules.load()) {
                 // If it failed, the units stay charged until they decay.
