@@ -104,6 +104,6 @@ pub use step::step;
 pub use store::{KeyHasher, RESOLUTIONS_MAX, Store, StoreError};
 pub use usage::Usage;
 pub use verdict::{
-    Bill, CHARGES_INLINE, DecidedBy, DenialReason, Line, PerCharge, RequestDenial, TooManyCharges,
-    Verdict, settle_separate,
+    Bill, CHARGES_INLINE, ChargedLine, DecidedBy, DenialReason, Line, PerCharge, RequestDenial,
+    TooManyCharges, Verdict, settle_separate,
 };

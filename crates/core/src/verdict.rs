@@ -13,6 +13,8 @@ use crate::span::Span;
 use crate::step::{denial, grant, units_to_exhaust, wait_for};
 use crate::usage::Usage;
 
+mod charged;
+
 mod combine;
 
 mod denier;
@@ -21,6 +23,7 @@ mod separate;
 
 use denier::Denier;
 
+pub use charged::ChargedLine;
 pub use separate::settle_separate;
 
 /// How many charges a request may have before its decision allocates memory.

@@ -110,7 +110,7 @@ pub use nearest::nearest;
 pub use options::Options;
 pub use parse::{RULES_MAX, TEXT_BYTES_MAX};
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};
-pub use reserved_part::{ReservedPart, is_charged};
+pub use reserved_part::ReservedPart;
 pub use resolve::{ChargedRule, Explained, Finding, Resolved};
 pub use rule_set::{Loaded, RuleSet};
 pub use schema::schema;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tollgate_core::{Charge, Cost, Decision, Grant, Key, Now, Reserved, Resolution, Verdict};
+use tollgate_core::{Charge, Cost, Key, Now, Reserved, Resolution, Verdict};
 
 use crate::headroom::Headroom;
 use crate::resolve::{ChargedRule, Resolved};
@@ -33,46 +33,24 @@ impl Resolved<'_> {
         verdict: &Verdict,
         now: Now,
     ) -> VecDeque<ReservedPart> {
-        let mut parts: VecDeque<ReservedPart> = VecDeque::new();
-        if !verdict.is_allowed() {
-            return parts;
-        }
-        let rules = self.charged_rules();
-        for ((charge, rule), decision) in charges.iter().zip(rules).zip(&verdict.decisions) {
-            let (Cost::Take(units), Decision::Allow(grant)) = (charge.cost, decision) else {
-                continue;
+        let mut charged = verdict.charged(charges).into_iter().peekable();
+        let rules = self.charged_rules().enumerate();
+        let parts = rules.filter_map(|(index, rule)| {
+            let line = charged.next_if(|line| line.first == index)?;
+            let cost = Cost::Take(line.units);
+            let charge = Charge {
+                cost,
+                ..charges[index]
             };
-            if !is_charged(charge.key, charges, verdict) {
-                continue;
-            }
-            match parts.iter_mut().find(|part| part.key == charge.key) {
-                Some(part) => {
-                    // The store adds up the charges on one counter; so does the reservation.
-                    part.times += 1;
-                    let units = part.reserved.units().saturating_add(units);
-                    part.reserved = reserve(charge, units, grant, now);
-                }
-                None => parts.push_back(ReservedPart {
-                    rule,
-                    key: charge.key,
-                    times: 1,
-                    reserved: reserve(charge, units, grant, now),
-                }),
-            }
-        }
-        parts
+            Some(ReservedPart {
+                rule,
+                key: charge.key,
+                times: line.times,
+                reserved: Reserved::new(&charge, &line.grant, now),
+            })
+        });
+        parts.collect()
     }
-}
-
-/// Whether the charges on this counter took their units: all of them fit, or none is charged.
-pub fn is_charged(key: Key, charges: &[Charge<'_>], verdict: &Verdict) -> bool {
-    let mut decided = charges.iter().zip(&verdict.decisions);
-    decided.all(|(charge, decision)| charge.key != key || matches!(decision, Decision::Allow(_)))
-}
-
-fn reserve(charge: &Charge<'_>, units: u64, grant: &Grant, now: Now) -> Reserved {
-    let cost = Cost::Take(units);
-    Reserved::new(&Charge { cost, ..*charge }, grant, now)
 }
 
 // === impl ReservedPart ===

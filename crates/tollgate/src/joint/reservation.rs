@@ -3,7 +3,7 @@
 use std::fmt;
 
 use tollgate_core::{
-    Charge, Clock, Cost, Decision, Grant, Now, Reserved, Settlement, StoreError, Verdict,
+    Charge, ChargedLine, Clock, Cost, Grant, Now, Reserved, Settlement, StoreError, Verdict,
 };
 use tollgate_memory::SystemClock;
 
@@ -32,8 +32,8 @@ pub enum NotReserved {
     Failed(JointError),
 }
 
-/// What one limit was charged; `None` if nothing.
-type Part = Option<(Grant, Reserved)>;
+/// The index of the ask that was charged, and what.
+type Part = (usize, Grant, Reserved);
 
 /// Reserves the units of `asks` if all limits allow it, as [`crate::check_all`] decides.
 ///
@@ -67,44 +67,19 @@ pub fn reserve_all<'l, C: Clock>(
     answer.map_err(NotReserved::Denied)
 }
 
-/// What each of `charges` was charged, if the request was allowed. Those on one key are charged
-/// together or not at all, and settled together: the first one has the units of all.
+/// What the charges on each key reserved, with the index of the first of them.
 fn parts(charges: &[Charge<'_>], verdict: &Verdict, now: Now) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::with_capacity(charges.len());
-    for (index, charge) in charges.iter().enumerate() {
-        let is_first = charges[..index].iter().all(|other| other.key != charge.key);
-        let part = match is_first && verdict.is_allowed() {
-            true => charged_together(charges, verdict, charge, now),
-            false => None,
+    let charged = verdict.charged(charges).into_iter();
+    let part = |line: ChargedLine| {
+        let cost = Cost::Take(line.units);
+        let charge = Charge {
+            cost,
+            ..charges[line.first]
         };
-        parts.push(part);
-    }
-    parts
-}
-
-/// What was charged by all charges on the key of `first`.
-fn charged_together(
-    charges: &[Charge<'_>],
-    verdict: &Verdict,
-    first: &Charge<'_>,
-    now: Now,
-) -> Part {
-    let (mut units, mut granted) = (0_u64, None);
-    let decided = charges.iter().zip(&verdict.decisions);
-    for (charge, decision) in decided.filter(|(charge, _)| charge.key == first.key) {
-        let Decision::Allow(grant) = decision else {
-            return None;
-        };
-        if let Cost::Take(taken) = charge.cost {
-            units = units.saturating_add(taken);
-            granted = Some(*grant);
-        }
-    }
-    let cost = Cost::Take(units);
-    granted.map(|grant| {
-        let reserved = Reserved::new(&Charge { cost, ..*first }, &grant, now);
-        (grant, reserved)
-    })
+        let reserved = Reserved::new(&charge, &line.grant, now);
+        (line.first, line.grant, reserved)
+    };
+    charged.map(part).collect()
 }
 
 // === impl JointReservation ===
@@ -142,10 +117,11 @@ impl<'l, C: Clock> JointReservation<'l, C> {
         if !decision.is_allowed() {
             return Ok(Err(Box::new(decision)));
         }
-        let parts = asks.iter().zip(charged).filter_map(|(ask, part)| {
-            let (grant, reserved) = part?;
+        let charged = charged.into_iter();
+        let parts = charged.map(|(first, grant, reserved)| {
+            let ask = &asks[first];
             let key = (ask.priority, ask.key);
-            Some(Reservation::of(ask.limiter, key, grant, reserved))
+            Reservation::of(ask.limiter, key, grant, reserved)
         });
         let parts = parts.collect();
         Ok(Ok(JointReservation { decision, parts }))

@@ -9,7 +9,7 @@ use tollgate_core::{
     Verdict,
 };
 use tollgate_fallback::Fallback;
-use tollgate_rules::{Attempt, ChargedRule, ReservedPart, Resolved, is_charged};
+use tollgate_rules::{Attempt, ChargedRule, ReservedPart, Resolved};
 
 use super::{ReserveError, SettledLimit, charges_to_reserve};
 use crate::any_shared::AnyShared;
@@ -239,33 +239,22 @@ fn shared_lines(
     charges: &[Charge<'_>],
     verdict: &Verdict,
 ) -> Vec<Counted<SharedLine>> {
-    let (mut lines, mut keys) = (Vec::<Counted<SharedLine>>::new(), Vec::new());
-    let rules = resolved.charged_rules();
-    for (charge, rule) in charges.iter().zip(rules) {
-        if keys.contains(&charge.key) {
-            let mut known = lines.iter_mut();
-            if let Some(line) = known.find(|line| line.charged.key == charge.key) {
-                let units = &mut line.charged.units;
-                *units = units.saturating_add(charge.cost.units());
-            }
-            continue;
-        }
-        let index = keys.len();
-        keys.push(charge.key);
-        // A shadow limit or a quota that would have denied was not charged.
-        if is_charged(charge.key, charges, verdict) {
-            lines.push(Counted {
-                descriptors: descriptors_of(resolved, charges, charge.key),
-                charged: SharedLine {
-                    index,
-                    key: charge.key,
-                    rule,
-                    units: charge.cost.units(),
-                },
-            });
-        }
-    }
-    lines
+    let mut charged = verdict.charged(charges).into_iter().peekable();
+    let rules = resolved.charged_rules().enumerate();
+    let lines = rules.filter_map(|(index, rule)| {
+        let line = charged.next_if(|line| line.first == index)?;
+        let key = charges[index].key;
+        Some(Counted {
+            descriptors: descriptors_of(resolved, charges, key),
+            charged: SharedLine {
+                index: line.line,
+                key,
+                rule,
+                units: line.units,
+            },
+        })
+    });
+    lines.collect()
 }
 
 // === impl Counted ===

@@ -1,8 +1,6 @@
 //! Requests that are held until their turn in a leaky bucket.
 
-use tollgate_core::{
-    Algorithm, Answer, Charge, Cost, DecidedBy, Decision, Key, Request, Span, Verdict,
-};
+use tollgate_core::{Algorithm, Answer, Charge, Cost, DecidedBy, Key, Request, Span, Verdict};
 use tollgate_rules::{Attempt, ChargedRule, NoHeadroom, Resolved, RuleSet};
 
 use super::RuleLimiter;
@@ -74,19 +72,20 @@ impl RuleLimiter {
 
 /// The places that a request got, if it is allowed by this verdict on its charges.
 fn places(resolved: &Resolved<'_>, charges: &[Charge<'_>], verdict: &Verdict) -> Vec<Place> {
-    if !verdict.is_allowed() || verdict.delay().is_zero() {
+    if verdict.delay().is_zero() {
         return Vec::new();
     }
-    let charged = charges.iter().zip(&verdict.decisions);
-    let places = charged.zip(resolved.charged_rules());
-    let places = places.filter_map(|((charge, decision), rule)| match (charge.cost, decision) {
-        (Cost::Take(units), Decision::Allow(grant)) if is_leaky(charge) => Some(Place {
+    let mut charged = verdict.charged(charges).into_iter().peekable();
+    let rules = resolved.charged_rules().enumerate();
+    let places = rules.filter_map(|(index, rule)| {
+        let line = charged.next_if(|line| line.first == index)?;
+        let charge = &charges[index];
+        is_leaky(charge).then_some(Place {
             rule,
             key: charge.key,
-            units,
-            delay: grant.delay,
-        }),
-        _ => None,
+            units: line.units,
+            delay: line.grant.delay,
+        })
     });
     places.collect()
 }
