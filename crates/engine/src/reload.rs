@@ -174,19 +174,25 @@ impl<S: RuleSource> Reloader<S> {
                 );
             }
         }
-        for view in rules.rules() {
-            let domain = &view.rule.domain;
-            let max_bytes = view.limit.and_then(|limit| stores.max_bytes_for(&limit));
-            if let (Some(max_bytes), false) = (max_bytes, stores.of(Some(domain)).is_shared()) {
-                let rule = view.rule.shown();
-                warn!(
-                    domain,
-                    rule,
-                    max_bytes,
-                    "the memory is too small for `max_keys` keys of this rule: live keys may be \
-                     evicted before there are so many; set `memory.max_bytes`"
-                );
-            }
+        let short = rules.rules().filter_map(|view| {
+            let is_shared = stores.of(Some(&view.rule.domain)).is_shared();
+            let shortage = view.limit.and_then(|limit| stores.shortage(&limit));
+            Some((view, shortage.filter(|_| !is_shared)?))
+        });
+        // What the largest needs suffices for all.
+        let largest = short.max_by_key(|(_, shortage)| shortage.max_bytes);
+        if let Some((view, shortage)) = largest {
+            let (domain, rule) = (&view.rule.domain, view.rule.shown());
+            let (keys, max_keys, help) = (shortage.keys, shortage.max_keys, shortage.help());
+            warn!(
+                domain,
+                rule,
+                keys,
+                max_keys,
+                help,
+                "the memory has room for fewer keys of this rule than it is meant for: live keys \
+                 may be evicted"
+            );
         }
         // The default mode of the settings is meant for shared stores, so it needs no warning.
         let expected = [Mode::Strict, self.source.default_mode()];

@@ -12,7 +12,7 @@ use tollgate_core::{
     StoreMetric, Timeline, Verdict,
 };
 use tollgate_fallback::{Fallback, FallbackCounts};
-use tollgate_memory::{Memory, Stats};
+use tollgate_memory::{Memory, Shortage, Stats};
 use tracing::{debug, warn};
 
 use crate::any_shared::AnyShared;
@@ -163,9 +163,9 @@ impl Stores {
         self.memory.stats()
     }
 
-    /// [`Memory::max_bytes_for`] of the memory of this process.
-    pub(crate) fn max_bytes_for(&self, limit: &Limit) -> Option<usize> {
-        self.memory.max_bytes_for(limit)
+    /// [`Memory::shortage`] of the memory of this process.
+    pub(crate) fn shortage(&self, limit: &Limit) -> Option<Shortage> {
+        self.memory.shortage(limit)
     }
 
     /// Whether a store is shared with other instances.

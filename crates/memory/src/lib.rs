@@ -44,7 +44,7 @@
 //! # At the bound
 //!
 //! States in the arena have a budget of their own: [`Builder::limits`] sizes it for the limits that
-//! are known, and [`Memory::max_bytes_for`] returns what others would take. When it is exhausted,
+//! are known, and [`Memory::shortage`] returns what others would take. When it is exhausted,
 //! the blocks of expired keys are freed first; then the least valuable of a few live keys is
 //! evicted, in the order below, and a long log loses its oldest entries instead. A search examines
 //! a bounded number of keys, and continues around the arena where the last one ended. A log for
@@ -104,5 +104,5 @@ pub mod heap;
 
 pub use clock::{ManualClock, SystemClock};
 pub use hasher::RandomKeys;
-pub use memory::{BYTES_PER_KEY, Builder, Memory, Size, Stats};
+pub use memory::{BYTES_PER_KEY, Builder, Memory, Shortage, Size, Stats};
 pub use spill::spilled_bytes_max;

@@ -10,7 +10,6 @@ use tollgate_core::{
 use crate::arena::{Arena, BLOCK_BYTES};
 use crate::clock::SystemClock;
 use crate::hasher::RandomKeys;
-use crate::spill;
 use crate::table::Table;
 
 mod builder;
@@ -29,7 +28,7 @@ mod lock_free;
 
 mod word_state;
 
-pub use builder::{Builder, Size};
+pub use builder::{Builder, Shortage, Size};
 
 /// Bytes of the store for each key of `max_keys` whose state fits a word: a slot of 16 bytes, and
 /// nearly half a slot of spare room so that hardly any live key is evicted.
@@ -234,15 +233,9 @@ impl<C: Clock> Memory<C> {
         &self.clock
     }
 
-    /// The value of [`Builder::max_bytes`] that `max_keys` keys of this limit would need, if the
-    /// store is too small for them and would evict live keys earlier. `None` if it has room for
-    /// them.
-    pub fn max_bytes_for(&self, limit: &Limit) -> Option<usize> {
-        let needed = self
-            .max_keys
-            .saturating_mul(spill::spilled_bytes_max(limit));
-        let is_short = needed > self.arena.bytes();
-        is_short.then(|| needed.saturating_add(builder::table_bytes(self.max_keys)))
+    /// As [`Builder::shortage`].
+    pub fn shortage(&self, limit: &Limit) -> Option<Shortage> {
+        builder::shortage(self.max_keys, self.arena.bytes(), limit)
     }
 
     /// Live keys that were evicted since the store was built, and logs that lost their oldest

@@ -89,7 +89,7 @@ fn keyed(secret: u64) -> Builder<ManualClock> {
 /// A store with room for so many keys, after as many have come: how many of them it evicted.
 fn evicted_when_full(secret: u64, limit: &Limit) -> u64 {
     let store = keyed(secret).limits([limit]).build();
-    assert_eq!(store.max_bytes_for(limit), None);
+    assert_eq!(store.shortage(limit), None);
     for number in 0..KEYS {
         assert!(take(&store, store.key_of(&number), limit).unwrap());
     }
@@ -114,9 +114,23 @@ fn an_arena_is_sized_from_the_limits_where_they_are_known() {
 fn a_store_that_does_not_know_its_limits_says_what_they_take() {
     let segments = Algorithm::SlidingWindow(Segments::new(60).unwrap());
     let limit = Limit::new(segments, 10, Span::DAY).unwrap();
-    let needed = keyed(1).build().max_bytes_for(&limit).unwrap();
-    let store = keyed(1).max_bytes(needed).build();
-    assert_eq!(store.max_bytes_for(&limit), None);
+    let short = keyed(1).build().shortage(&limit).unwrap();
+    assert!((1..KEYS).contains(&short.keys), "{short:?}");
+    let store = keyed(1).max_bytes(short.max_bytes).build();
+    assert_eq!(store.shortage(&limit), None);
+}
+
+/// What is advised has room, whatever was set before.
+#[test]
+fn a_store_whose_number_of_keys_is_not_set_is_meant_for_the_default() {
+    let limit = Limit::per_minute(1000).counted_by(Algorithm::SlidingLog);
+    let builder = Memory::builder;
+    for builder in [builder(), builder().max_bytes(1 << 30)] {
+        let short = builder.shortage(&limit).unwrap();
+        assert_eq!(short.max_keys, 1_000_000);
+        let keys = Memory::builder().max_keys(short.max_keys);
+        assert_eq!(keys.max_bytes(short.max_bytes).shortage(&limit), None);
+    }
 }
 
 #[test]

@@ -106,6 +106,7 @@ pub use reclaim::tune_allocator;
 pub use serve_error::ServeError;
 pub use server::{Running, serve, start};
 pub use setting_warning::SettingWarning;
+pub use stores::find_memory_shortage;
 pub use thread_caches::empty_thread_cache;
 pub use tollgate_engine::{
     CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, Thresholds, VALUE_SERIES_MAX,

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use tollgate_core::{Clock, Limit};
 use tollgate_engine::{AnyShared, DEFAULT_STORE, Stores};
-use tollgate_memory::Memory;
+use tollgate_memory::{Builder, Memory};
+use tollgate_rules::RuleSet;
 use tracing::info;
 
 use crate::config::{Config, Place};
 use crate::serve_error::ServeError;
+use crate::setting_warning::SettingWarning;
 
 /// Builds every store. Shared stores connect in the background. If the settings do not set the size
 /// of the store in memory, it is sized for these limits.
@@ -21,13 +23,7 @@ pub(crate) fn open(
     limits: &[Limit],
     clock: Arc<dyn Clock>,
 ) -> Result<Stores, ServeError> {
-    let mut builder = Memory::builder().clock(clock).limits(limits);
-    if let Some(keys) = config.memory.max_keys {
-        builder = builder.max_keys(keys);
-    }
-    if let Some(bytes) = config.memory.max_bytes {
-        builder = builder.max_bytes(bytes);
-    }
+    let builder = size_memory(config, limits).clock(clock);
     let memory = builder.try_build().map_err(|bytes| ServeError::Memory {
         setting: match config.memory.max_bytes {
             Some(_) => "memory.max_bytes",
@@ -47,6 +43,42 @@ pub(crate) fn open(
         };
     }
     Ok(stores)
+}
+
+/// The store in memory, as large as the settings say, or else sized for these limits.
+fn size_memory<'l>(config: &Config, limits: impl IntoIterator<Item = &'l Limit>) -> Builder {
+    let mut builder = Memory::builder().limits(limits);
+    if let Some(keys) = config.memory.max_keys {
+        builder = builder.max_keys(keys);
+    }
+    if let Some(bytes) = config.memory.max_bytes {
+        builder = builder.max_bytes(bytes);
+    }
+    builder
+}
+
+/// A warning if the memory is too small for the rules that are counted in it, about the one that
+/// needs the most.
+pub fn find_memory_shortage(config: &Config, rules: &RuleSet) -> Option<SettingWarning> {
+    let limits: Vec<Limit> = rules.rules().filter_map(|view| view.limit).collect();
+    let builder = size_memory(config, &limits);
+    let in_memory = rules
+        .rules()
+        .filter(|view| *config.store_of(&view.rule.domain).1 == Place::Memory);
+    let short = in_memory.filter_map(|view| Some((builder.shortage(&view.limit?)?, view)));
+    let (shortage, view) = short.max_by_key(|(shortage, _)| shortage.max_bytes)?;
+    Some(SettingWarning {
+        path: "memory".to_owned(),
+        code: "small-memory",
+        message: format!(
+            "the memory has room for {} keys of `{}` in `{}`, and is meant for {}",
+            shortage.keys,
+            view.rule.shown(),
+            view.rule.domain,
+            shortage.max_keys
+        ),
+        help: shortage.help(),
+    })
 }
 
 /// The shared store at `place`; `None` for memory.

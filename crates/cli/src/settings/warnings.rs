@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_backends::backend_names;
 use tollgate_core::{Mode, Sharing};
 use tollgate_rules::{Diagnostic, RuleView, SettingPlaces};
-use tollgate_server::{Place, SettingWarning, find_unlimited};
+use tollgate_server::{Place, SettingWarning, find_memory_shortage, find_unlimited};
 
 use super::{Service, suits, without_effect};
 
@@ -21,6 +21,7 @@ impl Service {
         let mut found: Vec<SettingWarning> = find_unlimited(auth, gateway, &self.loaded.rules)
             .into_iter()
             .collect();
+        found.extend(find_memory_shortage(&self.config, &self.loaded.rules));
         found.extend(without_effect::find(&self.config));
         found.extend(self.stores_without_rules());
         found.extend(self.sharing_without_effect());

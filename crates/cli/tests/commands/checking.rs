@@ -427,6 +427,33 @@ fn settings_that_lack_another_one_have_a_warning() {
 }
 
 #[test]
+fn a_memory_that_is_too_small_for_a_rule_has_a_warning_that_ends() {
+    let rules = "domain: d\ndescriptors:\n- key: a\n  \
+        rate_limit: {requests_per_unit: 1000, unit: minute, algorithm: sliding_log}\n";
+    let all = "{max_keys: 1000000, max_bytes: ";
+    for memory in ["", "memory: {max_bytes: 512MiB}\n"] {
+        let settings = format!("rules: rules.yaml\n{memory}");
+        let place = format!(
+            "tollgate.yaml:{}",
+            if memory.is_empty() { "1:1" } else { "2:9" }
+        );
+        let help = format!("set `memory: {all}");
+        assert_warns(
+            &settings,
+            rules,
+            &[(&place, "keys of `a` in `d`, and", &help)],
+        );
+        let (_, text) = check(&settings, rules);
+        let advice = text.split(&format!("set `memory: {all}")).nth(1).unwrap();
+        let bytes = advice.split('}').next().unwrap();
+        let settings = format!("rules: rules.yaml\nmemory: {all}{bytes}}}\n");
+        assert_warns(&settings, rules, &[]);
+    }
+    let shared = format!("{STORE}memory: {{max_bytes: 512MiB}}\n");
+    assert_warns(&shared, rules, &[]);
+}
+
+#[test]
 fn what_only_shared_stores_have_has_no_effect_in_memory() {
     let rules = "domain: d\non_store_error: deny\ndescriptors:\n- key: a\n  rate_limit: 5/day\n\
         - key: b\n  rate_limit: {requests_per_unit: 5, unit: day, mode: leased}\n";

@@ -39,6 +39,18 @@ pub struct Builder<C = SystemClock> {
     spilled_bytes: usize,
 }
 
+/// A store has not the memory for as many keys of a limit as it is meant for: live keys may be
+/// evicted before there are so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// How many keys of the limit have room.
+    pub keys: usize,
+    /// How many the store is meant for: [`Builder::max_keys`], or its default.
+    pub max_keys: usize,
+    /// The value of [`Builder::max_bytes`] that, with this `max_keys`, has room for all.
+    pub max_bytes: usize,
+}
+
 /// The bytes that a store allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -46,6 +58,20 @@ pub struct Size {
     pub table_bytes: usize,
     /// Bytes for states that are larger than a word, which are touched when they are first used.
     pub arena_bytes: usize,
+}
+
+// === impl Shortage ===
+
+impl Shortage {
+    /// What an operator can do about it, in the words of the service's settings.
+    pub fn help(&self) -> String {
+        let Shortage {
+            max_keys,
+            max_bytes,
+            ..
+        } = self;
+        format!("set `memory: {{max_keys: {max_keys}, max_bytes: {max_bytes}}}`, or fewer keys")
+    }
 }
 
 // === impl Builder ===
@@ -77,8 +103,8 @@ impl<C: Clock> Builder<C> {
 
     /// The total memory of the store, in bytes. Without `max_keys` the table of slots takes half.
     /// With it, the arena takes what the table leaves, and at least a sixteenth: if both do not
-    /// fit, the table is smaller than `max_keys` asks for. [`Memory::max_bytes_for`] returns how
-    /// much is needed.
+    /// fit, the table is smaller than `max_keys` asks for. [`Builder::shortage`] says how much is
+    /// needed.
     pub fn max_bytes(self, bytes: usize) -> Builder<C> {
         Builder {
             max_bytes: Some(bytes),
@@ -87,7 +113,7 @@ impl<C: Clock> Builder<C> {
     }
 
     /// Limits that the store will decide on: without `max_bytes` the arena has room for `max_keys`
-    /// keys of the largest of them, up to 4 GiB. [`Memory::max_bytes_for`] checks one limit.
+    /// keys of the largest of them, up to 4 GiB. [`Builder::shortage`] checks one limit.
     pub fn limits<'l>(self, limits: impl IntoIterator<Item = &'l Limit>) -> Builder<C> {
         let largest = limits.into_iter().map(spill::spilled_bytes_max).max();
         Builder {
@@ -153,17 +179,40 @@ impl<C: Clock> Builder<C> {
         }
     }
 
+    /// What this limit lacks in the store; `None` if there is room for `max_keys` keys of it.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate_core::{Algorithm, Limit};
+    /// use tollgate_memory::Memory;
+    ///
+    /// let limit = Limit::per_minute(1000).counted_by(Algorithm::SlidingLog);
+    /// let small = Memory::builder().max_keys(1_000).max_bytes(1 << 20);
+    /// let shortage = small.shortage(&limit).unwrap();
+    /// let large = Memory::builder().max_keys(1_000).max_bytes(shortage.max_bytes);
+    /// assert_eq!(large.shortage(&limit), None);
+    /// ```
+    pub fn shortage(&self, limit: &Limit) -> Option<Shortage> {
+        shortage(self.keys_meant(), self.sizes().1, limit)
+    }
+
     /// Builds the store and allocates its table.
     pub fn build(self) -> Memory<C> {
         let (table, arena) = self.sizes();
         Memory {
-            max_keys: self.max_keys.unwrap_or(table / BYTES_PER_KEY),
+            max_keys: self.keys_meant(),
             clock: self.clock,
             keys: self.keys,
             table: Table::with_bytes(table),
             arena: Arena::with_blocks(arena / BLOCK_BYTES),
             clock_hand: AtomicUsize::new(0),
         }
+    }
+
+    /// How many live keys the store is meant for.
+    fn keys_meant(&self) -> usize {
+        self.max_keys.unwrap_or(MAX_KEYS_DEFAULT)
     }
 
     /// Bytes of the table and of the arena.
@@ -185,6 +234,17 @@ impl<C: Clock> Builder<C> {
             }
         }
     }
+}
+
+/// What a limit lacks in a store with so many bytes for states that are larger than a word.
+pub(super) fn shortage(max_keys: usize, arena_bytes: usize, limit: &Limit) -> Option<Shortage> {
+    let of_key = spill::spilled_bytes_max(limit);
+    let needed = max_keys.saturating_mul(of_key);
+    (needed > arena_bytes).then(|| Shortage {
+        keys: arena_bytes / of_key,
+        max_keys,
+        max_bytes: needed.saturating_add(table_bytes(max_keys)),
+    })
 }
 
 /// The table's part of the bytes for so many keys.
