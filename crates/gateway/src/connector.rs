@@ -11,11 +11,10 @@ use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::client::TlsStream;
+use tollgate_dial::{dial, is_name};
 use tollgate_http::{InvalidSetting, InvalidSettings};
 use tollgate_listen::Stream;
 
-use crate::dial::dial;
-use crate::name_lookup::NameLookup;
 use crate::settings::{ADDRESSES_MAX, UpstreamProtocol, UpstreamSettings, parse_address};
 use crate::upstream_tls::{AddressTls, UpstreamTls};
 
@@ -45,7 +44,9 @@ const NAMED_AGE_MAX: Duration = Duration::from_secs(60);
 /// How an address is connected to.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    name: NameLookup,
+    address: String,
+    /// Whether its host is a name, which may have another IP address later.
+    is_named: bool,
     protocol: UpstreamProtocol,
     tls: Option<AddressTls>,
     timeout: Duration,
@@ -116,7 +117,8 @@ impl Connector {
         timeout: Duration,
     ) -> Connector {
         Connector {
-            name: NameLookup::new(address),
+            is_named: is_name(&address),
+            address,
             protocol,
             tls,
             timeout,
@@ -124,7 +126,7 @@ impl Connector {
     }
 
     pub(crate) fn address(&self) -> &str {
-        self.name.address()
+        &self.address
     }
 
     pub(crate) const fn protocol(&self) -> UpstreamProtocol {
@@ -139,7 +141,7 @@ impl Connector {
     /// Whether further requests need a new connection, because the address is a name, which may
     /// have another IP address by now.
     pub(crate) fn is_outdated(&self, opened_at: Instant) -> bool {
-        self.name.is_looked_up() && opened_at.elapsed() >= NAMED_AGE_MAX
+        self.is_named && opened_at.elapsed() >= NAMED_AGE_MAX
     }
 
     /// Opens a connection of HTTP/1.1.
@@ -176,7 +178,7 @@ impl Connector {
     }
 
     async fn connect_late(&self) -> io::Result<Connected> {
-        let stream = dial(&self.name.find().await?).await?;
+        let stream = dial(&self.address).await?;
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
         Ok(match &self.tls {

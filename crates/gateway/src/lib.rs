@@ -10,7 +10,6 @@
 mod settings;
 
 mod descriptor_keys;
-mod dial;
 
 mod misspelling;
 
@@ -45,8 +44,6 @@ mod address_health;
 mod background;
 
 mod upstream_tls;
-
-mod name_lookup;
 
 mod connector;
 

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::config::{Config, InvalidConfig, Secret, UNIX};
@@ -216,7 +215,7 @@ async fn dial(address: &str) -> io::Result<Box<dyn Stream>> {
     if let Some(path) = address.strip_prefix(UNIX) {
         return dial_path(path).await;
     }
-    let stream = TcpStream::connect(address).await?;
+    let stream = tollgate_dial::dial(address).await?;
     stream.set_nodelay(true)?;
     Ok(Box::new(stream))
 }

@@ -17,9 +17,9 @@ use prost::Message;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tollgate_dial::dial;
 use tollgate_listen::ClientTlsFiles;
 
 use crate::endpoint::Endpoint;
@@ -165,7 +165,7 @@ impl Client {
     }
 
     async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
-        let stream = TcpStream::connect(self.endpoint.address()).await?;
+        let stream = dial(&self.endpoint.address()).await?;
         stream.set_nodelay(true)?;
         let stream: Box<dyn Stream> = match &self.tls {
             None => Box::new(stream),

@@ -12,21 +12,24 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep};
 
 /// How long an address may take before the next one is tried as well.
-const NEXT_AFTER: Duration = Duration::from_millis(250);
+pub const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// The most addresses that are tried.
-const TRIED_MAX: usize = 16;
+pub const TRIED_MAX: usize = 16;
 
 /// Connects to the first of these addresses that accepts the connection; the others are left.
 ///
 /// # Errors
 ///
 /// That of the last address that failed, if all have.
-pub(crate) async fn dial(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    dial_by(addresses, TcpStream::connect).await
+pub(crate) async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    connect_by(addresses, TcpStream::connect).await
 }
 
 /// The same with another way to connect.
-async fn dial_by<T, F>(addresses: &[SocketAddr], connect: impl Fn(SocketAddr) -> F) -> io::Result<T>
+async fn connect_by<T, F>(
+    addresses: &[SocketAddr],
+    connect: impl Fn(SocketAddr) -> F,
+) -> io::Result<T>
 where
     T: Send + 'static,
     F: Future<Output = io::Result<T>> + Send + 'static,
@@ -85,7 +88,7 @@ mod tests {
     async fn dialed(numbers: &[u8]) -> (io::Result<SocketAddr>, Duration) {
         let addresses: Vec<SocketAddr> = numbers.iter().copied().map(address).collect();
         let begun = Instant::now();
-        (dial_by(&addresses, connect).await, begun.elapsed())
+        (connect_by(&addresses, connect).await, begun.elapsed())
     }
 
     #[tokio::test(start_paused = true)]
