@@ -13,6 +13,8 @@ use crate::span::Span;
 use crate::step::{denial, grant, units_to_exhaust, wait_for};
 use crate::usage::Usage;
 
+mod chargeable;
+
 mod charged;
 
 mod combine;

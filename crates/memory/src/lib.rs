@@ -15,11 +15,11 @@
 //! state by compare-and-swap. This fast path is inlined into the caller
 //! (`memory/fast_path.rs`), so that unused parts of the decision are not computed. A decision on
 //! several limits reads its slots, judges, and locks those that it charges while it writes them
-//! (`memory/joint_path.rs`); one that charges nothing locks nothing. New keys, and states that are
-//! larger than a word, are locked before they are read, in the order of the keys; other threads
-//! that need one of them wait, usually for a fraction of a microsecond and at most for a named
-//! bound. Large states spill into an arena of 64-byte blocks, reached through the key's slot and
-//! only under its lock.
+//! (`memory/joint_path.rs`); one that charges nothing locks nothing. States that are larger than a
+//! word, and those beside a new key, are locked before they are read, in the order of the keys;
+//! other threads that need one of them wait, usually for a fraction of a microsecond and at most
+//! for a named bound. A new key gets a slot only when it is charged. Large states spill into an
+//! arena of 64-byte blocks, reached through the key's slot and only under its lock.
 //!
 //! # Bytes per key
 //!

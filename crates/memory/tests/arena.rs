@@ -67,6 +67,21 @@ fn a_new_key_costs_a_long_log_some_of_its_oldest_entries() {
     assert!(left >= units - 6 * 60 / 3, "{left} of {units}");
 }
 
+#[test]
+fn a_new_key_that_is_not_charged_costs_a_long_log_nothing() {
+    let (store, _long, _units) = filled(1_000);
+    let limit = log(10);
+    for cost in [Cost::Peek(1), Cost::Take(11), Cost::Refund(1)] {
+        let charge = Charge::new(store.key_of("new"), &limit, cost);
+        assert_eq!(store.check(&charge).unwrap().remaining(), 10);
+        let other = Charge::new(store.key_of("other"), &limit, Cost::Peek(1));
+        let verdict = store.decide_now(&[charge, other]).unwrap();
+        assert_eq!(verdict.decisions[0].remaining(), 10);
+    }
+    // A log that loses its oldest entries is counted as well.
+    assert_eq!(store.evicted_keys(), 0);
+}
+
 /// Once the long log has given a little, newcomers pay for newcomers.
 #[test]
 fn a_flood_of_new_keys_leaves_the_long_log_most_of_its_entries() {

@@ -372,6 +372,49 @@ fn each_charges_what_the_other_peeks_at() {
     });
 }
 
+/// The same with keys that have no slot yet: each inserts what it charges, and the other key only
+/// must still have none.
+#[test]
+fn each_charges_a_new_key_that_the_other_peeks_at() {
+    explore_up_to(3, || {
+        let store = store(0);
+        let ask = |charged: Key, peeked: Key| {
+            move |store: &Store| {
+                let limit = bucket(1);
+                let charges = [
+                    Charge::new(charged, &limit, Cost::ONE),
+                    Charge::new(peeked, &limit, Cost::Peek(1)),
+                ];
+                let verdict = store.decide_at(Now::at(NOW), &charges).unwrap();
+                verdict.is_allowed()
+            }
+        };
+        let (one, other) = both(&store, ask(a(), b()), ask(b(), a()));
+        assert!(one ^ other, "{one} and {other}");
+        let counted = [used(&store, a(), &bucket(1)), used(&store, b(), &bucket(1))];
+        assert_eq!(counted, [u32::from(one), u32::from(other)]);
+    });
+}
+
+/// A request that only peeks at two new keys reports both as they were at one moment, while another
+/// charges both.
+#[test]
+fn a_peek_at_two_new_keys_sees_one_moment() {
+    explore_up_to(3, || {
+        let store = store(6);
+        let log = Limit::sliding_log(2, Span::DAY).unwrap();
+        let charge = move |store: &Store| take_both(store, [a(), b()], &log);
+        let ask = move |store: &Store| {
+            let charges = [a(), b()].map(|key| Charge::new(key, &log, Cost::Peek(1)));
+            let verdict = store.decide_at(Now::at(NOW), &charges).unwrap();
+            [0, 1].map(|index| verdict.decisions[index].remaining())
+        };
+        let (charged, [one, other]) = both(&store, charge, ask);
+        assert!(charged);
+        assert_eq!(one, other, "of one moment");
+    });
+}
+
 /// A request that is denied reports what remains of both limits as it was at one moment, while
 /// another charges both.
 #[test]
@@ -419,6 +462,20 @@ fn a_log_charged_by_two() {
         assert_eq!(used(&store, a(), &log), 2);
         // A head and one block of entries.
         assert_eq!(store.stats().arena_bytes, 2 * 64);
+    });
+}
+
+/// The only unit of a log, when the key is new: it is judged before it has a slot, and again under
+/// the lock.
+#[test]
+fn the_only_unit_of_a_new_log() {
+    explore(|| {
+        let store = store(6);
+        let log = Limit::sliding_log(1, Span::DAY).unwrap();
+        let ask = move |store: &Store| take(store, a(), &log);
+        let (one, other) = both(&store, ask, ask);
+        assert!(one ^ other, "{one} and {other}");
+        assert_eq!(used(&store, a(), &log), 1);
     });
 }
 

@@ -3,11 +3,16 @@
 //! All slots are locked in the order of their keys, so no two decisions deadlock; then the clock is
 //! read, all charges are judged, and the new states are committed, which unlocks the slots. Nothing
 //! is charged before all slots are locked, so there is nothing to roll back.
+//!
+//! A key without a slot gets one, locked, only if the request charges it: a peek or a denied
+//! request on a new key takes no memory, and evicts nothing.
+
+mod joint;
 
 mod reserved;
 
 use tollgate_core::{
-    Bill, Charge, Clock, Decision, Limit, Line, PerCharge, StoreError, Usage, Verdict, step,
+    Account, Charge, Clock, Cost, Decision, Limit, Now, OnDenial, StoreError, Usage, step,
 };
 
 use super::{Memory, Time};
@@ -46,7 +51,18 @@ impl<C: Clock> Memory<C> {
         charge: &Charge<'_>,
         time: &mut Time<'_>,
     ) -> Result<Decision, StoreError> {
-        let lock = self.lock(place, charge, time, &mut Backoff::default())?;
+        let mut backoff = Backoff::default();
+        let lock = loop {
+            if let Some(lock) = self.lock_existing(place, charge, &mut backoff)? {
+                break lock;
+            }
+            if let Some(decision) = decide_without_slot(charge, time) {
+                return Ok(decision);
+            }
+            if let Some(lock) = self.insert_locked(place, charge, time.now, &mut backoff)? {
+                break lock;
+            }
+        };
         time.refresh();
         let (locked_state, mut state) = self.read_state(lock, charge, time)?;
         let now = time.on(charge.limit);
@@ -66,93 +82,54 @@ impl<C: Clock> Memory<C> {
         Ok(decision)
     }
 
-    /// Decides on several limits, all or nothing.
-    pub(super) fn decide_all(
-        &self,
-        bill: &Bill<'_>,
-        time: &mut Time<'_>,
-    ) -> Result<Verdict, StoreError> {
-        let lines = bill.lines();
-        let mut order: PerCharge<usize> = (0..lines.len()).collect();
-        order.sort_unstable_by_key(|line| lines[*line].charge.key);
-        let mut backoff = Backoff::default();
-        let mut locks: PerCharge<Option<SlotLock<'_>>> = lines.iter().map(|_| None).collect();
-        for line in order {
-            let charge = &lines[line].charge;
-            let place = self.table.place(charge.key);
-            locks[line] = Some(self.lock(place, charge, time, &mut backoff)?);
-        }
-        time.refresh();
-        let mut locked_states = PerCharge::with_capacity(lines.len());
-        let mut states = PerCharge::with_capacity(lines.len());
-        for (lock, line) in locks.into_iter().flatten().zip(lines) {
-            let (locked_state, state) = match self.read_state(lock, &line.charge, time) {
-                Ok(read) => read,
-                Err(error) => {
-                    release_unchanged(locked_states, states, lines);
-                    return Err(error);
-                }
-            };
-            locked_states.push(locked_state);
-            states.push(state);
-        }
-        let verdict = bill.settle(&mut states, time.now);
-        let decisions = bill.decisions(&verdict);
-        for (((locked_state, state), line), decision) in locked_states
-            .into_iter()
-            .zip(states)
-            .zip(lines)
-            .zip(decisions)
-        {
-            let revision = line.charge.history.revision();
-            locked_state.commit(state, line.charge.limit, revision, Some(decision));
-        }
-        Ok(verdict)
-    }
-
-    /// Finds or inserts the key's slot and locks it.
-    fn lock(
+    /// Locks the key's slot; `None` if it has none.
+    fn lock_existing(
         &self,
         place: Place,
         charge: &Charge<'_>,
-        time: &Time<'_>,
         backoff: &mut Backoff,
-    ) -> Result<SlotLock<'_>, StoreError> {
-        loop {
-            let found = self.table.find(place, Tag::fingerprint(charge.key));
-            if let Some((slot, current)) = found {
-                if current.tag.is_locked() {
-                    backoff.wait()?;
-                    continue;
-                }
+    ) -> Result<Option<SlotLock<'_>>, StoreError> {
+        while let Some((slot, current)) = self.table.find(place, Tag::fingerprint(charge.key)) {
+            if !current.tag.is_locked() {
                 if charge.is_superseded_by(current.tag.revision()) {
                     return Err(StoreError::Superseded);
                 }
                 if let Some(lock) = SlotLock::new(slot, current) {
-                    return Ok(lock);
+                    return Ok(Some(lock));
                 }
-                backoff.wait()?;
-                continue;
             }
-            let tag = Tag::new(
-                charge.key,
-                charge.history.revision(),
-                charge.limit.timeline(),
-            );
-            let locked = SlotValue {
-                tag: tag.with_lock(),
-                word: 0,
-            };
-            if let Some(inserted) = self.table.insert(place, locked, time.now, backoff)? {
-                if inserted.displaced.tag.is_spilled() {
-                    spill::free(inserted.displaced.word, &self.arena);
-                }
-                return Ok(SlotLock {
-                    slot: inserted.slot,
-                    current: inserted.current,
-                });
-            }
+            backoff.wait()?;
         }
+        Ok(None)
+    }
+
+    /// Inserts the key, with a locked slot; `None` if it has one by now.
+    fn insert_locked(
+        &self,
+        place: Place,
+        charge: &Charge<'_>,
+        now: Now,
+        backoff: &mut Backoff,
+    ) -> Result<Option<SlotLock<'_>>, StoreError> {
+        let tag = Tag::new(
+            charge.key,
+            charge.history.revision(),
+            charge.limit.timeline(),
+        );
+        let locked = SlotValue {
+            tag: tag.with_lock(),
+            word: 0,
+        };
+        let Some(inserted) = self.table.insert(place, locked, now, backoff)? else {
+            return Ok(None);
+        };
+        if inserted.displaced.tag.is_spilled() {
+            spill::free(inserted.displaced.word, &self.arena);
+        }
+        Ok(Some(SlotLock {
+            slot: inserted.slot,
+            current: inserted.current,
+        }))
     }
 
     /// Reads the state of a locked slot, migrated to the charge's limit, and reserves all the
@@ -203,20 +180,22 @@ impl<C: Clock> Memory<C> {
     }
 }
 
-/// Writes states back on which nothing was decided, and unlocks their slots.
-fn release_unchanged(
-    locked_states: PerCharge<LockedState<'_>>,
-    states: PerCharge<KeyState<'_>>,
-    lines: &[Line<'_>],
-) {
-    for ((locked_state, state), line) in locked_states.into_iter().zip(states).zip(lines) {
-        locked_state.commit(
-            state,
-            line.charge.limit,
-            line.charge.history.revision(),
-            None,
-        );
+/// Decides for a key that has no slot; `None` if the decision charges it, so that it needs one.
+fn decide_without_slot(charge: &Charge<'_>, time: &Time<'_>) -> Option<Decision> {
+    let limit = charge.limit;
+    let available = u64::from(limit.available());
+    if let Cost::Take(units @ 1..) = charge.cost {
+        // All that is available is there, so these units are allowed, or never fit.
+        let is_allowed = units <= available;
+        let is_penalised = charge.on_own_denial() == OnDenial::Charge && available > 0;
+        if is_allowed || is_penalised {
+            return None;
+        }
     }
+    let mut state: Account = Account::fresh(limit);
+    let now = time.on(limit);
+    // A limit of 0 has no units to charge for a denied request.
+    Some(step(&mut state, limit, now, charge.cost, OnDenial::Keep))
 }
 
 // === impl SlotLock ===

@@ -6,7 +6,6 @@ use tollgate_core::{
 
 use super::{Memory, Time};
 use crate::sync::Backoff;
-use crate::tag::Tag;
 
 impl<C: Clock> Memory<C> {
     /// As [`Memory::check`], and returns the time of the decision, from which [`Reserved::new`]
@@ -48,17 +47,21 @@ impl<C: Clock> Memory<C> {
     ) -> Result<Settlement, StoreError> {
         let mut time = Time::of(&self.clock);
         let place = self.table.place(charge.key);
-        let is_refund = actual <= reserved.units();
-        if is_refund
-            && self
-                .table
-                .find(place, Tag::fingerprint(charge.key))
-                .is_none()
-        {
-            // Evicted, or expired: there is nothing to refund to.
-            return Ok(Settlement::new(reserved.units(), charge.limit.available()));
-        }
-        let lock = self.lock(place, charge, &time, &mut Backoff::default())?;
+        let available = charge.limit.available();
+        let is_excess = actual > reserved.units() && available > 0;
+        let mut backoff = Backoff::default();
+        let lock = loop {
+            if let Some(lock) = self.lock_existing(place, charge, &mut backoff)? {
+                break lock;
+            }
+            if !is_excess {
+                // Evicted, or expired: there is nothing to refund to.
+                return Ok(Settlement::new(reserved.units(), available));
+            }
+            if let Some(lock) = self.insert_locked(place, charge, time.now, &mut backoff)? {
+                break lock;
+            }
+        };
         time.refresh();
         let (locked_state, mut state) = self.read_state(lock, charge, &mut time)?;
         let settlement = state.settle_reserved(charge, time.now, reserved, actual);
