@@ -123,6 +123,12 @@ pub(crate) fn reserve(
     }
 }
 
+/// Reserves the block of a window that is charged by another, larger limit on the same key: its
+/// units may not fit a word although those of `limit` do.
+pub(crate) fn reserve_for_larger(limit: &Limit, spares: &mut Spares<'_>) -> bool {
+    limit.is_bucket() || spares.reserve(1)
+}
+
 /// Writes a state; returns the slot's word, zero if there is nothing to store, and whether it leads
 /// to the arena.
 pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> (u64, bool) {

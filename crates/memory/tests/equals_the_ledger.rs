@@ -180,3 +180,49 @@ fn windows_of_one_segment_in_words_and_out_of_them() {
     let (least, both) = (1_000, (in_arena, in_word));
     assert!(in_arena > least && in_word > least, "{both:?}");
 }
+
+/// A smaller limit on the same key in the same request, of which a denied request is charged up to
+/// the larger one: the state is larger than any that the smaller limit alone leads to.
+#[test]
+fn a_denied_request_is_charged_by_the_largest_limit_of_its_key() {
+    let one_second = |count| Limit::sliding_window(count, Span::SECOND, 1).unwrap();
+    let pairs = [[one_second(3), one_second(80_000)]];
+    for limits in &pairs {
+        let store = Memory::builder().max_keys(1_000).build();
+        let mut ledger = Ledger::default();
+        let now = Now::at(Moment::ZERO + Span::DAY);
+        for cost in [Cost::Take(60_000), Cost::ONE, Cost::Refund(50_000)] {
+            let charges = limits.each_ref().map(|limit| Charge {
+                on_denial: OnDenial::Charge,
+                ..Charge::new(store.key_of("both"), limit, cost)
+            });
+            let ours = store.decide_at(now, &charges).unwrap();
+            assert_eq!(ours, ledger.decide(now, &charges).unwrap(), "{cost:?}");
+        }
+    }
+}
+
+/// The same with limits of different windows.
+#[test]
+fn a_denied_request_is_charged_by_a_limit_of_another_window() {
+    let sliding = |count, window| Limit::sliding_window(count, window, 1).unwrap();
+    let fixed = |count, window| Limit::fixed_window(count, window).unwrap();
+    let pairs = [
+        [sliding(3, Span::SECOND), sliding(100_000, Span::HOUR)],
+        [
+            fixed(3, Span::from_nanos(1_000)),
+            fixed(100_000, Span::HOUR),
+        ],
+    ];
+    for limits in &pairs {
+        let store = Memory::builder().max_keys(1_000).build();
+        let now = Now::at(Moment::ZERO + Span::DAY);
+        let charges = limits.each_ref().map(|limit| Charge {
+            on_denial: OnDenial::Charge,
+            ..Charge::new(store.key_of("both"), limit, Cost::Take(90_000))
+        });
+        for _ in 0..3 {
+            assert!(!store.decide_at(now, &charges).unwrap().is_allowed());
+        }
+    }
+}

@@ -64,7 +64,7 @@ impl<C: Clock> Memory<C> {
             }
         };
         time.refresh();
-        let (locked_state, mut state) = self.read_state(lock, charge, time)?;
+        let (locked_state, mut state) = self.read_state(lock, charge, charge.limit, time)?;
         let now = time.on(charge.limit);
         let decision = step(
             &mut state,
@@ -133,11 +133,13 @@ impl<C: Clock> Memory<C> {
     }
 
     /// Reads the state of a locked slot, migrated to the charge's limit, and reserves all the
-    /// blocks that the decision can need.
+    /// blocks that the decision can need. It is charged by the limit `widest`, which may be larger
+    /// than the charge's.
     fn read_state<'t>(
         &'t self,
         lock: SlotLock<'t>,
         charge: &Charge<'_>,
+        widest: &Limit,
         time: &mut Time<'_>,
     ) -> Result<(LockedState<'t>, KeyState<'t>), StoreError> {
         let SlotValue { tag, word } = lock.current;
@@ -156,12 +158,10 @@ impl<C: Clock> Memory<C> {
         time.catch_up(made_under, state.not_before(made_under));
         for _ in 0..SEARCHES_MAX {
             let is_changed = made_under != charge.limit;
-            if spill::reserve(
-                &mut state,
-                charge.limit,
-                is_changed,
-                &mut locked_state.spares,
-            ) {
+            let spares = &mut locked_state.spares;
+            let is_reserved = spill::reserve(&mut state, charge.limit, is_changed, spares)
+                && (widest == charge.limit || spill::reserve_for_larger(charge.limit, spares));
+            if is_reserved {
                 let state = state.migrate_with(charge, tag.revision(), time.now, || {
                     let mut log = PackedLog::new(Spares::new(&self.arena));
                     log.adopt(&mut locked_state.spares);

@@ -93,7 +93,7 @@ impl<C: Clock> Memory<C> {
         for (lock, line) in locks.into_iter().zip(lines) {
             let (slot, state) = match lock {
                 Some(lock) => {
-                    let (slot, state) = self.read_state(lock, &line.charge, time)?;
+                    let (slot, state) = self.read_state(lock, &line.charge, line.widest(), time)?;
                     (Some(slot), state)
                 }
                 None => (None, spill::fresh(line.charge.limit, &self.arena)),
@@ -123,12 +123,12 @@ impl<C: Clock> Memory<C> {
             if locked.slots[line].is_some() {
                 continue;
             }
-            let charge = &lines[line].charge;
+            let (charge, widest) = (&lines[line].charge, lines[line].widest());
             let place = self.table.place(charge.key);
             let Some(lock) = self.insert_locked(place, charge, time.now, backoff)? else {
                 return Ok(false);
             };
-            let (slot, state) = self.read_state(lock, charge, time)?;
+            let (slot, state) = self.read_state(lock, charge, widest, time)?;
             (locked.slots[line], locked.states[line]) = (Some(slot), state);
         }
         // Of two decisions that each insert a key that the other only reads, at least one must see

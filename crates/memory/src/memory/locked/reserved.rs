@@ -63,7 +63,7 @@ impl<C: Clock> Memory<C> {
             }
         };
         time.refresh();
-        let (locked_state, mut state) = self.read_state(lock, charge, &mut time)?;
+        let (locked_state, mut state) = self.read_state(lock, charge, charge.limit, &mut time)?;
         let settlement = state.settle_reserved(charge, time.now, reserved, actual);
         locked_state.commit(state, charge.limit, charge.history.revision(), None);
         Ok(settlement)
