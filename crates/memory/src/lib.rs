@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | `token_bucket`, `leaky_bucket` | none | 24 |
 //! | `fixed_window` on the clock, fewer units than nanoseconds | none | 24 |
-//! | `fixed_window` from the first request, or with more | 1 | 88 |
+//! | `fixed_window` from the first request, or once it has counted more | 1 | 88 |
 //! | `sliding_window` with 1 segment, (2 N + 1)^2 at most its nanoseconds | none | 24 |
 //! | `sliding_window`, up to 11 segments | 1 | 88 |
 //! | `sliding_window`, 60 segments | 5 | 344 |

@@ -5,8 +5,8 @@
 //! number it is a slightly later moment, so it too says when the state has expired.
 
 use tollgate_core::{
-    Account, Algorithm, Bucket, COUNTERS_MAX, FixedWindow, Limit, Moment, Segments, SlidingLog,
-    SlidingWindow, Usage,
+    Account, Algorithm, Anchor, Bucket, COUNTERS_MAX, FixedWindow, Limit, Moment, Segments,
+    SlidingLog, SlidingWindow, Usage,
 };
 
 use crate::arena::{Arena, BLOCK_BYTES, BlockId, PAYLOAD};
@@ -27,9 +27,9 @@ const KIND_LOG: u8 = 1;
 /// Counters in every further block.
 const MORE_COUNTERS: usize = PAYLOAD / 4;
 
-/// Whether the states of `limit` do not fit a word. Those of a sliding window of one segment may
-/// still be in a word, or in the arena if this says that they fit: limits of another N may have
-/// counted on the same key.
+/// Whether the states of `limit` do not fit a word. Those of a fixed window on the clock, or of a
+/// sliding window of one segment, may still be in a word, or in the arena if this says that they
+/// fit: limits of another N may have counted on the same key.
 #[inline]
 pub(crate) fn is_too_large(limit: &Limit) -> bool {
     !limit.is_bucket() && !FixedWindow::fits_word(limit) && !SlidingWindow::fits_word(limit)
@@ -63,20 +63,10 @@ pub(crate) fn read<'a>(
 ) -> KeyState<'a> {
     let arena = spares.arena();
     let Some(first) = block(word).filter(|_| is_in_arena) else {
-        return match limit.algorithm() {
-            // By its window alone: a smaller limit on the same key may have counted it.
-            Algorithm::SlidingWindow(Segments::ONE) => {
-                let window = SlidingWindow::from_word(limit, word);
-                Account::SlidingWindow(SlidingWindow::new(window.newest(), window.counters(limit)))
-            }
-            _ if is_too_large(limit) => fresh(limit, arena),
-            Algorithm::FixedWindow(_) => Account::FixedWindow(FixedWindow::from_word(limit, word)),
-            _ => Account::Bucket(Bucket::full_at(Moment::from_nanos(word))),
-        };
+        return read_word(limit, word).unwrap_or_else(|| fresh(limit, arena));
     };
     let is_log = arena.byte(first, KIND_AT) == KIND_LOG;
-    let is_never_here = !is_too_large(limit) && !is_of_one_segment(limit);
-    if is_never_here || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
+    if limit.is_bucket() || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
         free(word, arena);
         return fresh(limit, arena);
     }
@@ -97,8 +87,27 @@ pub(crate) fn read<'a>(
     }
 }
 
+/// Reads the state in a slot's word; `None` if states of this kind are never in a word. A window is
+/// read by its length alone: a smaller limit on the same key may have counted it.
+fn read_word<'a>(limit: &Limit, word: u64) -> Option<KeyState<'a>> {
+    match limit.algorithm() {
+        Algorithm::SlidingWindow(Segments::ONE) => {
+            let window = SlidingWindow::from_word(limit, word);
+            let window = SlidingWindow::new(window.newest(), window.counters(limit));
+            Some(Account::SlidingWindow(window))
+        }
+        Algorithm::FixedWindow(Anchor::Clock) => {
+            Some(Account::FixedWindow(FixedWindow::from_word(limit, word)))
+        }
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            Some(Account::Bucket(Bucket::full_at(Moment::from_nanos(word))))
+        }
+        _ => None,
+    }
+}
+
 /// Reserves all blocks that a decision on `state` under `limit` can need; `false` if the arena has
-/// no more.
+/// no more. The block that a fixed window was read from is a spare already.
 pub(crate) fn reserve(
     state: &mut KeyState<'_>,
     limit: &Limit,
@@ -132,17 +141,27 @@ pub(crate) fn reserve_for_larger(limit: &Limit, spares: &mut Spares<'_>) -> bool
 /// Writes a state; returns the slot's word, zero if there is nothing to store, and whether it leads
 /// to the arena.
 pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> (u64, bool) {
-    if let Account::SlidingWindow(window) = &state
-        && is_of_one_segment(limit)
-        && let Some(word) = of_two_windows(window, limit).word(limit)
-    {
+    if let Some(word) = state_word(&state, limit) {
         return (word, false);
     }
     let word = write_large(state, limit, spares);
-    (
-        word,
-        word != 0 && (is_too_large(limit) || is_of_one_segment(limit)),
-    )
+    (word, word != 0)
+}
+
+/// The state as a word; `None` if it does not fit one.
+fn state_word(state: &KeyState<'_>, limit: &Limit) -> Option<u64> {
+    match state {
+        Account::Bucket(bucket) => Some(bucket.word()),
+        Account::FixedWindow(window) => {
+            let is_on_clock = limit.algorithm() == Algorithm::FixedWindow(Anchor::Clock);
+            let fits = is_on_clock && u64::from(window.used()) < limit.window().as_nanos();
+            fits.then(|| window.word())
+        }
+        Account::SlidingWindow(window) if is_of_one_segment(limit) => {
+            of_two_windows(window, limit).word(limit)
+        }
+        Account::SlidingWindow(_) | Account::SlidingLog(_) => None,
+    }
 }
 
 fn is_of_one_segment(limit: &Limit) -> bool {
@@ -154,39 +173,30 @@ fn of_two_windows(window: &SlidingWindow, limit: &Limit) -> SlidingWindow<2> {
     SlidingWindow::new(window.newest(), window.counters(limit))
 }
 
-/// Writes a state that is not in a word yet; returns the slot's word.
+/// Writes a state that does not fit a word; returns the slot's word.
 fn write_large(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u64 {
     let expires_at = state.expires_at(limit);
     match state {
-        Account::Bucket(bucket) => bucket.word(),
-        Account::FixedWindow(window) if !is_too_large(limit) => limit_to_word(window, limit).word(),
-        Account::FixedWindow(window) if window.used() > 0 => {
-            let block = spares.take();
-            spares
-                .arena()
-                .set_double_word(block, 0, window.end().as_nanos());
-            spares.arena().set_word(block, 8, window.used());
-            spares.arena().set_byte(block, KIND_AT, KIND_LIST);
-            spares.arena().set_link(block, 0);
-            word(expires_at, block)
-        }
-        Account::FixedWindow(_) => 0,
-        Account::SlidingWindow(window) => match expires_at {
-            Moment::ZERO => 0,
-            _ => word(expires_at, write_counters(&window, limit, spares)),
-        },
         Account::SlidingLog(log) => log.entries.close().map_or(0, |head| {
             spares.arena().set_byte(head, KIND_AT, KIND_LOG);
             word(expires_at, head)
         }),
+        _ if expires_at == Moment::ZERO => 0,
+        Account::Bucket(bucket) => bucket.word(),
+        Account::FixedWindow(window) => word(expires_at, write_window(window, spares)),
+        Account::SlidingWindow(window) => word(expires_at, write_counters(&window, limit, spares)),
     }
 }
 
-/// A window as far as its units fit a word: a limit that was lowered may have counted more. They
-/// are still at least as many as `limit` allows.
-fn limit_to_word(window: FixedWindow, limit: &Limit) -> FixedWindow {
-    let most = u32::try_from(limit.window().as_nanos() - 1).unwrap_or(u32::MAX);
-    FixedWindow::new(window.end(), window.used().min(most))
+/// Writes a fixed window into a block.
+fn write_window(window: FixedWindow, spares: &mut Spares<'_>) -> BlockId {
+    let arena = spares.arena();
+    let block = spares.take();
+    arena.set_double_word(block, 0, window.end().as_nanos());
+    arena.set_word(block, 8, window.used());
+    arena.set_byte(block, KIND_AT, KIND_LIST);
+    arena.set_link(block, 0);
+    block
 }
 
 /// Frees the state that a spilled slot's word leads to.

@@ -42,6 +42,8 @@ fn a_word_takes_no_block() {
     // (2 N + 1)^2 nanoseconds are more than a second.
     let large = Limit::sliding_window(15_811, Span::SECOND, 1).unwrap();
     assert_eq!(arena_bytes(&large, 3), 0, "as long as it has counted few");
+    let dense = Limit::fixed_window(10, Span::from_nanos(10)).unwrap();
+    assert_eq!(arena_bytes(&dense, 1), 0, "as long as it has counted few");
 }
 
 #[test]
@@ -51,7 +53,7 @@ fn counters_take_the_blocks_that_they_fill() {
         64
     );
     assert_eq!(
-        arena_bytes(&Limit::fixed_window(10, Span::from_nanos(10)).unwrap(), 1),
+        arena_bytes(&Limit::fixed_window(1, Span::NANOSECOND).unwrap(), 1),
         64
     );
     assert_eq!(arena_bytes(&sliding(10), 3), 64);

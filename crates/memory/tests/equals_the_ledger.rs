@@ -181,12 +181,67 @@ fn windows_of_one_segment_in_words_and_out_of_them() {
     assert!(in_arena > least && in_word > least, "{both:?}");
 }
 
+/// Fixed windows that disagree: the units of some are fewer than the window's nanoseconds, those of
+/// others are not. Time goes back now and then, and two limits are asked together.
+#[test]
+fn fixed_windows_in_words_and_out_of_them() {
+    let (mut in_arena, mut in_word) = (0, 0);
+    let window = Span::from_nanos(1_000);
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let store = Memory::builder().max_keys(1_000).build();
+        let mut ledger = Ledger::default();
+        let key = store.key_of(&seed);
+        let mut now = Moment::ZERO + Span::from_secs(1_700_000_000);
+        let counts = [3, 900, 999, 1_000, 5_000];
+        for step in 0..200 {
+            now = match random.below(12) {
+                0 => now - Span::from_nanos(random.below(2_500)),
+                _ => now + Span::from_nanos(random.below(300)),
+            };
+            let mut limit = || {
+                let count = counts[usize::try_from(random.below(5)).unwrap()];
+                Limit::fixed_window(count, window).unwrap()
+            };
+            let limits = [limit(), limit()];
+            let units = random.below(u64::from(limits[0].count()) / 2 + 2);
+            let cost = match random.below(10) {
+                0 => Cost::Peek(units),
+                1 => Cost::Refund(units),
+                _ => Cost::Take(units),
+            };
+            let on_denial = match random.below(2) {
+                0 => OnDenial::Charge,
+                _ => OnDenial::Keep,
+            };
+            let charges = limits.each_ref().map(|limit| Charge {
+                on_denial,
+                ..Charge::new(key, limit, cost)
+            });
+            let count = usize::try_from(1 + random.below(8) / 7).unwrap();
+            let ours = store.decide_at(Now::at(now), &charges[..count]).unwrap();
+            let model = ledger.decide(Now::at(now), &charges[..count]).unwrap();
+            assert_eq!(ours, model, "seed {seed}, step {step}: {charges:#?}");
+            match store.stats().arena_bytes {
+                0 => in_word += 1,
+                _ => in_arena += 1,
+            }
+        }
+    }
+    let (least, both) = (1_000, (in_arena, in_word));
+    assert!(in_arena > least && in_word > least, "{both:?}");
+}
+
 /// A smaller limit on the same key in the same request, of which a denied request is charged up to
 /// the larger one: the state is larger than any that the smaller limit alone leads to.
 #[test]
 fn a_denied_request_is_charged_by_the_largest_limit_of_its_key() {
     let one_second = |count| Limit::sliding_window(count, Span::SECOND, 1).unwrap();
-    let pairs = [[one_second(3), one_second(80_000)]];
+    let one_micro = |count| Limit::fixed_window(count, Span::from_nanos(1_000)).unwrap();
+    let pairs = [
+        [one_second(3), one_second(80_000)],
+        [one_micro(3), one_micro(80_000)],
+    ];
     for limits in &pairs {
         let store = Memory::builder().max_keys(1_000).build();
         let mut ledger = Ledger::default();

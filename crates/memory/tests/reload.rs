@@ -149,3 +149,44 @@ fn a_window_that_had_more_units_than_nanoseconds_ends_when_it_ends() {
     let next = Now::at(now.utc + half);
     assert!(store.check_at(next, &one).unwrap().is_allowed());
 }
+
+/// What a window has counted in more units than it has nanoseconds stays counted while the limit is
+/// lowered for a moment.
+#[test]
+fn a_limit_that_is_lowered_and_raised_again_keeps_what_was_used() {
+    let store = Memory::builder().clock(ManualClock::default()).build();
+    let window = Span::from_millis(1);
+    let dense = Limit::fixed_window(4_000_000, window).unwrap();
+    let small = Limit::fixed_window(10, window).unwrap();
+    let lowered = LimitHistory::default().and(dense);
+    let raised = lowered.and(small);
+    let now = Now::at(NOON);
+    let key = store.key_of("only");
+    let all = Charge::new(key, &dense, Cost::from(4_000_000));
+    assert!(store.check_at(now, &all).unwrap().is_allowed());
+    for (limit, history) in [(&small, &lowered), (&dense, &raised)] {
+        let one = Charge {
+            history,
+            ..Charge::new(key, limit, Cost::ONE)
+        };
+        assert!(!store.check_at(now, &one).unwrap().is_allowed(), "{limit}");
+    }
+}
+
+/// Requests that bring limits of their own to one key: no more is allowed than the largest allows.
+#[test]
+fn fixed_windows_of_any_size_on_one_key_count_together() {
+    let store = Memory::builder().clock(ManualClock::default()).build();
+    let limit = |count| Limit::fixed_window(count, Span::from_millis(1)).unwrap();
+    let (small, dense) = (limit(500_000), limit(2_000_000));
+    let now = Now::at(NOON);
+    let key = store.key_of("only");
+    let mut allowed = 0;
+    for round in 0..20 {
+        let limit = if round % 2 == 0 { &small } else { &dense };
+        let charge = Charge::new(key, limit, Cost::Take(400_000));
+        let decision = store.check_at(now, &charge).unwrap();
+        allowed += if decision.is_allowed() { 400_000 } else { 0 };
+    }
+    assert_eq!(allowed, 2_000_000);
+}
