@@ -44,6 +44,7 @@ impl Verdict {
         charged
     }
 
+    /// What a counter was charged, of which `first` is the first charge; `None` if nothing.
     fn charged_line(
         &self,
         charges: &[Charge<'_>],
