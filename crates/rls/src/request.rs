@@ -16,8 +16,8 @@ use crate::{RateLimitDescriptor, RateLimitRequest, RateLimitUnit};
 ///
 /// Every request that a client can cause is decided, because Envoy allows a request if the answer
 /// is an error: keys and values of any bytes and any length, any number of entries, and a cost
-/// above [`COST_MAX`] as [`COST_MAX`], which fits in no limit. Of more than [`DESCRIPTORS_MAX`]
-/// descriptors the first are evaluated, and only they have a status;
+/// above [`COST_MAX`] as [`COST_MAX`]. Of more than [`DESCRIPTORS_MAX`] descriptors the first are
+/// evaluated, and only they have a status;
 /// [`BoundedRequest`](crate::BoundedRequest) says how many are left out.
 ///
 /// # Errors
