@@ -102,9 +102,11 @@ impl Site {
         self.service.signal("-HUP");
     }
 
-    /// Requests to each listener that a client uses.
+    /// Requests to each listener that a client uses, one of them for a domain without rules.
     fn traffic(&self) {
         ask(&self.http);
+        let unknown = r#"{"domain":"none","descriptors":[{"k":"v"}]}"#;
+        exchange(&self.http, "POST /v1/check", unknown);
         exchange(&self.gateway, "GET /", "");
     }
 
