@@ -15,6 +15,7 @@ use crate::settings::{Hint, Service, Unread};
 
 /// Check rules files, and report every error and warning.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Rules files, and directories of `*.yaml` and `*.yml` files.
     #[arg(required_unless_present = "config", value_name = "PATH")]
@@ -33,6 +34,11 @@ pub(crate) struct Args {
     #[arg(long)]
     merge_domains: bool,
 }
+
+const AFTER_HELP: &str = "\
+Exit status: 0 if there are no errors, even if there are warnings; 1 if there are errors; 2 if the \
+command line is wrong, the settings or a rules file cannot be read, or standard output cannot be \
+written.";
 
 /// The outcome of a check.
 struct Checked {

@@ -61,8 +61,8 @@ pub(crate) struct Args {
     /// Report format.
     #[arg(long, value_enum, default_value_t = Output::Human)]
     output: Output,
-    /// A descriptor of the request: its entries, in order. Write `\,` for a comma and `\\` for a
-    /// backslash in a key or value.
+    /// A descriptor of the request: its entries, in order. A backslash before `,`, `=` or `\` makes
+    /// it part of a key or value.
     #[arg(value_name = "KEY=VALUE[,KEY=VALUE...]")]
     descriptors: Vec<DescriptorText>,
     #[command(flatten)]

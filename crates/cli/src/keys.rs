@@ -47,8 +47,8 @@ struct Target {
     json: bool,
     /// The domain of the rules.
     domain: String,
-    /// A descriptor of the request: its entries, in order. Write `\,` for a comma and `\\` for a
-    /// backslash in a key or value.
+    /// A descriptor of the request: its entries, in order. A backslash before `,`, `=` or `\` makes
+    /// it part of a key or value.
     #[arg(required = true, value_name = "KEY=VALUE[,KEY=VALUE...]")]
     descriptors: Vec<DescriptorText>,
 }

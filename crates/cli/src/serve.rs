@@ -22,6 +22,7 @@ const BLOCKED_AT_END_MAX: Duration = Duration::from_secs(1);
 
 /// Run the service: gRPC (Envoy's protocol), HTTP, the Redis protocol, and the gateway.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// The settings file.
     #[arg(default_value = "tollgate.yaml")]
@@ -53,6 +54,15 @@ enum Level {
     Info,
     Debug,
 }
+
+const AFTER_HELP: &str = "\
+Signals: SIGTERM and SIGINT stop the service after the requests in flight, a second one at once. \
+SIGHUP reads the rules, certificates, tokens, lists and settings of the gateway again, and opens \
+its access log again; SIGUSR1 does only the latter.
+
+Exit status: 0 if a signal stopped the service; 1 if it cannot run, for example because no domain \
+has valid rules or an address is in use; 2 if the command line or the settings are wrong, or a \
+file that they name cannot be read.";
 
 /// Runs until a signal stops it. Exits with 0 then, with 1 if the service cannot run, with 2 if its
 /// settings are wrong.
