@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tollgate_backends::backend_names;
 use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{Engine, ORDERS_MAX, Order, Outcome, Reloader, watch_rules, watch_stores};
@@ -32,6 +33,10 @@ use crate::redis_protocol::{RedisHandler, ThrottleStore};
 use crate::reload::{ConfiguredRules, known_limits};
 use crate::serve_error::ServeError;
 use crate::stores;
+
+/// How long tasks in the background may take to end. One that waits for a thread, which reads a
+/// file or looks up a name, is left.
+const BACKGROUND_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running service. Dropping it closes connections at once; [`Running::stop`] is graceful.
 #[derive(Debug)]
@@ -67,10 +72,14 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     let running = start_with(config, &telemetry, SystemClock::new()).await?;
     loop {
         tokio::select! {
-            _ = hangup.recv() => {
-                let outcome = running.reload().await;
-                info!(?outcome, "SIGHUP: rules and certificates read again");
-            }
+            _ = hangup.recv() => tokio::select! {
+                outcome = running.reload() => {
+                    info!(?outcome, "SIGHUP: rules and certificates read again");
+                }
+                // A file may take long to read.
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+            },
             _ = reopen.recv() => {
                 running.reopen_access_log();
                 info!("SIGUSR1: access log opened again");
@@ -333,8 +342,11 @@ impl Running {
         sleep(self.limits.stop_delay).await;
         self.shutdown.begin_drain();
         self.listeners.wait_until_drained().await;
-        // These tasks end at the same signal.
-        while self.background.join_next().await.is_some() {}
+        // They end at the same signal, unless they wait for a thread.
+        let ended = async { while self.background.join_next().await.is_some() {} };
+        if timeout(BACKGROUND_ENDS_WITHIN, ended).await.is_err() {
+            self.background.abort_all();
+        }
         self.engine.close().await;
         if let Some(gateway) = &self.gateway {
             gateway.flush_access_log().await;

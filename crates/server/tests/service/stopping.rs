@@ -181,3 +181,24 @@ async fn clients_with_persistent_connections_are_moved_before_the_listeners_clos
     }
     stopping.abort();
 }
+
+/// A thread that reads a file or looks up a name can take for ever. Here, all of the runtime's are
+/// taken, so that a reload waits.
+#[test]
+fn a_reload_that_does_not_end_delays_no_end() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    let (free, taken) = std::sync::mpsc::channel::<()>();
+    let stopped = runtime.block_on(async {
+        let house = House::on(RULES).await;
+        tokio::task::spawn_blocking(move || taken.recv());
+        let reload = house.running.reload();
+        assert!(timeout(Duration::from_millis(50), reload).await.is_err());
+        timeout(Duration::from_secs(30), house.running.stop()).await
+    });
+    drop(free);
+    assert!(stopped.is_ok(), "it waits for the reload");
+}
