@@ -35,6 +35,9 @@ pub trait RuleSource: Send + 'static {
     /// The mode of limits for which neither the rule nor its domain sets one.
     fn default_mode(&self) -> Mode;
 
+    /// Warns about what does not fit the rules that are in effect from now on.
+    fn check_fit(&self, rules: &RuleSet);
+
     /// Checks the other files, before the rules are read again.
     fn check_others(&mut self, why: Why);
 }
@@ -149,8 +152,9 @@ impl<S: RuleSource> Reloader<S> {
         let (rules, changes) = loaded.succeed(&self.engine.rules());
         let (count, domains) = (rules.rules().count(), rules.domains().count());
         self.check_stores(&rules);
-        self.engine.replace_rules(rules);
+        self.engine.replace_rules(rules.clone());
         log_changes(&changes);
+        self.source.check_fit(&rules);
         if has_errors {
             warn!(
                 rules = count,
@@ -243,6 +247,12 @@ fn log_changes(changes: &Changes) {
     }
     for domain in &changes.kept {
         warn!(domain, "domain stays as it was");
+    }
+    for domain in &changes.without_rules {
+        error!(
+            domain,
+            "no rules of the domain are in effect, because of errors: its requests meet no limit"
+        );
     }
     for domain in &changes.added {
         info!(domain, "domain added");

@@ -23,6 +23,9 @@ pub struct Changes {
     pub removed_rules: Vec<Arc<RuleName>>,
     /// Domains that stay as they were, because the new version has errors.
     pub kept: Vec<String>,
+    /// Domains whose rules have errors, and that have no earlier ones: no limit applies to their
+    /// requests.
+    pub without_rules: Vec<String>,
     /// New domains.
     pub added: Vec<String>,
     /// Removed domains.
@@ -86,6 +89,9 @@ impl Loaded {
                 changes.removed.push(name.to_string());
             }
         }
+        let rejected = self.rejected.domains.iter();
+        let without_rules = rejected.filter(|name| !domains.contains_key(name.as_str()));
+        changes.without_rules = without_rules.cloned().collect();
         let present = identities(&domains);
         let gone = limited_rules(previous.domains.values()).filter(|(rule, ..)| {
             domains.contains_key(&*rule.name.domain) && !present.contains(&*rule.identity)

@@ -105,6 +105,12 @@ impl RuleSet {
 // === impl Loaded ===
 
 impl Loaded {
+    /// Whether the rules of this domain have an error, so that they are not among
+    /// [`Loaded::rules`].
+    pub fn has_errors_in(&self, domain: &str) -> bool {
+        self.rejected.domains.contains(domain)
+    }
+
     /// Whether anything was left out.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)

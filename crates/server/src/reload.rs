@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tollgate_core::{Limit, Mode};
 use tollgate_engine::{RuleSource, Why};
 use tollgate_gateway::{Gateway, GatewaySettings};
-use tollgate_rules::{Diagnostic, Loaded, Source, read_regular_paths};
+use tollgate_rules::{Loaded, RuleSet, Source, read_regular_paths};
 
 use crate::admin_tokens::AdminTokens;
 use crate::auth::ActiveAuth;
@@ -80,14 +80,13 @@ impl RuleSource for ConfiguredRules {
     }
 
     fn parse(&self, sources: &[Source]) -> Loaded {
-        let loaded = self.config.load(sources);
-        // A domain with errors keeps its former rules, if it has some.
-        if !loaded.diagnostics.iter().any(Diagnostic::is_error) {
-            let gateway = self.config.gateway.as_ref();
-            let gateway = gateway.filter(|_| self.gateway.is_some());
-            unlimited::warn(self.config.auth.as_ref(), gateway, &loaded.rules);
-        }
-        loaded
+        self.config.load(sources)
+    }
+
+    fn check_fit(&self, rules: &RuleSet) {
+        let gateway = self.config.gateway.as_ref();
+        let gateway = gateway.filter(|_| self.gateway.is_some());
+        unlimited::warn(self.config.auth.as_ref(), gateway, rules);
     }
 
     fn default_mode(&self) -> Mode {

@@ -37,6 +37,18 @@ impl SettingWarning {
         }
     }
 
+    /// That the rules of the domain that a setting names have errors. `asks` says who names it.
+    pub(crate) fn broken_rules(path: String, asks: &str) -> Self {
+        SettingWarning {
+            path,
+            code: "no-rules",
+            message: format!(
+                "{asks}, whose rules have errors: a service that starts with them allows everything"
+            ),
+            help: "correct the errors below".to_owned(),
+        }
+    }
+
     /// These warnings at their places in the settings file, whose lines that may have a password
     /// are not shown.
     pub fn locate(warnings: impl IntoIterator<Item = Self>, source: &Source) -> Vec<Diagnostic> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tollgate_gateway::GatewaySettings;
 use tollgate_http::{DescriptorSettings, IdentitySettings};
-use tollgate_rules::{RuleSet, nearest};
+use tollgate_rules::{Loaded, RuleSet, nearest};
 use tracing::warn;
 
 use crate::config::Auth;
@@ -26,9 +26,10 @@ struct Identified<'s> {
 pub fn find_unlimited(
     auth: Option<&Auth>,
     gateway: Option<&GatewaySettings>,
-    rules: &RuleSet,
+    loaded: &Loaded,
 ) -> BTreeSet<SettingWarning> {
-    let mut found = find_without_rule(auth, gateway, rules);
+    let has_errors = |domain: &str| loaded.has_errors_in(domain);
+    let mut found = find_without_rule(auth, gateway, &loaded.rules, &has_errors);
     let unlisted = gateway.map(|one| one.lists.find_doubts(&one.descriptor_keys()));
     let unlisted = unlisted.unwrap_or_default();
     found.extend(unlisted.into_iter().map(|(at, entry)| SettingWarning {
@@ -45,6 +46,7 @@ fn find_without_rule(
     auth: Option<&Auth>,
     gateway: Option<&GatewaySettings>,
     rules: &RuleSet,
+    has_errors: &dyn Fn(&str) -> bool,
 ) -> BTreeSet<SettingWarning> {
     let auth_identity = auth.map(|auth| Identified {
         section: "auth",
@@ -73,11 +75,14 @@ fn find_without_rule(
         let domain = identified.domain;
         if !rules.domains().any(|known| known == domain) {
             let path = path_of_domain(&identified, gateway);
-            let message = format!(
-                "`{}` asks for the domain `{domain}`, which has no rules, so it allows everything",
-                identified.section
-            );
-            found.insert(SettingWarning::no_rules(path, domain, message, rules));
+            let asks = format!("`{}` asks for the domain `{domain}`", identified.section);
+            found.insert(match has_errors(domain) {
+                true => SettingWarning::broken_rules(path, &asks),
+                false => {
+                    let message = format!("{asks}, which has no rules, so it allows everything");
+                    SettingWarning::no_rules(path, domain, message, rules)
+                }
+            });
             continue;
         }
         let descriptors = identified.identity.descriptors.iter().enumerate();
@@ -141,7 +146,7 @@ fn no_rule(
 /// Logs what `auth` and `gateway` identify, and no rule limits. The gateway itself logs what is
 /// wrong with its lists.
 pub(crate) fn warn(auth: Option<&Auth>, gateway: Option<&GatewaySettings>, rules: &RuleSet) {
-    for found in find_without_rule(auth, gateway, rules) {
+    for found in find_without_rule(auth, gateway, rules, &|_| false) {
         let SettingWarning {
             path,
             message,

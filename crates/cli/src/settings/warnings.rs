@@ -18,7 +18,7 @@ impl Service {
     /// All warnings: those about the settings file, and then those about rules.
     pub(crate) fn warnings(&self) -> Vec<Diagnostic> {
         let (auth, gateway) = (self.config.auth.as_ref(), self.config.gateway.as_ref());
-        let mut found: Vec<SettingWarning> = find_unlimited(auth, gateway, &self.loaded.rules)
+        let mut found: Vec<SettingWarning> = find_unlimited(auth, gateway, &self.loaded)
             .into_iter()
             .collect();
         found.extend(find_memory_shortage(&self.config, &self.loaded.rules));
@@ -37,7 +37,8 @@ impl Service {
         let mut found = Vec::new();
         for store in &self.config.stores {
             for (index, domain) in store.domains.iter().enumerate() {
-                if rules.domains().any(|known| known == domain) {
+                let has_errors = self.loaded.has_errors_in(domain);
+                if has_errors || rules.domains().any(|known| known == domain) {
                     continue;
                 }
                 let name = &store.name;

@@ -330,6 +330,22 @@ fn check_reports_what_is_wrong_with_settings() {
     assert_eq!(none.status.code(), Some(2));
 }
 
+#[test]
+fn rules_with_errors_are_not_said_to_be_missing() {
+    let settings = "rules: rules.yaml\nstores: {e: {memory: true, domains: [shop]}}\ngateway:\n  \
+        domain: shop\n  upstreams: {u: {addresses: ['127.0.0.1:1']}}\n";
+    let rules = "domain: shop\ndescriptors: [{key: a, rate_limit: 3/min}]\n---\n\
+        domain: other\ndescriptors: [{key: a, rate_limit: 3/day}]\n";
+    let (status, text) = check(settings, rules);
+    assert_eq!(status, Some(1), "{text}");
+    let says = "`gateway` asks for the domain `shop`, whose rules have errors";
+    assert!(
+        text.contains(says) && text.contains("correct the errors"),
+        "{text}"
+    );
+    assert!(!text.contains("has no rules"), "{text}");
+}
+
 /// The place of a warning about settings or rules, its message, and what to write instead.
 fn assert_warns(settings: &str, rules: &str, expected: &[(&str, &str, &str)]) {
     let (status, text) = check(settings, rules);

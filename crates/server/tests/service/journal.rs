@@ -183,7 +183,55 @@ async fn a_memory_that_is_too_small_for_a_rule_is_logged() {
             assert!(line.contains(named), "{line}");
             let needed = line.split("max_bytes: ").nth(1).unwrap();
             let needed = needed.split('}').next().unwrap().parse::<usize>().unwrap();
-            assert!(needed > 1 << 30, "what it would take: {line}");
+            assert!(needed > 1 << 20, "what it would take: {line}");
         }
     }
+}
+
+/// Other domains are served. That this one is not limited has to be said.
+#[tokio::test]
+async fn a_start_with_errors_in_a_domain_says_that_its_requests_meet_no_limit() {
+    const GATEWAY: &str = "`gateway` asks for the domain `api`, which has no rules";
+    const NO_LIMIT: &str = "because of errors: its requests meet no limit domain=\"api\"";
+    let good = "domain: other\ndescriptors: [{key: k, rate_limit: 5/day}]\n---\n\
+        domain: api\ndescriptors: [{key: k, rate_limit: 3/day}]\n";
+    let bad = good.replace("3/day", "3/min");
+    let (journal, _guard) = Journal::begin();
+    let house = with_gateway(&bad).await;
+    assert_eq!(
+        [NO_LIMIT, GATEWAY].map(|words| journal.count(words)),
+        [1, 1],
+        "{}",
+        journal.text()
+    );
+    let path = house.directory.path().join("rules.yaml");
+    for rules in [good, &bad] {
+        std::fs::write(&path, rules).unwrap();
+        house.running.reload().await;
+    }
+    // The previous rules stay in effect.
+    assert_eq!(
+        [NO_LIMIT, GATEWAY].map(|words| journal.count(words)),
+        [1, 1],
+        "{}",
+        journal.text()
+    );
+    house.running.stop().await;
+}
+
+async fn with_gateway(rules: &str) -> House {
+    House::with(rules, |config| {
+        let text = "rules: r\nlisten: {gateway: 127.0.0.1:0}\ngateway:\n  domain: api\n  \
+            upstreams: {u: {addresses: ['127.0.0.1:1']}}\n";
+        let source = tollgate_rules::Source::new("tollgate.yaml", text);
+        let parsed = Config::parse(&source, std::path::Path::new("/")).unwrap();
+        config.gateway = parsed.gateway;
+        config.listen.extend(
+            parsed
+                .listen
+                .into_iter()
+                .filter(|one| one.kind.name() == "gateway"),
+        );
+    })
+    .await
 }

@@ -191,7 +191,7 @@ fn a_reload_that_does_not_end_delays_no_end() {
         .max_blocking_threads(1)
         .build()
         .unwrap();
-    let (free, taken) = std::sync::mpsc::channel::<()>();
+    let (free, taken) = std::sync::mpsc::sync_channel::<()>(0);
     let stopped = runtime.block_on(async {
         let house = House::on(RULES).await;
         tokio::task::spawn_blocking(move || taken.recv());

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 use tollgate_engine::Outcome;
-use tollgate_rules::{RuleSet, Source};
+use tollgate_rules::{Options, RuleSet, Source};
 use tollgate_server::{Config, find_unlimited};
 use tollgate_testbed::Journal;
 
@@ -227,7 +227,8 @@ fn checked_settings_have_a_warning_for_an_entry_that_lists_nobody() {
     fs::write(&good, "10.0.0.0/8\nremote_address=10.0.0.1\n").unwrap();
     fs::write(&doubtful, "10.0.0.0/8\n user=bob\n").unwrap();
     let config = parse("{allow: [good], deny: [good, doubtful]}", directory.path()).unwrap();
-    let found = find_unlimited(None, config.gateway.as_ref(), &RuleSet::default());
+    let no_rules = RuleSet::parse(&[], &Options::default());
+    let found = find_unlimited(None, config.gateway.as_ref(), &no_rules);
     let found = found.iter().find(|one| one.code == "unlisted").unwrap();
     assert_eq!(found.path, "gateway.lists.deny[1]");
     let place = format!(
@@ -236,7 +237,7 @@ fn checked_settings_have_a_warning_for_an_entry_that_lists_nobody() {
     );
     assert!(found.message.starts_with(&place), "{found:?}");
     fs::write(&doubtful, "").unwrap();
-    let found = find_unlimited(None, config.gateway.as_ref(), &RuleSet::default());
+    let found = find_unlimited(None, config.gateway.as_ref(), &no_rules);
     assert!(found.iter().all(|one| one.code != "unlisted"), "{found:?}");
 }
 
