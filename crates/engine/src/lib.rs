@@ -55,6 +55,8 @@ mod reload_history;
 
 mod reload;
 
+mod watched_files;
+
 mod watch;
 
 mod store_health;

@@ -20,6 +20,7 @@ use tracing::{error, warn};
 
 use crate::outcome::Outcome;
 use crate::reload::{Reloader, RuleSource, Why};
+use crate::watched_files::WatchedFiles;
 
 /// How long nothing may change before files are read.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -86,13 +87,14 @@ async fn debounce(changed: &Notify) {
 
 /// Watches the directories of `paths`, and notifies `changed`; `None` if that is not possible.
 fn watch<'a>(
-    paths: impl Iterator<Item = &'a PathBuf>,
+    paths: impl Iterator<Item = &'a PathBuf> + Clone,
     changed: &Arc<Notify>,
 ) -> Option<RecommendedWatcher> {
     let notified = Arc::clone(changed);
+    let watched = WatchedFiles::at(paths.clone());
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // An error may mean that events were lost.
-        if event.is_ok_and(|event| is_reading(&event.kind)) {
+        // An error, or an event without a path, may mean that events were lost.
+        if event.is_ok_and(|event| is_reading(&event.kind) || is_elsewhere(&event, &watched)) {
             return;
         }
         notified.notify_one();
@@ -120,6 +122,12 @@ fn is_reading(kind: &EventKind) -> bool {
         EventKind::Access(_) => true,
         _ => false,
     }
+}
+
+/// Whether only files have changed that are not read here.
+fn is_elsewhere(event: &notify::Event, watched: &WatchedFiles) -> bool {
+    let mut paths = event.paths.iter();
+    !event.paths.is_empty() && !paths.any(|path| watched.may_concern(path))
 }
 
 fn directories<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> BTreeSet<PathBuf> {
