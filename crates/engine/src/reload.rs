@@ -184,7 +184,7 @@ impl<S: RuleSource> Reloader<S> {
             Some((view, shortage.filter(|_| !is_shared)?))
         });
         // What the largest needs suffices for all.
-        let largest = short.max_by_key(|(_, shortage)| shortage.max_bytes);
+        let largest = short.min_by_key(|(_, shortage)| shortage.keys);
         if let Some((view, shortage)) = largest {
             let (domain, rule) = (&view.rule.domain, view.rule.shown());
             let (keys, max_keys, help) = (shortage.keys, shortage.max_keys, shortage.help());

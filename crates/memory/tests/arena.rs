@@ -131,7 +131,7 @@ fn a_store_that_does_not_know_its_limits_says_what_they_take() {
     let limit = Limit::new(segments, 10, Span::DAY).unwrap();
     let short = keyed(1).build().shortage(&limit).unwrap();
     assert!((1..KEYS).contains(&short.keys), "{short:?}");
-    let store = keyed(1).max_bytes(short.max_bytes).build();
+    let store = keyed(1).max_bytes(short.max_bytes.unwrap()).build();
     assert_eq!(store.shortage(&limit), None);
 }
 
@@ -144,8 +144,26 @@ fn a_store_whose_number_of_keys_is_not_set_is_meant_for_the_default() {
         let short = builder.shortage(&limit).unwrap();
         assert_eq!(short.max_keys, 1_000_000);
         let keys = Memory::builder().max_keys(short.max_keys);
-        assert_eq!(keys.max_bytes(short.max_bytes).shortage(&limit), None);
+        assert_eq!(
+            keys.max_bytes(short.max_bytes.unwrap()).shortage(&limit),
+            None
+        );
     }
+}
+
+#[test]
+fn beyond_the_largest_arena_no_number_of_bytes_suffices() {
+    let limit = Limit::per_hour(2000).counted_by(Algorithm::SlidingLog);
+    let keys = 10_000_000;
+    let short = Memory::builder()
+        .max_keys(keys)
+        .max_bytes(200 << 30)
+        .shortage(&limit);
+    let short = short.unwrap();
+    assert_eq!(short.max_bytes, None);
+    assert!(short.keys < keys, "{short:?}");
+    let fewer = Memory::builder().max_keys(short.keys).max_bytes(200 << 30);
+    assert_eq!(fewer.shortage(&limit), None);
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub fn find_memory_shortage(config: &Config, rules: &RuleSet) -> Option<SettingW
         .rules()
         .filter(|view| *config.store_of(&view.rule.domain).1 == Place::Memory);
     let short = in_memory.filter_map(|view| Some((builder.shortage(&view.limit?)?, view)));
-    let (shortage, view) = short.max_by_key(|(shortage, _)| shortage.max_bytes)?;
+    let (shortage, view) = short.min_by_key(|(shortage, _)| shortage.keys)?;
     Some(SettingWarning {
         path: "memory".to_owned(),
         code: "small-memory",

@@ -24,6 +24,8 @@ const BLOCKS_FOR_KEYS_MAX: usize = 1 << 26;
 /// The largest arena that [`Builder::max_keys`] and [`Builder::limits`] lead to;
 /// [`Builder::max_bytes`] may ask for more.
 const ARENA_BYTES_FOR_KEYS_MAX: usize = BLOCKS_FOR_KEYS_MAX * BLOCK_BYTES;
+/// The largest arena that a store can have.
+const ARENA_BYTES_MAX: usize = BLOCKS_MAX * BLOCK_BYTES;
 /// The arena has at least one in 2^4 of `max_bytes`, however large `max_keys` is: without an arena
 /// every decision on a limit whose state spills would fail.
 const ARENA_SHARE_SHIFT: u32 = 4;
@@ -47,8 +49,9 @@ pub struct Shortage {
     pub keys: usize,
     /// How many the store is meant for: [`Builder::max_keys`], or its default.
     pub max_keys: usize,
-    /// The value of [`Builder::max_bytes`] that, with this `max_keys`, has room for all.
-    pub max_bytes: usize,
+    /// The value of [`Builder::max_bytes`] that, with this `max_keys`, has room for all; `None` if
+    /// no store has.
+    pub max_bytes: Option<usize>,
 }
 
 /// The bytes that a store allocates.
@@ -65,12 +68,11 @@ pub struct Size {
 impl Shortage {
     /// What an operator can do about it, in the words of the service's settings.
     pub fn help(&self) -> String {
-        let Shortage {
-            max_keys,
-            max_bytes,
-            ..
-        } = self;
-        format!("set `memory: {{max_keys: {max_keys}, max_bytes: {max_bytes}}}`, or fewer keys")
+        let max_keys = self.max_keys;
+        self.max_bytes.map_or_else(
+            || format!("set fewer `max_keys`, {} at most for this rule", self.keys),
+            |bytes| format!("set `memory: {{max_keys: {max_keys}, max_bytes: {bytes}}}`, or fewer"),
+        )
     }
 }
 
@@ -190,7 +192,7 @@ impl<C: Clock> Builder<C> {
     /// let limit = Limit::per_minute(1000).counted_by(Algorithm::SlidingLog);
     /// let small = Memory::builder().max_keys(1_000).max_bytes(1 << 20);
     /// let shortage = small.shortage(&limit).unwrap();
-    /// let large = Memory::builder().max_keys(1_000).max_bytes(shortage.max_bytes);
+    /// let large = Memory::builder().max_keys(1_000).max_bytes(shortage.max_bytes.unwrap());
     /// assert_eq!(large.shortage(&limit), None);
     /// ```
     pub fn shortage(&self, limit: &Limit) -> Option<Shortage> {
@@ -240,10 +242,11 @@ impl<C: Clock> Builder<C> {
 pub(super) fn shortage(max_keys: usize, arena_bytes: usize, limit: &Limit) -> Option<Shortage> {
     let of_key = spill::spilled_bytes_max(limit);
     let needed = max_keys.saturating_mul(of_key);
+    let arena_bytes = arena_bytes.min(ARENA_BYTES_MAX);
     (needed > arena_bytes).then(|| Shortage {
         keys: arena_bytes / of_key,
         max_keys,
-        max_bytes: needed.saturating_add(table_bytes(max_keys)),
+        max_bytes: (needed <= ARENA_BYTES_MAX).then(|| needed + table_bytes(max_keys)),
     })
 }
 
