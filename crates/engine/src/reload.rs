@@ -183,9 +183,9 @@ impl<S: RuleSource> Reloader<S> {
             let shortage = view.limit.and_then(|limit| stores.shortage(&limit));
             Some((view, shortage.filter(|_| !is_shared)?))
         });
-        // What the largest needs suffices for all.
-        let largest = short.min_by_key(|(_, shortage)| shortage.keys);
-        if let Some((view, shortage)) = largest {
+        // One line, and not one for each rule at each reload.
+        let least = short.min_by_key(|(_, shortage)| shortage.keys);
+        if let Some((view, shortage)) = least {
             let (domain, rule) = (&view.rule.domain, view.rule.shown());
             let (keys, max_keys, help) = (shortage.keys, shortage.max_keys, shortage.help());
             warn!(
