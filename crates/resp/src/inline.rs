@@ -5,7 +5,7 @@
 //! single quotes, only `\'` stands for something.
 
 use crate::command::Place;
-use crate::parser::narrow;
+use crate::parser::{WORDS_MAX, narrow};
 use crate::protocol_error::ProtocolError;
 
 /// What the places of the words refer to.
@@ -16,7 +16,7 @@ pub(crate) enum Bytes {
     Unquoted,
 }
 
-/// Finds the words of a line.
+/// Finds the words of a line: as many as an array may have.
 pub(crate) fn split(
     line: &[u8],
     places: &mut Vec<Place>,
@@ -28,7 +28,7 @@ pub(crate) fn split(
         while let Some(from) = rest.iter().position(|byte| !is_space(*byte)) {
             let begin = unquoted.len();
             rest = unquote(&rest[from..], unquoted)?;
-            places.push((narrow(begin), narrow(unquoted.len())));
+            add(places, begin, unquoted.len())?;
         }
         return Ok(Bytes::Unquoted);
     }
@@ -37,11 +37,20 @@ pub(crate) fn split(
         let end = at + word.len();
         let skipped = word.iter().take_while(|byte| is_space(**byte)).count();
         if skipped < word.len() {
-            places.push((narrow(at + skipped), narrow(end)));
+            add(places, at + skipped, end)?;
         }
         at = end + 1;
     }
     Ok(Bytes::OfLine)
+}
+
+/// Adds the place of another word.
+fn add(places: &mut Vec<Place>, begin: usize, end: usize) -> Result<(), ProtocolError> {
+    if places.len() == WORDS_MAX {
+        return Err(ProtocolError::WordCount);
+    }
+    places.push((narrow(begin), narrow(end)));
+    Ok(())
 }
 
 /// What is skipped before a word: as C's `isspace`, and a NUL, at which C ends the line.

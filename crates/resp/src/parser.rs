@@ -14,6 +14,10 @@ pub const WORDS_MAX: usize = 1024;
 pub const COMMAND_BYTES_MAX: usize = 128 * 1024;
 /// The longest inline command, and the longest line with a number.
 pub const LINE_BYTES_MAX: usize = 16 * 1024;
+/// For so many words there is always memory.
+const PLACES_KEPT: usize = 128;
+/// For so many bytes of words in quotation marks, too.
+const UNQUOTED_KEPT: usize = 1024;
 
 /// Finds commands in the bytes of one connection, however they arrive.
 ///
@@ -74,7 +78,10 @@ impl Parser {
         if self.progress.state == State::Start {
             self.places.clear();
             match input.first() {
-                None => return Ok(None),
+                None => {
+                    self.shrink();
+                    return Ok(None);
+                }
                 Some(b'*') => {}
                 Some(_) => return self.inline(input),
             }
@@ -85,6 +92,19 @@ impl Parser {
             self.advance(at, State::Length { left });
         }
         self.array(input)
+    }
+
+    /// Returns the memory of large commands: nothing follows them, and the connection may be idle
+    /// for long.
+    #[inline]
+    fn shrink(&mut self) {
+        if self.places.capacity() > PLACES_KEPT {
+            self.places.shrink_to(PLACES_KEPT);
+        }
+        if self.unquoted.capacity() > UNQUOTED_KEPT {
+            self.unquoted.clear();
+            self.unquoted.shrink_to(UNQUOTED_KEPT);
+        }
     }
 
     /// The rest of an array of bulk strings.

@@ -148,3 +148,31 @@ fn what_never_ends_is_not_waited_for() {
         parser = Parser::default();
     }
 }
+
+#[test]
+fn a_line_has_as_many_words_as_an_array() {
+    let line = |word: &[u8], count: usize| [word.repeat(count), b"\r\n".to_vec()].concat();
+    for word in [&b"a "[..], b"'' ", b"\"a\" "] {
+        assert_eq!(command(&line(word, WORDS_MAX)).len(), WORDS_MAX);
+        fails(&line(word, WORDS_MAX + 1), ProtocolError::WordCount, COUNT);
+    }
+}
+
+/// A connection is idle for hours.
+#[test]
+fn a_parser_keeps_little_of_what_it_has_read() {
+    let many = b"'a' ".repeat(WORDS_MAX);
+    let long = [b"'".to_vec(), vec![b'a'; LINE_BYTES_MAX - 2], b"'".to_vec()].concat();
+    let array = [b"*1024\r\n".to_vec(), b"$1\r\na\r\n".repeat(WORDS_MAX)].concat();
+    let mut parser = Parser::default();
+    for input in [
+        [many, b"\n".to_vec()].concat(),
+        [long, b"\n".to_vec()].concat(),
+        array,
+    ] {
+        let length = parser.next(&input).unwrap().unwrap().length();
+        assert!(parser.next(&input[length..]).unwrap().is_none());
+        let kept = parser.places.capacity() * size_of::<Place>() + parser.unquoted.capacity();
+        assert!(kept <= 2048, "{kept}");
+    }
+}
