@@ -46,6 +46,7 @@ struct Open {
     /// Those with an ordinary permit; closed ones leave `None`.
     slots: Vec<Option<Arc<Connection>>>,
     free: Vec<usize>,
+    /// Indices of slots; those that were compared last are at the end.
     by_source: HashMap<Source, Vec<usize>>,
     reserved: Vec<Arc<Connection>>,
     /// Where the next search for an idle connection begins.
@@ -211,9 +212,14 @@ impl Open {
         self.hand = (self.hand + count.min(COMPARED_MAX)) % count;
     }
 
-    fn idlest_of(&self, source: Source, now: Instant) -> Option<usize> {
-        let indices = self.by_source.get(&source)?.iter().copied();
-        self.idlest_among(indices.take(COMPARED_MAX), now)
+    /// The connection of an address that loses least, of as many as may be compared.
+    fn idlest_of(&mut self, source: Source, now: Instant) -> Option<usize> {
+        let indices = self.by_source.get(&source)?;
+        let compared = indices.len().min(COMPARED_MAX);
+        let idlest = self.idlest_among(indices[..compared].iter().copied(), now);
+        // The next search begins where this one has ended.
+        self.by_source.get_mut(&source)?.rotate_left(compared);
+        idlest
     }
 
     fn idlest_among(&self, indices: impl Iterator<Item = usize>, now: Instant) -> Option<usize> {
@@ -475,6 +481,31 @@ mod tests {
         for permit in [&permits[1], &second] {
             assert_eq!(permit.connection.close_reason(), None);
         }
+    }
+
+    /// Whichever they are: the ones that were compared last are not compared again next.
+    #[test]
+    fn an_address_with_many_connections_makes_room_with_any_idle_one() {
+        let (all, then) = (connections(5000, 1100), Instant::now());
+        let permits: Vec<_> = (0..1100).map(|_| all.acquire(peer(1), then).0).collect();
+        let now = then + Duration::from_secs(5);
+        for permit in &permits[..COMPARED_MAX] {
+            permit.connection.record_request(now);
+        }
+        // The first search may be among the busy ones.
+        let kinds = [(); 2].map(|()| all.acquire(peer(1), now).1);
+        assert!(kinds.contains(&PermitKind::Replaced), "{kinds:?}");
+        let reasons = permits
+            .iter()
+            .map(|permit| permit.connection.close_reason());
+        let closed: Vec<_> = (0..)
+            .zip(reasons)
+            .filter(|(_, reason)| reason.is_some())
+            .collect();
+        assert!(
+            matches!(closed[..], [(COMPARED_MAX.., Some(Close::Idle))]),
+            "{closed:?}"
+        );
     }
 
     /// Another listener's connection loses less: it is closed for the file that this one needs.
