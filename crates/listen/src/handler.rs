@@ -45,17 +45,18 @@ pub trait Handler: ConnectionCounts {
 
 /// Serves the connections of one listener that speaks a protocol of its own.
 pub trait StreamHandler: ConnectionCounts {
-    /// Serves a connection that was just accepted, until it ends.
+    /// Serves a connection that was just accepted, until it ends, and shuts the stream down.
     ///
     /// The stream closes if the peer does not read for [`crate::Limits::write_timeout`], and pauses
-    /// reading at the end of the connection's quantum. When the listener is drained, it ends once
-    /// everything that the peer has sent was read, and nothing has arrived for a quarter of a
-    /// second. Reading has no timeout: the handler says how
-    /// long a request may take to arrive, and whether a connection may be idle; an idle one makes
-    /// room for a new one when the listener is full.
+    /// reading at the end of the connection's quantum. When the connection is drained, a reader
+    /// sees the end once everything that the peer has sent was read and nothing has arrived for a
+    /// quarter of a second, or at half of [`crate::Limits::drain_timeout`], although more may
+    /// arrive: the handler has the other half to answer what it has read. Reading has no timeout:
+    /// the handler says how long a request may take to arrive, and whether a connection may be
+    /// idle; an idle one makes room for a new one when the listener is full.
     fn run(
         &self,
-        stream: impl Stream,
+        stream: &mut impl Stream,
         connection: &Arc<Connection>,
     ) -> impl Future<Output = ()> + Send;
 }

@@ -38,6 +38,8 @@ mod raw_socket;
 
 mod connection;
 
+mod drain_end;
+
 mod socket_file;
 
 mod binding;

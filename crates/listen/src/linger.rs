@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
 use crate::connection::Connection;
+use crate::drain_end::DRAIN_QUIET;
 
 /// For how long a connection is read at most.
 const LINGER_MAX: Duration = Duration::from_secs(30);
@@ -25,24 +26,44 @@ const READ_BYTES: usize = 4096;
 /// Reads and discards what still arrives, until the peer ends the connection or stops sending. A
 /// connection that has to end soon is read only as far as something has arrived.
 pub(crate) async fn linger(stream: &mut (impl AsyncRead + Unpin), known: &Connection) {
-    let discard = async {
-        let mut read = [0; READ_BYTES];
-        let mut bytes = 0;
-        while bytes < BYTES_MAX {
-            let mut reading = pin!(stream.read(&mut read));
-            // Its drain may begin meanwhile.
-            let reading = poll_fn(|cx| match reading.as_mut().poll(cx) {
-                Poll::Pending if has_to_end(known) => Poll::Ready(Ok(0)),
-                read => read,
-            });
-            match timeout(QUIET, reading).await {
-                Ok(Ok(more @ 1..)) => bytes += more,
-                // The end, a broken connection, or silence.
-                Ok(Ok(0) | Err(_)) | Err(_) => return,
-            }
-        }
-    };
+    let discard = discard(stream, QUIET, || has_to_end(known));
     let _ended = timeout(LINGER_MAX, discard).await;
+}
+
+/// The same for a connection that ends because it is drained, although the peer may be sending:
+/// for half of the rest of the drain at most, so that it ends in time.
+pub(crate) async fn linger_in_drain(
+    stream: &mut (impl AsyncRead + Unpin),
+    known: &Connection,
+    drain_timeout: Duration,
+) {
+    let drained = known.time_since_drain().unwrap_or_default();
+    let within = drain_timeout.saturating_sub(drained) / 2;
+    let _ended = timeout(within, discard(stream, DRAIN_QUIET, || false)).await;
+}
+
+/// Reads and discards until the peer ends the connection, nothing arrives for `quiet`, or nothing
+/// is there and the connection has to end.
+async fn discard(
+    stream: &mut (impl AsyncRead + Unpin),
+    quiet: Duration,
+    has_to_end: impl Fn() -> bool,
+) {
+    let mut read = [0; READ_BYTES];
+    let mut bytes = 0;
+    while bytes < BYTES_MAX {
+        let mut reading = pin!(stream.read(&mut read));
+        // Its drain may begin meanwhile.
+        let reading = poll_fn(|cx| match reading.as_mut().poll(cx) {
+            Poll::Pending if has_to_end() => Poll::Ready(Ok(0)),
+            read => read,
+        });
+        match timeout(quiet, reading).await {
+            Ok(Ok(more @ 1..)) => bytes += more,
+            // The end, a broken connection, or silence.
+            Ok(Ok(0) | Err(_)) | Err(_) => return,
+        }
+    }
 }
 
 /// Whether others wait for its permit, or for its end.
@@ -54,6 +75,7 @@ fn has_to_end(known: &Connection) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::future::pending;
     use std::sync::Arc;
 
     use tokio::io::{AsyncWriteExt, duplex};
@@ -108,6 +130,37 @@ mod tests {
         for known in [connection(true), drained] {
             let lingered = lingers(Duration::from_secs(1), 2, &known).await;
             assert!(lingered < Duration::from_millis(10), "{lingered:?}");
+        }
+    }
+
+    /// The peer may not have seen yet that its connection has ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_a_drain_has_ended_is_read_until_the_peer_is_quiet() {
+        let (known, second) = (connection(false), Duration::from_secs(1));
+        known.drain();
+        for (pieces, left, expected) in [
+            (0, second, DRAIN_QUIET),
+            (10, 10 * second, Duration::from_millis(900) + DRAIN_QUIET),
+            (1000, 10 * second, 5 * second),
+            (0, second / 10, second / 20),
+        ] {
+            let (mut peer, mut stream) = duplex(100_000);
+            let begun = Instant::now();
+            let send = async {
+                let mut times = interval(Duration::from_millis(100));
+                for _ in 0..pieces {
+                    times.tick().await;
+                    peer.write_all(&[0; 1000]).await.unwrap();
+                }
+                pending::<()>().await;
+            };
+            tokio::select! {
+                () = send => unreachable!(),
+                () = linger_in_drain(&mut stream, &known, left) => {}
+            }
+            // Of the drain, some of the real time has passed.
+            let difference = begun.elapsed().abs_diff(expected);
+            assert!(difference < Duration::from_millis(50), "{difference:?}");
         }
     }
 

@@ -9,21 +9,14 @@ use std::time::{Duration, Instant};
 
 use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::Sleep;
 
 use crate::connection::{Close, Connection};
 use crate::deferral::Deferral;
+use crate::drain_end::{DrainEnd, poll_timer};
 use crate::frames::Frames;
 use crate::own_response::OwnResponse;
 use crate::preface::FirstBytes;
-
-/// How long nothing must arrive on a drained connection until it ends.
-///
-/// That nothing can be read at one moment does not show that the peer has sent nothing: bytes may
-/// be in its own buffer until the window opens, and the runtime may not have noticed others yet.
-/// Closing a socket before they are read resets the connection, and the replies to earlier
-/// requests are lost. The time is longer than a round trip between data centres.
-const DRAIN_QUIET: Duration = Duration::from_millis(250);
 
 /// A stream on which no single write waits longer than `write_timeout`.
 ///
@@ -46,11 +39,8 @@ pub(crate) struct Socket<S> {
     waiting: Option<Pin<Box<Sleep>>>,
     /// Since when the stream is to end.
     ending: Option<Pin<Box<Sleep>>>,
-    /// For how long nothing must arrive on a drained connection until a reader sees the end;
     /// `None` if a drain does not end it.
-    quiet_max: Option<Duration>,
-    /// Since when nothing has arrived on a drained connection.
-    quiet: Option<Pin<Box<Sleep>>>,
+    drain_end: Option<DrainEnd>,
 }
 
 // === impl Socket ===
@@ -75,18 +65,23 @@ impl<S> Socket<S> {
             own_response: None,
             waiting: None,
             ending: None,
-            quiet_max: None,
-            quiet: None,
+            drain_end: None,
         }
     }
 
-    /// The same stream, which ends when the connection is drained and nothing has arrived for
-    /// [`DRAIN_QUIET`], or for half of a shorter drain.
+    /// The same stream, which ends when the connection is drained: once nothing has arrived for
+    /// [`DRAIN_QUIET`](crate::drain_end::DRAIN_QUIET), or at half of the drain.
     pub(crate) fn with_end_on_drain(self, drain_timeout: Duration) -> Socket<S> {
         Socket {
-            quiet_max: Some(DRAIN_QUIET.min(drain_timeout / 2)),
+            drain_end: Some(DrainEnd::new(drain_timeout)),
             ..self
         }
+    }
+
+    /// From now on a drain does not end it; whether one has, although the peer may still send.
+    pub(crate) fn forget_drain(&mut self) -> bool {
+        let drain_end = self.drain_end.take();
+        drain_end.is_some_and(|end| end.has_stopped())
     }
 
     /// The same stream, whose answers leave once the other connections that are ready have been
@@ -178,32 +173,10 @@ impl<S> Socket<S> {
         self.give_up()
     }
 
-    fn is_drained(&self) -> bool {
-        self.connection.time_since_drain().is_some()
-    }
-
-    /// Waits until nothing has arrived for so long that nothing is on its way.
-    fn poll_quiet(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.quiet_max {
-            Some(quiet_max) if self.is_drained() => poll_timer(&mut self.quiet, quiet_max, cx),
-            _ => Poll::Pending,
-        }
-    }
-
     fn give_up<T>(&self) -> Poll<Result<T>> {
         self.connection.record_close(Close::SlowReader);
         Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
     }
-}
-
-/// Starts a timer if it does not run, and waits for it.
-fn poll_timer(
-    timer: &mut Option<Pin<Box<Sleep>>>,
-    timeout: Duration,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
-    let timer = timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
-    timer.as_mut().poll(cx)
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
@@ -214,6 +187,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     ) -> Poll<Result<()>> {
         let this = self.get_mut();
         ready!(this.connection.quantum().poll_read(cx));
+        if let Some(end) = &mut this.drain_end
+            && end.poll_half(&this.connection, cx).is_ready()
+        {
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         let is_again = this.read_again(buf);
         // In one read with what follows: a reader that gets part of a request makes room for more.
@@ -221,10 +199,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
             match Pin::new(&mut this.stream).poll_read(cx, buf) {
                 Poll::Ready(read) => read?,
                 Poll::Pending if is_again => {}
-                Poll::Pending => return this.poll_quiet(cx).map(Ok),
+                Poll::Pending => {
+                    let Some(end) = &mut this.drain_end else {
+                        return Poll::Pending;
+                    };
+                    return end.poll_quiet(&this.connection, cx).map(Ok);
+                }
             }
         }
-        this.quiet = None;
+        if let Some(end) = &mut this.drain_end {
+            end.record_read();
+        }
         let read = &buf.filled()[before..];
         let quantum = this.connection.quantum();
         quantum.record_read(read.len());
@@ -308,6 +293,7 @@ mod tests {
     use super::*;
     use crate::address::PeerAddress;
     use crate::budget::Budget;
+    use crate::drain_end::DRAIN_QUIET;
     use crate::limits::Limits;
     use crate::preface::read_first;
 
@@ -441,6 +427,38 @@ mod tests {
             let began = tokio::time::Instant::now();
             assert_eq!(socket.read(&mut [0; 10]).await.unwrap(), 0);
             assert!(began.elapsed() < drain_timeout);
+        }
+    }
+
+    /// What arrives later can still be read and discarded.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_never_quiet_is_read_for_half_of_the_drain() {
+        let drain_timeout = Duration::from_secs(10);
+        let (mut peer, mut socket) = drained(drain_timeout);
+        let began = tokio::time::Instant::now();
+        let mut times = tokio::time::interval(DRAIN_QUIET / 2);
+        let send = async {
+            loop {
+                times.tick().await;
+                if peer.write_all(b"more").await.is_err() {
+                    return;
+                }
+            }
+        };
+        let read = async {
+            while socket.read(&mut [0; 10]).await.unwrap() > 0 {}
+            let read_for = began.elapsed();
+            assert_eq!(socket.read(&mut [0; 10]).await.unwrap(), 0);
+            assert!(socket.forget_drain());
+            assert_eq!(socket.read(&mut [0; 4]).await.unwrap(), 4);
+            read_for
+        };
+        tokio::select! {
+            () = send => unreachable!(),
+            read_for = read => {
+                let late = read_for.checked_sub(drain_timeout / 2).unwrap();
+                assert!(late <= Duration::from_millis(1), "{late:?}");
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ impl RedisHandler {
 }
 
 impl StreamHandler for RedisHandler {
-    async fn run(&self, stream: impl Stream, connection: &Arc<Connection>) {
+    async fn run(&self, stream: &mut impl Stream, connection: &Arc<Connection>) {
         conversation::converse(&self.0, stream, connection).await;
     }
 }

@@ -6,6 +6,7 @@ use super::session::{Session, Terms, drive};
 use crate::connection::Connection;
 use crate::handler::StreamHandler;
 use crate::handshake::Stream;
+use crate::linger::linger_in_drain;
 use crate::preface::FirstBytes;
 use crate::socket::Socket;
 
@@ -26,11 +27,17 @@ impl<H: StreamHandler> Session for Streams<H> {
     }
 
     async fn serve(&self, stream: impl Stream, known: &Arc<Connection>, terms: &Terms) {
-        let within = terms.limits.write_timeout;
+        let (within, drain_timeout) = (terms.limits.write_timeout, terms.limits.drain_timeout);
         let first = FirstBytes::default();
         let socket = Socket::new(stream, first, Arc::clone(known), None, within);
-        let socket = socket.with_end_on_drain(terms.limits.drain_timeout);
-        let mut run = Box::pin(self.0.run(socket, known));
+        let mut socket = socket.with_end_on_drain(drain_timeout);
+        let mut run = Box::pin(async move {
+            self.0.run(&mut socket, known).await;
+            // In a box of its own: most connections never need its memory.
+            if socket.forget_drain() {
+                Box::pin(linger_in_drain(&mut socket, known, drain_timeout)).await;
+            }
+        });
         // Nothing to tell it: its stream ends.
         drive(&mut run, known, |_| ()).await;
     }

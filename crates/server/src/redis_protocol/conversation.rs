@@ -32,14 +32,14 @@ enum Next {
 /// Serves a connection until the client ends it or has to go.
 pub(super) async fn converse(
     service: &Service,
-    mut stream: impl Stream,
+    stream: &mut impl Stream,
     connection: &Arc<Connection>,
 ) {
     let mut input = Input::new(connection);
     let mut session = Session::new(service, connection);
     let (mut parser, mut out) = (Parser::default(), Vec::new());
     loop {
-        match receive(&mut input, &mut stream, &session, connection).await {
+        match receive(&mut input, stream, &session, connection).await {
             Ok(Received::Bytes) => {}
             Ok(Received::NoRoom) => {
                 session.reject_large(&mut out);
@@ -50,7 +50,7 @@ pub(super) async fn converse(
             Ok(Received::End) | Err(_) => break,
         }
         connection.record_request(Instant::now().into_std());
-        let served = serve(&mut session, &mut parser, &mut input, &mut out, &mut stream).await;
+        let served = serve(&mut session, &mut parser, &mut input, &mut out, stream).await;
         if served.map_or(true, |next| next == Next::End) {
             break;
         }

@@ -38,6 +38,7 @@ mod redis_client;
 
 mod redis_clients;
 mod redis_compared;
+mod redis_drain;
 mod redis_instances;
 mod redis_libraries;
 mod redis_programs;

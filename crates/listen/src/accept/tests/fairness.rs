@@ -75,7 +75,7 @@ impl ConnectionCounts for Log {
 
 impl StreamHandler for Log {
     /// Reads pieces, and answers each with as many as its first byte says.
-    async fn run(&self, mut stream: impl Stream, connection: &Arc<Connection>) {
+    async fn run(&self, stream: &mut impl Stream, connection: &Arc<Connection>) {
         let mut piece = [0; TURN_BYTES];
         while stream.read(&mut piece).await.unwrap() > 0 {
             self.push(connection.peer());
