@@ -20,10 +20,12 @@ use crate::window;
 use crate::yaml::{Body, Documents, Kind, Node};
 
 mod keys;
+mod meant;
 mod places;
 mod reports;
 mod value;
 
+use meant::meant_value;
 use reports::report_empty_item;
 
 pub use places::SettingPlaces;
@@ -203,15 +205,22 @@ impl<'n> Settings<'n> {
         scalar::text(node, key, &mut findings).map(|text| text.value)
     }
 
-    /// Text that `parse` converts, or returns what is wrong with it: "is no address".
+    /// Text that `parse` converts, or returns what is wrong with it: "is no address". The help is
+    /// what was probably meant, if it is right, or else `example`.
     pub fn parse<T>(
         &self,
         key: &'static str,
         example: &str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
+        parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let help = || format!("write `{key}: {example}`");
-        self.parse_or_help(key, |text| parse(text).map_err(|why| (why, help())))
+        let help = |text: &str| {
+            let meant = meant_value(text, example).filter(|meant| parse(meant).is_ok());
+            match meant.filter(|_| !self.hides(key)) {
+                Some(meant) => format!("did you mean `{key}: {meant}`?"),
+                None => format!("write `{key}: {example}`"),
+            }
+        };
+        self.parse_or_help(key, |text| parse(text).map_err(|why| (why, help(text))))
     }
 
     /// As [`Settings::parse`], where `parse` also returns what to write instead of this text.

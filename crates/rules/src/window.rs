@@ -8,7 +8,7 @@ use crate::section::UNITS;
 
 mod meant;
 
-pub(crate) use meant::{meant_count, meant_short_form};
+pub(crate) use meant::{meant_count, meant_short_form, meant_window};
 
 /// Why a text is no length of time, or no short form.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -209,17 +209,7 @@ pub(super) fn short_form(entries: &[Pair]) -> String {
 
 /// The window that a value states, as the short form takes it.
 pub(super) fn window_of(value: &Node, unit: &str) -> Option<String> {
-    let text = text(value).trim();
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let written = match is_number {
-        true => format!("{text}{unit}"),
-        false => text.to_owned(),
-    };
-    if window::window(&written).is_ok() {
-        return Some(written);
-    }
-    let form = window::meant_short_form(&format!("1/{written}"))?;
-    form.strip_prefix("1/").map(str::to_owned)
+    window::meant_window(text(value), unit)
 }
 
 /// The whole number that a value states.

@@ -1,6 +1,7 @@
 //! How wrong maps and missing values are reported, by name or through serde.
 
 use crate::findings::{Findings, Mark};
+use crate::nearest::nearest;
 use crate::quote::no_value;
 
 /// What an error without a value has to help.
@@ -23,6 +24,14 @@ pub(super) fn help_for_map(key: &str, keys: &[&'static str]) -> String {
             "write `{key}: {{{first}: VALUE}}`; its other keys are `{}`",
             others.join("`, `")
         ),
+    }
+}
+
+/// The known word that was probably meant, or all of them.
+pub(super) fn suggest(found: &str, known: &'static [&'static str]) -> String {
+    match nearest(found, known) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("write one of `{}`", known.join("`, `")),
     }
 }
 

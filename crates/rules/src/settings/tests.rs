@@ -389,7 +389,12 @@ fn texts_with_a_form_of_their_own_have_it_as_the_remedy() {
         ),
         (
             "{wait: 15}",
-            "1:15: a number has no unit of time after it; write a length of time such as `15m`",
+            "1:15: a number has no unit of time after it; did you mean `wait: 15s`?",
+        ),
+        (
+            "{wait: 5 minutes}",
+            "1:15: unknown unit of time ` minutes`: write ns, us, ms, s, m, h, d or w; did you \
+             mean `wait: 5m`?",
         ),
         (
             "{wait: 1.5s}",

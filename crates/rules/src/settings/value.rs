@@ -12,9 +12,9 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer, 
 use serde::de::{DeserializeOwned, Deserializer, Expected, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::reports::{help_for_map, report_empty_entry, report_empty_item};
+use super::meant::help_for_text;
+use super::reports::{help_for_map, report_empty_entry, report_empty_item, suggest};
 use crate::findings::Findings;
-use crate::nearest::nearest;
 use crate::quote::quote;
 use crate::scalar;
 use crate::yaml::{Body, Looks, Node, Pair, Scalar};
@@ -103,7 +103,9 @@ impl<'n> Value<'n> {
                 format!("{} needs a value", quote(text)),
                 format!("write `{}: {{ {text}: VALUE }}`", self.key),
             ),
-            Wrong::Text { message, expected } => (message.clone(), format!("write {expected}")),
+            Wrong::Text { message, expected } => {
+                (message.clone(), help_for_text(self.key, text, expected))
+            }
             Wrong::Other(message) => (message.clone(), String::new()),
         };
         let code = match wrong {
@@ -383,13 +385,5 @@ impl IntoDeserializer<'_, Wrong> for Value<'_> {
 
     fn into_deserializer(self) -> Self {
         self
-    }
-}
-
-/// The known word that was probably meant, or all of them.
-fn suggest(found: &str, known: &'static [&'static str]) -> String {
-    match nearest(found, known) {
-        Some(word) => format!("did you mean `{word}`?"),
-        None => format!("write one of `{}`", known.join("`, `")),
     }
 }

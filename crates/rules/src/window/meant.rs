@@ -1,8 +1,9 @@
-//! What was probably meant by a text that is no short form: `5 req/min` is `5/minute`.
+//! What was probably meant by a text that is no short form or length of time: `5 req/min` is
+//! `5/minute`.
 
 use tollgate_core::Span;
 
-use super::{SHORT_UNITS, meant_unit, short_form, unit};
+use super::{SHORT_UNITS, meant_unit, short_form, unit, window};
 
 /// The longest text that is looked at.
 const TEXT_BYTES_MAX: usize = 64;
@@ -40,6 +41,22 @@ pub(crate) fn meant_count(text: &str) -> Option<u32> {
     }
     let (count, rest) = split_count(text.trim())?;
     rest.trim().is_empty().then_some(count)
+}
+
+/// The window that a text was probably meant to be, as the short form takes it: `15min` is `15m`. A
+/// number alone is one of `unit`.
+pub(crate) fn meant_window(text: &str, unit: &str) -> Option<String> {
+    let text = text.trim();
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let written = match is_number {
+        true => format!("{text}{unit}"),
+        false => text.to_owned(),
+    };
+    if window(&written).is_ok() {
+        return Some(written);
+    }
+    let form = meant_short_form(&format!("1/{written}"))?;
+    form.strip_prefix("1/").map(str::to_owned)
 }
 
 /// The number at the beginning, and what follows it.

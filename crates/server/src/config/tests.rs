@@ -187,7 +187,11 @@ fn the_remedy_fits_the_setting() {
             "is not between 8KiB and 1GiB",
         ),
         (
-            "rules: r\nreservations: {lifetime: 3600}\n",
+            "rules: r\nreservations: {lifetime: 3600 s}\n",
+            "did you mean `lifetime: 3600s`?",
+        ),
+        (
+            "rules: r\nreservations: {lifetime: a while}\n",
             "write `lifetime: 1h`",
         ),
         (
@@ -196,6 +200,50 @@ fn the_remedy_fits_the_setting() {
         ),
     ] {
         let found = invalid(text);
+        assert!(found.contains(expected), "{text}: {found}");
+    }
+}
+
+/// A unit that others use is converted.
+#[test]
+fn the_remedy_for_a_size_or_a_time_is_what_was_meant() {
+    let gateway = "gateway: {domain: d, upstreams: {u: {addresses: ['h:1']}}, ";
+    for (text, expected) in [
+        ("limits: {message_bytes: 8MB}", "`message_bytes: 8MiB`?"),
+        ("limits: {buffer: 1GB}", "`buffer: 1GiB`?"),
+        ("memory: {max_bytes: 2 gb}", "`max_bytes: 2GiB`?"),
+        ("limits: {drain_timeout: 5 minutes}", "`drain_timeout: 5m`?"),
+        ("limits: {header_timeout: 30sec}", "`header_timeout: 30s`?"),
+        ("limits: {header_timeout: 30}", "`header_timeout: 30s`?"),
+        (
+            &format!("{gateway}body_bytes: 8MB}}"),
+            "`body_bytes: 8MiB`?",
+        ),
+        (
+            &format!("{gateway}timeouts: {{head: 30}}}}"),
+            "`head: 30s`?",
+        ),
+        (
+            &format!("{gateway}timeouts: {{head: 5 minutes}}}}"),
+            "`head: 5m`?",
+        ),
+    ] {
+        let found = invalid(&format!("rules: r\n{text}\n"));
+        let expected = format!("did you mean {expected}");
+        assert!(found.contains(&expected), "{text}: {found}");
+    }
+    // What is meant would be wrong, too.
+    for (text, expected) in [
+        (
+            "limits: {message_bytes: 2kb}",
+            "write `message_bytes: 64KiB`",
+        ),
+        (
+            "limits: {header_timeout: 5 hours}",
+            "write `header_timeout: 10s`",
+        ),
+    ] {
+        let found = invalid(&format!("rules: r\n{text}\n"));
         assert!(found.contains(expected), "{text}: {found}");
     }
 }
