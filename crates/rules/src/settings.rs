@@ -5,7 +5,7 @@
 //! an empty `tls` would be no `tls`; only where the caller asks whether a key is off, `null` is a
 //! value ([`Settings::is_off`]).
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::num::NonZeroU32;
 
 use serde::de::DeserializeOwned;
@@ -42,6 +42,8 @@ pub struct Settings<'n> {
     asked: RefCell<Vec<&'static str>>,
     /// The keys for which `null` is a value.
     nullable: RefCell<Vec<&'static str>>,
+    /// Whether the file has no settings, and so unknown keys are no errors.
+    is_other_file: Cell<bool>,
     findings: &'n RefCell<Findings>,
     /// The keys at the top below which no message shows the file's text.
     secrets: &'static [&'static str],
@@ -355,6 +357,7 @@ impl<'n> Settings<'n> {
             no_map: node.filter(|node| !is_map(node)),
             asked: RefCell::default(),
             nullable: RefCell::default(),
+            is_other_file: Cell::new(false),
             findings,
             secrets,
             is_secret,

@@ -272,17 +272,6 @@ impl Config {
         if top.is_followed_by_rules() {
             rules.push(known.file.to_owned());
         }
-        if rules.is_empty() && top.contains("domain") {
-            let message = "this is a rules file, not a settings file".to_owned();
-            let help = "write a settings file that names it, as in `rules: [PATH]`; \
-                `tollgate check PATH` checks rules alone";
-            top.report_error("rules", message, help);
-        } else if rules.is_empty() {
-            let message = "no rules file is named".to_owned();
-            let help = "write `rules: [PATH]`, with rules files or directories, or write the rules \
-                below `---` at the end of this file";
-            top.report_error("rules", message, help);
-        }
         let (store, sharing) = Place::take_default(top, known);
         // One without a value is an error of its own.
         let has_gateway = top.contains("gateway");
@@ -324,9 +313,26 @@ impl Config {
             allow_refund: top.flag("allow_refund", false),
             dynamic_metadata: top.flag("dynamic_metadata", false),
         };
+        if config.rules.is_empty() {
+            report_no_rules(top);
+        }
         config.check_reserving(top);
         config
     }
+}
+
+/// Reports that no rules are named, once all keys have been asked for.
+fn report_no_rules(top: &Settings<'_>) {
+    if top.contains("domain") && !top.has_known_key() {
+        let message = "this is a rules file, not a settings file".to_owned();
+        let help = "write a settings file that names it, as in `rules: [PATH]`; \
+            `tollgate check PATH` checks rules alone";
+        return top.report_other_file(message, help);
+    }
+    let message = "no rules file is named".to_owned();
+    let help = "write `rules: [PATH]`, with rules files or directories, or write the rules below \
+        `---` at the end of this file";
+    top.report_error("rules", message, help);
 }
 
 // === impl Memory ===

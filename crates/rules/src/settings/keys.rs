@@ -28,12 +28,31 @@ impl Settings<'_> {
                 continue;
             };
             if !known.contains(&text) {
+                if self.is_other_file.get() {
+                    continue; // Which is reported.
+                }
                 self.report_unknown_key(key, text, &known);
             } else if self.has_no_value(text, value) {
                 // A word of the caller, and so no password.
                 self.report_no_value(key.mark, text);
             }
         }
+    }
+
+    /// Whether the map has one of the keys that the caller has asked for.
+    pub fn has_known_key(&self) -> bool {
+        let known = self.asked.borrow();
+        self.entries().any(|(key, _)| {
+            let text = key.scalar().map(|scalar| scalar.text.as_str());
+            text.is_some_and(|text| known.contains(&text))
+        })
+    }
+
+    /// Reports that the file has no settings, in place of its unknown keys.
+    pub fn report_other_file(&self, message: String, help: &str) {
+        self.is_other_file.set(true);
+        let mark = self.node.map_or(Mark::top(0), |node| node.mark);
+        self.wrong(mark, message, help);
     }
 
     /// Whether nothing is written for a key, or `null` where that is no value.

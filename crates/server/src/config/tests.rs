@@ -249,6 +249,22 @@ fn the_remedy_for_a_size_or_a_time_is_what_was_meant() {
 }
 
 #[test]
+fn a_rules_file_has_one_error() {
+    let rules = "domain: shop\ndescriptors: []\n";
+    let found = invalid(rules);
+    assert!(
+        found.contains("this is a rules file, not a settings file"),
+        "{found}"
+    );
+    assert_eq!(found.matches("error[").count(), 1, "{found}");
+    // With a setting, it is both, and the rules are in the wrong place.
+    let found = invalid(&format!("merge_domains: true\n{rules}"));
+    assert!(!found.contains("not a settings file"), "{found}");
+    assert!(found.contains("no rules file is named"), "{found}");
+    assert!(found.contains("put `---` on a line of its own"), "{found}");
+}
+
+#[test]
 fn reservations_have_bounds() {
     let config = parse("rules: r\nreservations: {max: 12, lifetime: 90s}\n").unwrap();
     let expected = ReservationBounds {
