@@ -256,9 +256,7 @@ impl<'n> Settings<'n> {
 
     /// A value of a type that serde reads; `None` if it is missing, or if it is wrong and reported.
     pub fn value<T: DeserializeOwned>(&self, key: &'static str) -> Option<T> {
-        let node = self.get(key)?;
-        self.findings.borrow_mut().hide_text(self.hides(key));
-        value::read(key, node, self.findings)
+        self.value_or_place(key, &[])
     }
 
     /// `mode`, `on_store_error` and `instances`, as in rules. A missing one is as in `default`.

@@ -25,15 +25,17 @@ pub(super) fn parse_method(method: &str) -> Result<Method, InvalidSetting> {
         let problem = "`*` is not any method, but one of this name".to_owned();
         return wrong(problem, "leave out `methods`, for all methods".to_owned());
     }
+    let known: Vec<&str> = METHODS.split_whitespace().collect();
     let is_allowed = |byte: u8| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.');
     let parsed = Method::from_bytes(method.as_bytes()).ok();
     let Some(parsed) = parsed.filter(|_| method.bytes().all(is_allowed)) else {
-        return wrong(
-            format!("\"{method}\" is no method"),
-            "write one such as POST, in capital letters".to_owned(),
-        );
+        let upper = method.to_ascii_uppercase();
+        let instead = match known.contains(&&*upper) {
+            true => format!("write `{upper}`"),
+            false => "write one such as POST, in capital letters".to_owned(),
+        };
+        return wrong(format!("\"{method}\" is no method"), instead);
     };
-    let known: Vec<&str> = METHODS.split_whitespace().collect();
     match find_meant(method, &known) {
         None => Ok(parsed),
         Some(meant) => wrong(

@@ -128,10 +128,7 @@ fn an_invalid_condition_is_named() {
             "|/{a} /{b}||",
             "paths[1]: /{b} matches the same paths as /{a}",
         ),
-        (
-            "||post|",
-            "methods[0]: \"post\" is no method; write one such as POST",
-        ),
+        ("||post|", "methods[0]: \"post\" is no method; write `POST`"),
         (
             "|||host=h",
             "headers.host: HTTP/2 has no header host; write `hosts: [...]`",

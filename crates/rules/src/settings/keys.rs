@@ -1,7 +1,9 @@
 //! Which keys of a map are wrong: those that nobody asked for, and those without a value.
 
-use super::Settings;
+use serde::de::DeserializeOwned;
+
 use super::reports::{NO_VALUE_HELP, help_for_map};
+use super::{Settings, value};
 use crate::findings::Mark;
 use crate::nearest::nearest;
 use crate::quote::{no_value, quote};
@@ -37,6 +39,18 @@ impl Settings<'_> {
                 self.report_no_value(key.mark, text);
             }
         }
+    }
+
+    /// As [`Settings::value`], where some keys belong to another place below `key`, which the error
+    /// says: `retries` to `upstreams.NAME`.
+    pub fn value_or_place<T: DeserializeOwned>(
+        &self,
+        key: &'static str,
+        places: &'static [(&'static str, &'static str)],
+    ) -> Option<T> {
+        let node = self.get(key)?;
+        self.findings.borrow_mut().hide_text(self.hides(key));
+        value::read(key, node, places, self.findings)
     }
 
     /// Whether the map has one of the keys that the caller has asked for.

@@ -30,12 +30,14 @@ const ERRORS_MAX: usize = 100;
 pub(super) fn read<T: DeserializeOwned>(
     key: &str,
     node: &Node,
+    places: &[(&str, &str)],
     findings: &RefCell<Findings>,
 ) -> Option<T> {
     let skipped = RefCell::default();
     let value = Value {
         key,
         node,
+        places,
         findings,
         skipped: &skipped,
     };
@@ -59,6 +61,8 @@ pub(super) fn read<T: DeserializeOwned>(
 struct Value<'n> {
     key: &'n str,
     node: &'n Node,
+    /// Keys that belong to another place, and that place.
+    places: &'n [(&'n str, &'n str)],
     findings: &'n RefCell<Findings>,
     /// Nodes that were wrong, which are read as if they were not there.
     skipped: &'n RefCell<HashSet<*const Node>>,
@@ -89,7 +93,12 @@ impl<'n> Value<'n> {
         let (message, help) = match wrong {
             Wrong::Reported => return skipped,
             Wrong::UnknownKey { key, known } => {
-                (format!("unknown key {}", quote(key)), suggest(key, known))
+                let mut places = self.places.iter();
+                let help = match places.find(|(name, _)| name == key) {
+                    Some((_, place)) => format!("`{key}` belongs below `{place}`"),
+                    None => suggest(key, known),
+                };
+                (format!("unknown key {}", quote(key)), help)
             }
             Wrong::UnknownChoice { choice, known } => {
                 let message = format!("{} is not a valid `{}`", quote(choice), self.key);

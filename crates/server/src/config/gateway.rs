@@ -7,6 +7,14 @@ use tollgate_rules::Settings;
 
 use super::{Listen, ListenerKind};
 
+/// Keys of upstreams that are easily written elsewhere, and where they belong.
+const PLACES: [(&str, &str); 4] = [
+    ("addresses", "upstreams.NAME"),
+    ("health_check", "upstreams.NAME"),
+    ("protocol", "upstreams.NAME"),
+    ("retries", "upstreams.NAME"),
+];
+
 /// Reads the section, and its lists if they are asked for; `None` if it is missing or wrong.
 pub(super) fn take(
     top: &Settings<'_>,
@@ -14,7 +22,7 @@ pub(super) fn take(
     directory: &Path,
     reads_lists: bool,
 ) -> Option<GatewaySettings> {
-    let mut gateway: GatewaySettings = top.value("gateway")?;
+    let mut gateway: GatewaySettings = top.value_or_place("gateway", &PLACES)?;
     for upstream in gateway.upstreams.values_mut() {
         let tls = upstream.tls.iter_mut();
         let files = tls.flat_map(|tls| [&mut tls.ca, &mut tls.cert, &mut tls.key]);

@@ -768,6 +768,26 @@ fn every_error_of_an_upstream_is_reported() {
 }
 
 #[test]
+fn a_key_of_an_upstream_elsewhere_says_where_it_belongs() {
+    let upstreams = "upstreams: {u: {addresses: ['h:1']}}";
+    for (text, key) in [
+        (format!("{upstreams}, retries: {{}}"), "retries"),
+        (
+            format!("{upstreams}, routes: [{{health_check: a}}]"),
+            "health_check",
+        ),
+        (
+            "upstreams: {u: {tls: {addresses: ['h:1']}}}".to_owned(),
+            "addresses",
+        ),
+    ] {
+        let found = invalid(&format!("rules: r\ngateway: {{domain: d, {text}}}\n"));
+        let help = format!("= help: `{key}` belongs below `upstreams.NAME`\n");
+        assert!(found.contains(&help), "{text}: {found}");
+    }
+}
+
+#[test]
 fn a_value_in_place_of_a_map_is_answered_with_its_keys() {
     let upstream = "gateway: {domain: d, upstreams: {u: {addresses: ['h:1'], ";
     for (text, expected) in [
