@@ -189,6 +189,39 @@ fn an_address_with_a_password_is_not_shown() {
 }
 
 #[test]
+fn an_address_with_a_scheme_has_its_address_as_the_remedy() {
+    for (address, expected) in [
+        (
+            "http://127.0.0.1:3000",
+            "leave out `http://`: write `127.0.0.1:3000`",
+        ),
+        (
+            "http://a.example/b",
+            "leave out `http://`: write `a.example:80`",
+        ),
+        (
+            "https://a.example:8443",
+            "leave out `https://`: write `a.example:8443`, and for TLS, `tls: {}`",
+        ),
+        (
+            "https://[::1]",
+            "leave out `https://`: write `[::1]:443`, and for TLS, `tls: {}`",
+        ),
+        ("http://", "write host:port, such as 127.0.0.1:3000"),
+        ("127.0.0.1:80800", "write host:port, such as 127.0.0.1:3000"),
+        ("ftp://a:1", "write host:port, such as 127.0.0.1:3000"),
+    ] {
+        let mut settings = settings(&["api"], Vec::new());
+        settings
+            .upstreams
+            .insert("api".to_owned(), upstream(address));
+        let found = wrong(&settings);
+        let expected = format!("\"{address}\" is no address with a port; {expected}");
+        assert!(found.ends_with(&expected), "{found}");
+    }
+}
+
+#[test]
 fn every_error_of_an_upstream_and_of_a_route_is_reported() {
     let mut settings = settings(&["api"], vec![to("b", "apo")]);
     let broken = UpstreamSettings {

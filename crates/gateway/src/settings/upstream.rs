@@ -147,9 +147,7 @@ impl Default for RetrySettings {
 
 /// Checks that an address has a host and a port.
 pub(crate) fn parse_address(index: usize, address: &str) -> Result<Authority, InvalidSetting> {
-    let parsed = address.parse::<Authority>().ok();
-    let parsed = parsed.filter(|one| one.port_u16().is_some_and(|port| port > 0));
-    match parsed.filter(|one| !one.host().is_empty() && !one.as_str().contains('@')) {
+    match authority(address) {
         Some(parsed) => Ok(parsed),
         None => {
             // Before an `@` there may be a password.
@@ -159,12 +157,33 @@ pub(crate) fn parse_address(index: usize, address: &str) -> Result<Authority, In
                 }
                 false => format!("\"{address}\" is no address with a port"),
             };
-            let instead = "write host:port, such as 127.0.0.1:3000".to_owned();
             Err(InvalidSetting::new(
                 format!("addresses[{index}]"),
                 problem,
-                instead,
+                instead_of(address),
             ))
         }
     }
+}
+
+/// An address with a host and a port, and without a user.
+fn authority(address: &str) -> Option<Authority> {
+    let parsed = address.parse::<Authority>().ok()?;
+    let is_whole = parsed.port_u16().is_some_and(|port| port > 0) && !parsed.host().is_empty();
+    (is_whole && !address.contains('@')).then_some(parsed)
+}
+
+/// What to write in place of a text that is no address: of a URL, its address.
+fn instead_of(address: &str) -> String {
+    let schemes = [
+        ("http://", 80, ""),
+        ("https://", 443, ", and for TLS, `tls: {}`"),
+    ];
+    let url = schemes.into_iter().find_map(|(scheme, port, tls)| {
+        let rest = address.strip_prefix(scheme)?;
+        let host = rest.split(['/', '?', '#']).next()?;
+        let meant = authority(host).or_else(|| authority(&format!("{host}:{port}")))?;
+        Some(format!("leave out `{scheme}`: write `{meant}`{tls}"))
+    });
+    url.unwrap_or_else(|| "write host:port, such as 127.0.0.1:3000".to_owned())
 }

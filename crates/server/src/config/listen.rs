@@ -137,8 +137,21 @@ fn help_for_address(text: &str, key: &str, kind: ListenerKind) -> String {
             format!("write `{key}: 0.0.0.0:{port}` for all addresses, or `127.0.0.1:{port}`")
         }
         Ok(port) => format!("write `{key}: 127.0.0.1:{port}`"),
+        Err(_) if has_large_port(&word) => {
+            format!(
+                "a port is at most {}; write one as in `{key}: {default}`",
+                u16::MAX
+            )
+        }
         Err(_) => format!("write `{key}: {default}` or `unix:/run/tollgate/{name}.sock`"),
     }
+}
+
+/// Whether a text ends with a number that is larger than a port can be.
+fn has_large_port(text: &str) -> bool {
+    let port = text.rsplit(':').next().unwrap_or_default();
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && port.parse::<u16>().is_err()
 }
 
 /// Reads `address`, and `mode`, which only a Unix socket has.

@@ -129,6 +129,14 @@ fn the_remedy_fits_the_listener_and_what_was_written() {
             "write `http: 0.0.0.0:80` for all addresses, or `127.0.0.1:80`",
         ),
         (
+            "http: 127.0.0.1:80800",
+            "a port is at most 65535; write one as in `http: 127.0.0.1:8080`",
+        ),
+        (
+            "admin: {address: 99999}",
+            "a port is at most 65535; write one as in `address: 127.0.0.1:6070`",
+        ),
+        (
             "admin: here",
             "write `admin: 127.0.0.1:6070` or `unix:/run/tollgate/admin.sock`",
         ),
