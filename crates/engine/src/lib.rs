@@ -77,7 +77,7 @@ pub use hot_keys::{HOT_KEY_COUNTERS, HOT_KEYS_MAX, HOT_KEYS_WINDOW, HotKey, HotK
 pub use hysteresis::{Hysteresis, Level, Pace, Thresholds};
 pub use key_watch::KeyWatch;
 pub use outcome::{Outcome, ReloadCounts};
-pub use reload::{Reloader, RuleSource, Why};
+pub use reload::{Reloader, RuleSource, Why, log_diagnostics};
 pub use reload_history::{RELOAD_DIAGNOSTICS_KEPT, RELOADS_KEPT, ReloadRecord};
 pub use reservation_id::{InvalidReservationId, ReservationId};
 pub use reservation_table::ReservationBounds;

@@ -28,6 +28,18 @@ pub(crate) struct Reloads {
     failed: AtomicU64,
 }
 
+// === impl Outcome ===
+
+impl Outcome {
+    /// Its name in metrics and in the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outcome::InEffect => "ok",
+            Outcome::Failed => "failed",
+        }
+    }
+}
+
 // === impl Reloads ===
 
 impl Reloads {

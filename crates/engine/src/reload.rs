@@ -213,7 +213,8 @@ impl<S: RuleSource> Reloader<S> {
     }
 }
 
-fn log_diagnostics(diagnostics: &[Diagnostic]) {
+/// Logs a record for each error and each warning.
+pub fn log_diagnostics(diagnostics: &[Diagnostic]) {
     for found in diagnostics {
         let (file, line, column) = (&found.file, found.line, found.column);
         let (code, message) = (found.code, &found.message);

@@ -73,9 +73,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     loop {
         tokio::select! {
             _ = hangup.recv() => tokio::select! {
-                outcome = running.reload() => {
-                    info!(?outcome, "SIGHUP: rules and certificates read again");
-                }
+                outcome = running.reload() => log_reload(outcome),
                 // A file may take long to read.
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
@@ -95,6 +93,14 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
         _ = interrupt.recv() => warn!("stopped at once: requests in flight are cut off"),
     }
     Ok(())
+}
+
+fn log_reload(outcome: Outcome) {
+    let (name, what) = (outcome.name(), "SIGHUP: rules and certificates read again");
+    match outcome {
+        Outcome::InEffect => info!(outcome = name, "{what}"),
+        Outcome::Failed => warn!(outcome = name, "{what}"),
+    }
 }
 
 /// Starts the service. State in memory uses `clock`; a shared store has a clock of its own. The

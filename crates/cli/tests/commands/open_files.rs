@@ -188,7 +188,10 @@ fn connections_that_take_all_open_files_are_served_and_make_room_when_they_end()
         again += usize::from(is_again(line));
         line["outcome"].is_string()
     });
-    assert_ne!(read["outcome"], "InEffect");
+    assert_eq!(
+        (&read["outcome"], &read["level"]),
+        (&"failed".into(), &"WARN".into())
+    );
 
     drop(clients.pop());
     assert_eq!(late.status(), "200");

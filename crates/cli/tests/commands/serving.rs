@@ -20,7 +20,10 @@ fn serve_answers_reloads_and_ends_with_0() {
     assert!(ask(&address).starts_with("HTTP/1.1 429"));
     service.signal("-HUP");
     let read = service.logged(|line| line["outcome"].is_string());
-    assert_eq!(read["outcome"], "InEffect");
+    assert_eq!(
+        (&read["outcome"], &read["level"]),
+        (&"ok".into(), &"INFO".into())
+    );
     service.signal("-TERM");
     let end = service.logged(|line| line["message"] == "stopped");
     assert!(!end.to_string().contains("secret"));

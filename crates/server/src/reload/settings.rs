@@ -1,14 +1,16 @@
 //! Settings that change while the service runs: those of the gateway take effect, others are logged
 //! and take effect after a restart.
 
+use std::error::Error;
 use std::path::Path;
 
-use tollgate_engine::Why;
+use tollgate_engine::{Why, log_diagnostics};
 use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_http::InvalidSettings;
-use tracing::{info, warn};
+use tollgate_rules::Diagnostic;
+use tracing::{error, info, warn};
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::unlimited;
 
 /// Remembers the last state of the settings file.
@@ -24,7 +26,16 @@ enum Found {
     /// It has other settings.
     Changed(Box<Config>),
     /// It cannot be used.
-    Unusable(String),
+    Unusable(Unusable),
+}
+
+/// What is wrong with the file, or with the files that it names.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Unusable {
+    /// What has a place in the file.
+    diagnostics: Vec<Diagnostic>,
+    /// All else.
+    error: Option<String>,
 }
 
 // === impl SettingsFile ===
@@ -44,17 +55,17 @@ impl SettingsFile {
         gateway: Option<&Gateway>,
         why: Why,
     ) {
-        let read = Config::read_again(path).map_err(|error| error.to_string());
+        let read = Config::read_again(path).map_err(Unusable::from);
         let applied = read.and_then(|config| {
             let applied = apply(gateway, &config, in_effect);
-            applied.map_err(|invalid| invalid.below("gateway").to_string())?;
+            applied.map_err(|invalid| Unusable::of(&invalid.below("gateway")))?;
             Ok(config)
         });
-        let applied = applied.map_err(|error| read_files_again(gateway, in_effect, error));
+        let applied = applied.map_err(|unusable| read_files_again(gateway, in_effect, unusable));
         let found = match applied {
             Ok(config) if config == *in_effect => Found::Same,
             Ok(config) => Found::Changed(Box::new(config)),
-            Err(error) => Found::Unusable(error),
+            Err(unusable) => Found::Unusable(unusable),
         };
         if found == self.last && (why == Why::Noticed || found == Found::Same) {
             return;
@@ -71,27 +82,61 @@ impl SettingsFile {
                 let settings = in_effect.differences(config).join(", ");
                 warn!(%file, settings, "settings changed; restart the service to apply them");
             }
-            Found::Unusable(error) => {
+            Found::Unusable(Unusable { diagnostics, error }) => {
+                log_diagnostics(diagnostics);
                 let what = "the settings are invalid, and the former ones stay in effect; fix \
                             them, or a restart will fail";
-                warn!(%file, error, "{what}");
+                error!(%file, error, "{what}");
             }
         }
         self.last = found;
     }
 }
 
+// === impl Unusable ===
+
+impl Unusable {
+    /// What is wrong without a place in the file.
+    fn of(error: &dyn Error) -> Unusable {
+        Unusable {
+            error: Some(error.to_string()),
+            ..Unusable::default()
+        }
+    }
+}
+
+impl From<ConfigError> for Unusable {
+    fn from(error: ConfigError) -> Unusable {
+        match error {
+            ConfigError::Invalid(diagnostics) => Unusable {
+                diagnostics,
+                error: None,
+            },
+            ConfigError::Unreadable(_) => Unusable::of(&error),
+        }
+    }
+}
+
 /// Reads the files again that the settings in effect name, whatever is wrong with new settings.
 /// Returns what is wrong with both.
-fn read_files_again(gateway: Option<&Gateway>, in_effect: &mut Config, error: String) -> String {
+fn read_files_again(
+    gateway: Option<&Gateway>,
+    in_effect: &mut Config,
+    unusable: Unusable,
+) -> Unusable {
     let same = in_effect.clone();
     let Err(invalid) = apply(gateway, &same, in_effect) else {
-        return error;
+        return unusable;
     };
     let of_files = invalid.below("gateway").to_string();
-    match error.contains(&of_files) {
-        true => error,
-        false => format!("{error}; {of_files}"),
+    let error = match unusable.error {
+        None => of_files,
+        Some(error) if error.contains(&of_files) => error,
+        Some(error) => format!("{error}; {of_files}"),
+    };
+    Unusable {
+        error: Some(error),
+        ..unusable
     }
 }
 

@@ -130,7 +130,21 @@ fn settings_that_change_are_logged_once_and_need_a_restart() {
     fs::write(&settings, "rules: [rules.yaml]\nlimit: {}\n").unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
     let line = &journal.lines("a restart will fail")[0];
-    assert!(line.contains("limit"), "{line}");
+    assert!(
+        line.contains("ERROR") && !line.contains("unknown key"),
+        "{line}"
+    );
+    let lines = journal.lines("unknown key");
+    for part in [
+        "ERROR",
+        "tollgate.yaml",
+        "line=2",
+        "column=1",
+        "did you mean `limits`?",
+    ] {
+        assert!(lines[0].contains(part), "{part}: {lines:?}");
+    }
+    assert!(lines.len() == 1 && !lines[0].contains("\\n"), "{lines:?}");
     fs::write(&settings, "# as it was\nrules: [rules.yaml]\n").unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
     assert_eq!(journal.lines("again has the settings in effect").len(), 1);
