@@ -29,14 +29,19 @@ pub(crate) struct TriedLimits {
     window: Span,
 }
 
-/// An algorithm, or all of them.
+/// An algorithm, or all of them. Each can also be written as in rules, such as `token_bucket`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum AlgorithmChoice {
     All,
+    #[value(alias = "fixed_window")]
     FixedWindow,
+    #[value(alias = "sliding_window")]
     SlidingWindow,
+    #[value(alias = "sliding_log")]
     SlidingLog,
+    #[value(alias = "token_bucket")]
     TokenBucket,
+    #[value(alias = "leaky_bucket")]
     LeakyBucket,
 }
 

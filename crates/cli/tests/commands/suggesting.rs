@@ -126,6 +126,30 @@ fn paths_with_identifiers_are_suggested_by_template_and_replayed_so() {
 }
 
 #[test]
+fn algorithms_have_the_names_that_rules_have() {
+    let directory = log();
+    let arguments = [
+        "suggest",
+        "--output",
+        "json",
+        "--try",
+        "10/minute",
+        "--algorithms",
+    ];
+    let tried = |names: &str| {
+        let arguments = [&arguments[..], &[names, "access.log"]].concat();
+        let printed = text(&run(directory.path(), &arguments), 0);
+        let json: Value = serde_json::from_str(&printed).unwrap();
+        let trials = json["trials"].as_array().unwrap().iter();
+        let names = trials.map(|trial| trial["algorithm"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let names = "fixed_window,sliding_window,sliding_log,token_bucket,leaky_bucket";
+    assert_eq!(tried(names), names.split(',').collect::<Vec<_>>());
+    assert_eq!(tried("token-bucket"), ["token_bucket"]);
+}
+
+#[test]
 fn limits_are_tried_with_every_algorithm() {
     let directory = log();
     let arguments = [
