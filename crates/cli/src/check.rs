@@ -4,6 +4,7 @@ use std::io::{self, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::ArgGroup;
 use tollgate_rules::{
     Diagnostic, Options, ReadError, RuleSet, SettingPlaces, Source, escape, read_paths,
 };
@@ -16,13 +17,14 @@ use crate::settings::{Hint, Service, Unread};
 /// Check rules files, and report every error and warning.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(group = ArgGroup::new("checked").required(true).args(["paths", "config"]))]
 pub(crate) struct Args {
     /// Rules files, and directories of `*.yaml` and `*.yml` files.
-    #[arg(required_unless_present = "config", value_name = "PATH")]
+    #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Check this settings file and the rules that it names, and whether its stores can keep every
     /// limit.
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["paths", "merge_domains"])]
+    #[arg(long, value_name = "PATH", conflicts_with = "merge_domains")]
     config: Option<PathBuf>,
     /// Report format.
     #[arg(long, value_enum, default_value_t = Output::Human, alias = "format")]

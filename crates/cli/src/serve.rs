@@ -34,8 +34,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<Level>,
     /// What `check` takes, so that an error says what to write instead.
-    #[arg(long = "config", value_name = "PATH", hide = true)]
+    #[arg(short = 'c', long = "config", value_name = "PATH", hide = true)]
     config_option: Option<PathBuf>,
+    /// What other servers take, for the same reason.
+    #[arg(short = 'p', long, value_name = "PORT", hide = true)]
+    port: Option<String>,
     /// As in `replay`, for the same reason.
     #[arg(long, value_name = "PATH", hide = true)]
     rules: Option<PathBuf>,
@@ -67,7 +70,7 @@ file that they name cannot be read.";
 /// Runs until a signal stops it. Exits with 0 then, with 1 if the service cannot run, with 2 if its
 /// settings are wrong.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    if let Some(message) = args.misplaced_path() {
+    if let Some(message) = args.misplaced_option() {
         print_error(&message);
         return ExitCode::from(2);
     }
@@ -141,11 +144,11 @@ fn print_start_error(format: LogFormat, why: &Reason) {
 // === impl Args ===
 
 impl Args {
-    /// What to write in place of an option that other commands have.
-    fn misplaced_path(&self) -> Option<String> {
+    /// What to write in place of an option that other commands or servers have.
+    fn misplaced_option(&self) -> Option<String> {
         let config = self.config_option.as_ref().map(|path| {
             let path = path.display();
-            format!("`serve` has no option `--config`; write `tollgate serve {path}`")
+            format!("`serve` has no option `--config` or `-c`; write `tollgate serve {path}`")
         });
         let rules = self.rules.as_ref().map(|path| {
             let path = path.display();
@@ -154,7 +157,13 @@ impl Args {
                  as tollgate.yaml, and `tollgate serve tollgate.yaml`"
             )
         });
-        config.or(rules)
+        let port = self.port.as_ref().map(|port| {
+            format!(
+                "`serve` has no option `--port`; write `listen: {{http: '127.0.0.1:{port}'}}` in \
+                 the settings file"
+            )
+        });
+        config.or(rules).or(port)
     }
 
     fn log(&self, configured: Log) -> Log {

@@ -30,6 +30,15 @@ fn check_exits_with_0_for_good_rules_1_for_bad_and_2_for_none() {
 }
 
 #[test]
+fn check_without_a_path_names_both_ways() {
+    let nothing = directory(&[]);
+    let output = run(nothing.path(), &["check"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("<PATH|--config <PATH>>"), "{text}");
+}
+
+#[test]
 fn more_warnings_than_are_shown_are_no_error() {
     let mut bans = "domain: a\ndescriptors:\n".to_owned();
     for value in 0..1_100 {

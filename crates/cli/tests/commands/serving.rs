@@ -153,7 +153,12 @@ fn serve_says_how_to_name_its_file() {
     let nothing = directory(&[]);
     for (option, expected) in [
         ("--config", "write `tollgate serve a.yaml`"),
+        ("-c", "write `tollgate serve a.yaml`"),
         ("--rules", "write `rules: [a.yaml]` in a settings file"),
+        (
+            "--port",
+            "write `listen: {http: '127.0.0.1:a.yaml'}` in the",
+        ),
     ] {
         let output = run(nothing.path(), &["serve", option, "a.yaml"]);
         assert_eq!(output.status.code(), Some(2));
@@ -161,7 +166,11 @@ fn serve_says_how_to_name_its_file() {
         assert!(text.contains(expected), "{text}");
     }
     let help = run(nothing.path(), &["serve", "--help"]);
-    assert!(!String::from_utf8(help.stdout).unwrap().contains("--config"));
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(
+        !help.contains("--config") && !help.contains("--port"),
+        "{help}"
+    );
 }
 
 #[test]
