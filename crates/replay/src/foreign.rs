@@ -156,8 +156,9 @@ impl Guess {
                  `jq -rj .log FILE | tollgate replay … -`"
             }
             Guess::Json => {
-                "it looks like lines of JSON; add --format json with --fields, or the format of \
-                 the program, such as caddy; or is it a trace (`--format jsonl`)?"
+                "it looks like lines of JSON; add --format json, and --fields if its members \
+                 have other names than usual, or the format of the program, such as caddy; or is \
+                 it a trace (`--format jsonl`)?"
             }
             Guess::W3c => "it looks like the W3C's extended log format; add --format w3c",
             Guess::Markup => "it looks like HTML or XML",

@@ -169,6 +169,32 @@ fn what_cannot_be_selected_is_an_error_that_names_it() {
     assert_eq!(named["denied"], 2);
 }
 
+/// The gateway's own access log is one.
+#[test]
+fn json_needs_its_format_alone() {
+    let line = concat!(
+        r#"{"time":"2026-11-27T11:44:06.123456Z","client":"192.0.2.7","method":"GET","#,
+        r#""target":"/","protocol":"HTTP/1.1","status":200,"bytes":5,"duration_us":9,"#,
+        r#""complete":true,"outcome":"allowed"}"#,
+        "\n"
+    );
+    let directory = directory(&[("rules.yaml", RULES), ("gateway.log", line)]);
+    let arguments = [
+        "replay",
+        "--rules",
+        "rules.yaml",
+        "--descriptor",
+        "client={client}",
+    ];
+    let replay = |more: &[&str]| run(directory.path(), &[&arguments[..], more].concat());
+    let output = replay(&["--format", "json", "gateway.log"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output = replay(&["gateway.log"]);
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "it looks like lines of JSON; add --format json, and --fields if";
+    assert!(message(&output).contains(expected), "{}", message(&output));
+}
+
 #[test]
 fn a_condition_that_holds_ends_with_3_after_the_report() {
     let directory = log();
