@@ -38,7 +38,7 @@ const WORKLOADS_MAX: usize = 64;
 /// engine as the service; denied clients may try again. Reports what would have been denied, as
 /// `tollgate replay` does.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, override_usage = USAGE)]
 pub(crate) struct Args {
     /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
     #[arg(long, value_name = "PATH", required_unless_present = "table")]
@@ -89,6 +89,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     instances: InstancesArgs,
 }
+
+const USAGE: &str = "tollgate simulate [OPTIONS] --rules <PATH> --traffic <WORDS>
+       tollgate simulate --table [--limit <N,.../UNIT>]";
 
 const AFTER_HELP: &str = "\
 Traffic:

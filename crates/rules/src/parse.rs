@@ -216,7 +216,8 @@ impl Reader<'_> {
             self.findings
                 .describe_position(first.name.mark, second.name.mark)
         );
-        let help = "put all of its descriptors in one document, or set `merge_domains: true`";
+        let help = "put all of its descriptors in one document, set `merge_domains: true` in the \
+            settings, or for rules alone, add `--merge-domains`";
         for file in &first.files {
             self.findings.suspect_file(file);
         }

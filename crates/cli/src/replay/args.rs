@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use clap::ArgGroup;
 use clap::builder::TypedValueParser;
 use tollgate_core::{Moment, Sharing};
 use tollgate_replay::{Condition, Filter, KEYS_MAX, LogKind, Pattern, Selection, parse_moment};
@@ -10,7 +11,7 @@ use tollgate_rules::{RuleSet, read_paths};
 
 use super::drive::DriveArgs;
 use super::failure::{Failure, is_standard};
-use super::report_args::ReportArgs;
+use super::report_args::{ReportArgs, add_compared_metrics, add_compared_report};
 use crate::log_args::{LogArgs, LogFormat};
 use crate::message::{print_notice, with_causes};
 
@@ -20,9 +21,14 @@ use crate::message::{print_notice, with_causes};
 /// service, and reports what would have been denied.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(group = ArgGroup::new("decided_by").required(true).args(["rules", "target"]))]
+#[command(
+    mut_arg("fail_if", add_compared_metrics),
+    mut_arg("report", add_compared_report)
+)]
 pub(crate) struct Args {
     /// A rules file, or a directory of `*.yaml` and `*.yml` files; may be repeated.
-    #[arg(long, value_name = "PATH", required_unless_present = "target")]
+    #[arg(long, value_name = "PATH")]
     pub(super) rules: Vec<PathBuf>,
     /// Allow several documents to add descriptors to one domain.
     #[arg(long)]

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::Arg;
 use tollgate_replay::{Condition, Memories, Options, TOP_KEYS, TOP_KEYS_MAX};
 
 use crate::output::Output;
@@ -14,9 +15,8 @@ pub(crate) struct ReportArgs {
     /// them holds.
     ///
     /// A metric, a comparison (> >= < <= == !=), and a number or a percentage. Metrics: events,
-    /// allowed, denied, over_soft, delayed, without_limit, skipped; with `tollgate replay
-    /// --compare` also newly_denied and no_longer_denied. Percentages are of all events; for
-    /// skipped, of all lines. If no event met a limit, a condition on what limits do cannot be
+    /// allowed, denied, over_soft, delayed, without_limit, skipped. Percentages are of all events;
+    /// for skipped, of all lines. If no event met a limit, a condition on what limits do cannot be
     /// judged, and the exit status is 2; events, skipped and without_limit can be.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_if: Vec<Condition>,
@@ -33,8 +33,7 @@ pub(crate) struct ReportArgs {
     /// denied and how they behave, how long they would wait, requests per key and window.
     ///
     /// The page needs no network. Making it takes time, because all events are decided a second
-    /// time. With `tollgate replay --compare`, it shows what changes: over time, by rule, by key
-    /// and by client.
+    /// time.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Write every decision to this file, one JSON object per line, in order.
@@ -46,6 +45,23 @@ pub(crate) struct ReportArgs {
     /// Use the service's bounded store, with room for N keys. By default, the store is unbounded.
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) max_keys: Option<NonZeroUsize>,
+}
+
+/// Adds to the help of `--fail-if` what only `replay` has.
+pub(super) fn add_compared_metrics(option: Arg) -> Arg {
+    let text = "With --compare, there are also the metrics newly_denied and no_longer_denied.";
+    add_help(option, text)
+}
+
+/// Adds to the help of `--report` what only `replay` has.
+pub(super) fn add_compared_report(option: Arg) -> Arg {
+    let text = "With --compare, it shows what changes: over time, by rule, by key and by client.";
+    add_help(option, text)
+}
+
+fn add_help(option: Arg, text: &str) -> Arg {
+    let help = option.get_long_help().map(ToString::to_string);
+    option.long_help(format!("{} {text}", help.unwrap_or_default()))
 }
 
 // === impl ReportArgs ===

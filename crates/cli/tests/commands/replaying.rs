@@ -169,6 +169,31 @@ fn what_cannot_be_selected_is_an_error_that_names_it() {
     assert_eq!(named["denied"], 2);
 }
 
+#[test]
+fn the_usage_names_what_is_required() {
+    let directory = log();
+    let usage = "<--rules <PATH>|--target <URL>> <FILE>...";
+    let output = run(directory.path(), &["replay", "access.log"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        message(&output).contains("  <--rules <PATH>|--target <URL>>\n"),
+        "{output:?}"
+    );
+    let help = run(directory.path(), &["replay", "--help"]);
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(
+        help.contains(&format!("Usage: tollgate replay [OPTIONS] {usage}\n")),
+        "{help}"
+    );
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for compared in [
+        "also the metrics newly_denied and",
+        "--compare, it shows what changes",
+    ] {
+        assert!(words.contains(compared), "{help}");
+    }
+}
+
 /// The gateway's own access log is one.
 #[test]
 fn json_needs_its_format_alone() {

@@ -218,6 +218,18 @@ fn an_error_of_the_table_is_about_its_limit() {
 }
 
 #[test]
+fn the_help_has_what_the_command_has() {
+    let directory = rules();
+    let help = simulate(&directory, &["--help"]);
+    let help = String::from_utf8(help.stdout).unwrap();
+    let usage = "[OPTIONS] --rules <PATH> --traffic <WORDS>\n";
+    assert!(help.contains(usage), "{help}");
+    for absent in ["newly_denied", "--compare"] {
+        assert!(!help.contains(absent), "{help}");
+    }
+}
+
+#[test]
 fn every_error_says_what_to_do() {
     let directory = rules();
     for (arguments, expected) in [
