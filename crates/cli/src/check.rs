@@ -32,13 +32,17 @@ pub(crate) struct Args {
     /// Another name of `--output json`.
     #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
+    /// Exit with 1 if there are warnings, too: for a check before a deployment.
+    #[arg(long)]
+    deny_warnings: bool,
     /// Allow several documents to add descriptors to one domain.
     #[arg(long)]
     merge_domains: bool,
 }
 
 const AFTER_HELP: &str = "\
-Exit status: 0 if there are no errors, even if there are warnings; 1 if there are errors; 2 if the \
+Exit status: 0 if there are no errors, even if there are warnings; 1 if there are errors, or \
+warnings with --deny-warnings; 2 if the \
 command line is wrong, the settings or a rules file cannot be read, or standard output cannot be \
 written.";
 
@@ -54,7 +58,7 @@ struct Checked {
     rules: RuleSet,
 }
 
-/// Exits with 0 if there is no error, with 1 if there is one, with 2 if a file cannot be read or
+/// Exits with 0 if there is no error, with 1 if there is one, or a warning that is denied, with 2 if a file cannot be read or
 /// standard output cannot be written.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let checked = match &args.config {
@@ -82,6 +86,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             ExitCode::from(2)
         }
         Ok(()) if checked.errors() > 0 => ExitCode::FAILURE,
+        Ok(()) if args.deny_warnings && checked.warnings() > 0 => ExitCode::FAILURE,
         Ok(()) => ExitCode::SUCCESS,
     }
 }

@@ -340,6 +340,20 @@ fn check_reports_what_is_wrong_with_settings() {
 }
 
 #[test]
+fn warnings_fail_if_they_are_denied() {
+    let rules = "domain: shop\ndescriptors: [{key: a, rate_limit: 3/day}]\n";
+    let statuses = |text: &str| {
+        let files = directory(&[("tollgate.yaml", text), ("rules.yaml", rules)]);
+        let check = ["check", "--config", "tollgate.yaml"];
+        let denying = [&check[..], &["--deny-warnings"]].concat();
+        [&check[..], &denying].map(|arguments| run(files.path(), arguments).status.code())
+    };
+    assert_eq!(statuses("rules: rules.yaml\n"), [Some(0), Some(0)]);
+    let warns = "rules: rules.yaml\nstores: {e: {memory: true, domains: [shops]}}\n";
+    assert_eq!(statuses(warns), [Some(0), Some(1)]);
+}
+
+#[test]
 fn rules_with_errors_are_not_said_to_be_missing() {
     let settings = "rules: rules.yaml\nstores: {e: {memory: true, domains: [shop]}}\ngateway:\n  \
         domain: shop\n  upstreams: {u: {addresses: ['127.0.0.1:1']}}\n";
