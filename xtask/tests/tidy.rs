@@ -25,7 +25,7 @@ const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a le
 const SLEEPS: [(&str, &str); 35] = [
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
-    ("crates/gateway/src/dial.rs", VIRTUAL),
+    ("crates/dial/src/race.rs", VIRTUAL),
     ("crates/gateway/src/reservation/tests.rs", VIRTUAL),
     ("crates/redis/src/connection_task/tests.rs", VIRTUAL),
     ("crates/redis/src/membership.rs", VIRTUAL),

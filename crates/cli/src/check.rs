@@ -58,8 +58,8 @@ struct Checked {
     rules: RuleSet,
 }
 
-/// Exits with 0 if there is no error, with 1 if there is one, or a warning that is denied, with 2 if a file cannot be read or
-/// standard output cannot be written.
+/// Exits with 0 if there is no error, with 1 if there is one, or a warning that is denied, with 2
+/// if a file cannot be read or standard output cannot be written.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let checked = match &args.config {
         Some(config) => Checked::service(config),

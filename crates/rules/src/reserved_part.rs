@@ -33,7 +33,7 @@ impl Resolved<'_> {
         verdict: &Verdict,
         now: Now,
     ) -> VecDeque<ReservedPart> {
-        let mut charged = verdict.charged(charges).into_iter().peekable();
+        let mut charged = verdict.charged_lines(charges).into_iter().peekable();
         let rules = self.charged_rules().enumerate();
         let parts = rules.filter_map(|(index, rule)| {
             let line = charged.next_if(|line| line.first == index)?;

@@ -29,7 +29,7 @@ impl Verdict {
     ///
     /// The charges on one counter take their units together or not at all. One that would have
     /// denied (a shadow limit, and all but one of several quotas) has taken none.
-    pub fn charged(&self, charges: &[Charge<'_>]) -> PerCharge<ChargedLine> {
+    pub fn charged_lines(&self, charges: &[Charge<'_>]) -> PerCharge<ChargedLine> {
         let (mut keys, mut charged) = (PerCharge::<Key>::new(), PerCharge::new());
         if !self.is_allowed() {
             return charged;
@@ -108,13 +108,13 @@ mod tests {
         let mut decisions = PerCharge::from_elem(Decision::Allow(Grant::default()), charges.len());
         let allowed = Verdict::new(decisions.clone(), None);
         let expected = [line(0, 0, 2, u64::MAX), line(1, 1, 2, 9)];
-        assert_eq!(allowed.charged(&charges)[..], expected);
+        assert_eq!(allowed.charged_lines(&charges)[..], expected);
 
         // A shadow limit would have denied the last one.
         let denial = Denial::new(Wait::For(Span::SECOND), 0, Span::SECOND);
         decisions[5] = Decision::Deny(denial);
         let shadow = Verdict::new(decisions.clone(), None);
-        assert_eq!(shadow.charged(&charges)[..], expected[..1]);
+        assert_eq!(shadow.charged_lines(&charges)[..], expected[..1]);
 
         let denied = Verdict::new(
             decisions,
@@ -124,6 +124,6 @@ mod tests {
                 reason: DenialReason::Exceeded,
             }),
         );
-        assert!(denied.charged(&charges).is_empty());
+        assert!(denied.charged_lines(&charges).is_empty());
     }
 }

@@ -69,7 +69,7 @@ pub fn reserve_all<'l, C: Clock>(
 
 /// What the charges on each key reserved, with the index of the first of them.
 fn parts(charges: &[Charge<'_>], verdict: &Verdict, now: Now) -> Vec<Part> {
-    let charged = verdict.charged(charges).into_iter();
+    let charged = verdict.charged_lines(charges).into_iter();
     let part = |line: ChargedLine| {
         let cost = Cost::Take(line.units);
         let charge = Charge {

@@ -239,7 +239,7 @@ fn shared_lines(
     charges: &[Charge<'_>],
     verdict: &Verdict,
 ) -> Vec<Counted<SharedLine>> {
-    let mut charged = verdict.charged(charges).into_iter().peekable();
+    let mut charged = verdict.charged_lines(charges).into_iter().peekable();
     let rules = resolved.charged_rules().enumerate();
     let lines = rules.filter_map(|(index, rule)| {
         let line = charged.next_if(|line| line.first == index)?;

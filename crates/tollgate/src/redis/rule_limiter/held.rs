@@ -75,7 +75,7 @@ fn places(resolved: &Resolved<'_>, charges: &[Charge<'_>], verdict: &Verdict) ->
     if verdict.delay().is_zero() {
         return Vec::new();
     }
-    let mut charged = verdict.charged(charges).into_iter().peekable();
+    let mut charged = verdict.charged_lines(charges).into_iter().peekable();
     let rules = resolved.charged_rules().enumerate();
     let places = rules.filter_map(|(index, rule)| {
         let line = charged.next_if(|line| line.first == index)?;
