@@ -102,7 +102,8 @@ pub(crate) async fn read_answer(stream: &mut (impl AsyncRead + Unpin)) -> Result
 /// An HTTP/1.1 request.
 pub(crate) fn request(method: &str, path: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
     (head + body).into_bytes()
 }
 

@@ -4,7 +4,12 @@
 //! With tokens in the settings, everything that shows keys or rules, or changes what they allow,
 //! demands one. Health checks and metrics do not: probes and scrapers have none, and neither shows
 //! a key that the rules do not name as a metric.
+//!
+//! Without tokens, whoever connects is trusted, and on a loopback address that includes every web
+//! page that a browser of this host shows: a name that a page was loaded from may resolve to
+//! 127.0.0.1 later (DNS rebinding). Such requests still have that name as their `Host`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,7 +17,8 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use http::header::{ACCEPT, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, HOST, WWW_AUTHENTICATE};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
@@ -35,6 +41,9 @@ use crate::reply::{self, Failure};
 /// The name of this listener in the settings and in metrics.
 pub(crate) const NAME: &str = ListenerKind::Admin.name();
 
+const HEALTH_PATH: &str = "/healthz";
+const READINESS_PATH: &str = "/readyz";
+
 /// The media type of the text form of OpenMetrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -48,6 +57,8 @@ pub(crate) struct AdminState {
     pub(crate) options: Options,
     /// One of them is demanded; `None` demands none.
     pub(crate) tokens: Option<Arc<AdminTokens>>,
+    /// Whether web pages may reach it under their own names: on a loopback address, without TLS.
+    pub(crate) is_rebindable: bool,
     pub(crate) dashboard: Arc<Dashboard>,
     pub(crate) shutdown: ShutdownSignal,
     /// Those of bodies.
@@ -64,13 +75,47 @@ pub(crate) fn routes(state: AdminState) -> Router {
         .route("/v1/dashboard/events", get(dashboard_events))
         .route_layer(from_fn_with_state(Arc::clone(&state), demand_token));
     let routes = Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
+        .route(HEALTH_PATH, get(healthz))
+        .route(READINESS_PATH, get(readyz))
         .route("/metrics", get(scrape))
         .merge(dashboard::assets())
         .merge(protected)
         .with_state(Arc::clone(&state));
-    with_fallback_routes(routes, NAME, Arc::clone(&state.metrics))
+    let routes = with_fallback_routes(routes, NAME, Arc::clone(&state.metrics));
+    match state.is_rebindable && state.tokens.is_none() {
+        true => routes.layer(from_fn_with_state(state, demand_local_host)),
+        false => routes,
+    }
+}
+
+/// Passes on requests that name this host, and those of probes, which get nothing that is secret.
+async fn demand_local_host(
+    State(state): State<Arc<AdminState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_probe = matches!(request.uri().path(), HEALTH_PATH | READINESS_PATH);
+    if is_probe || names_this_host(request.headers()) {
+        return next.run(request).await;
+    }
+    let detail = "without tokens, this listener answers only requests to `localhost` or an IP \
+        address: ask http://localhost, with its port, or set `admin.token_file` or \
+        `admin.token_env`, with which it answers to every name";
+    let failure = Failure::new("foreign_host", StatusCode::MISDIRECTED_REQUEST, detail);
+    count_and_respond(&state.metrics, NAME, &failure)
+}
+
+/// Whether a request is for `localhost` or for an IP address, which no one can make resolve to
+/// another one. Browsers always send the header.
+fn names_this_host(headers: &HeaderMap) -> bool {
+    headers.get_all(HOST).iter().all(|value| {
+        let Ok(authority) = Authority::try_from(value.as_bytes()) else {
+            return false;
+        };
+        let host = authority.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok()
+    })
 }
 
 /// Passes on requests with one of the tokens, if any is demanded.

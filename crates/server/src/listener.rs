@@ -138,7 +138,11 @@ impl Serving {
             ..
         } = context;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        match self.service(kind, scheme, context).await {
+        // The certificate proves to a browser which names are ours.
+        let address = listener.address().tcp();
+        let is_loopback = address.is_some_and(|address| address.ip().to_canonical().is_loopback());
+        let is_rebindable = is_loopback && tls.is_none();
+        match self.service(kind, (scheme, is_rebindable), context).await {
             Service::Own(routes) => {
                 let handler = ExchangeHandler::new(&listener, routes, limits, metrics, shutdown);
                 self.spawn(kind, (listener, tls), Http(handler), context);
@@ -180,11 +184,12 @@ impl Serving {
         };
     }
 
-    /// What serves a kind of listener, whose clients send requests over `scheme`.
+    /// What serves a kind of listener, whose clients send requests over `scheme`, and which web
+    /// pages may reach under their own names.
     async fn service(
         &mut self,
         kind: ListenerKind,
-        scheme: &'static str,
+        (scheme, is_rebindable): (&'static str, bool),
         context: &Context,
     ) -> Service {
         Service::Own(match kind {
@@ -202,7 +207,7 @@ impl Serving {
                 let http = http_routes(kind, scheme, context);
                 Routes::Both(http, self.grpc_routes(kind, context).await)
             }
-            ListenerKind::Admin => Routes::Http(admin_routes(context)),
+            ListenerKind::Admin => Routes::Http(admin_routes(is_rebindable, context)),
         })
     }
 
@@ -240,7 +245,7 @@ fn http_routes(kind: ListenerKind, scheme: &'static str, context: &Context) -> A
     Arc::new(HttpRoutes::new(router, Some(state)))
 }
 
-fn admin_routes(context: &Context) -> Arc<HttpRoutes> {
+fn admin_routes(is_rebindable: bool, context: &Context) -> Arc<HttpRoutes> {
     let (engine, metrics) = (&context.engine, &context.metrics);
     let dashboard = Dashboard::new(Arc::clone(engine), Arc::clone(metrics), context.options);
     let router = admin::routes(admin::AdminState {
@@ -249,6 +254,7 @@ fn admin_routes(context: &Context) -> Arc<HttpRoutes> {
         metrics: Arc::clone(metrics),
         options: context.options,
         tokens: context.admin_tokens.clone(),
+        is_rebindable,
         shutdown: context.shutdown.clone(),
         limits: context.limits,
     });

@@ -105,7 +105,8 @@ pub(crate) fn exchange(address: &str, start: &str, body: &str) -> String {
     let length = body.len();
     write!(
         stream,
-        "{start} HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{start} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-length: {length}\r\n\r\n{body}"
     )
     .unwrap();
     let mut reply = String::new();

@@ -37,7 +37,7 @@ impl Client {
     }
 
     fn send(&mut self, path: &str) {
-        let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         self.0.get_mut().write_all(head.as_bytes()).unwrap();
     }
 

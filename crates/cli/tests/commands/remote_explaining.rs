@@ -37,7 +37,7 @@ fn explain(directory: &Path, url: &str, more: &[&str]) -> Output {
 /// The body of the service's own answer.
 fn answer(url: &str, path: &str, accept: &str) -> String {
     let mut stream = TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
-    let head = format!("host: h\r\naccept: {accept}\r\nconnection: close\r\n");
+    let head = format!("host: localhost\r\naccept: {accept}\r\nconnection: close\r\n");
     write!(stream, "GET {path} HTTP/1.1\r\n{head}\r\n").unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).unwrap();

@@ -58,7 +58,11 @@ fn tokens_from_the_environment_are_demanded_and_in_no_output() {
     let status = |token: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         let head = format!("authorization: Bearer {token}\r\nconnection: close\r\n");
-        write!(stream, "GET /v1/rules HTTP/1.1\r\nhost: h\r\n{head}\r\n").unwrap();
+        write!(
+            stream,
+            "GET /v1/rules HTTP/1.1\r\nhost: localhost\r\n{head}\r\n"
+        )
+        .unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
         reply[9..12].to_owned()

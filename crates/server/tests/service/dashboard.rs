@@ -10,7 +10,7 @@ use crate::http_client::Client;
 
 const RULES: &str = "domain: d\ndescriptors:\n  \
     - {key: k, rate_limit: {name: twice, unit: day, requests_per_unit: 2}}\n";
-const EVENTS: &str = "GET /v1/dashboard/events HTTP/1.1\r\nhost: h\r\n\r\n";
+const EVENTS: &str = "GET /v1/dashboard/events HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// As in `dashboard.rs`.
 const PAGES_MAX: usize = 16;
 

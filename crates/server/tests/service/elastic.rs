@@ -59,7 +59,7 @@ async fn has_metrics(house: &House, headroom: u32, limit: u32) {
 async fn explained(house: &House) -> String {
     let path = "/v1/explain?domain=shop&descriptor=user%3Dnew";
     let mut admin = Client::to(house.admin()).await;
-    let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\naccept: text/plain\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: text/plain\r\n\r\n");
     admin.send(request.as_bytes()).await;
     admin.reply().await.unwrap().body
 }
@@ -183,7 +183,7 @@ async fn what_is_no_report_is_rejected() {
     }
     let detail = admin.post("/v1/headroom", "{}").await.problem(405);
     assert!(detail.contains("POST"), "{detail}");
-    let head = "PUT /v1/headroom HTTP/1.1\r\nhost: h\r\ncontent-type: image/png\r\n";
+    let head = "PUT /v1/headroom HTTP/1.1\r\nhost: localhost\r\ncontent-type: image/png\r\n";
     admin
         .send(format!("{head}content-length: 2\r\n\r\n{{}}").as_bytes())
         .await;

@@ -88,13 +88,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn send_body(&mut self, method: &str, path: &str, body: &str) -> Reply {
         let length = body.len();
         let line = format!("{method} {path} HTTP/1.1\r\n");
-        let head = format!("{line}host: h\r\ncontent-length: {length}\r\n\r\n");
+        let head = format!("{line}host: localhost\r\ncontent-length: {length}\r\n\r\n");
         self.send((head + body).as_bytes()).await;
         self.reply().await.unwrap()
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> Reply {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         self.send(request.as_bytes()).await;
         self.reply().await.unwrap()
     }

@@ -16,6 +16,7 @@ mod enforcing;
 mod exact;
 mod reservations;
 
+mod admin_host;
 mod admin_tokens;
 mod auth;
 mod browser;

@@ -152,7 +152,7 @@ async fn every_path_of_the_description_is_served() {
             if content["text/event-stream"].is_object() {
                 // Without an end, so only its head is read.
                 let mut client = Client::to(house.admin()).await;
-                let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n");
+                let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
                 client.send(request.as_bytes()).await;
                 let head = client.read_until("\r\n\r\n").await;
                 assert!(
@@ -217,7 +217,7 @@ async fn metrics_have_help_and_type_by_the_name_of_their_series_unless_asked_oth
     assert!(helped.contains(&"tollgate_decisions_total"), "{helped:?}");
     assert!(reply.body.contains("tollgate_build_info{version=\""));
     let accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
-    let request = format!("GET /metrics HTTP/1.1\r\nhost: h\r\naccept: {accept}\r\n\r\n");
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n\r\n");
     client.send(request.as_bytes()).await;
     let reply = client.reply().await.unwrap();
     assert!(

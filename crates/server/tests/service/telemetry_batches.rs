@@ -150,7 +150,8 @@ async fn a_batch_of_the_redis_protocol_has_a_span() {
         assert!(names.contains(&&*span.span.name), "{span:?}");
     }
     // The last decision of its bucket is an exemplar.
-    let head = "GET /metrics HTTP/1.1\r\nhost: h\r\naccept: application/openmetrics-text\r\n\r\n";
+    let head =
+        "GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: application/openmetrics-text\r\n\r\n";
     let mut admin = Client::to(house.admin()).await;
     admin.send(head.as_bytes()).await;
     let text = admin.reply().await.unwrap().body;

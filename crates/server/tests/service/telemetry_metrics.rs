@@ -40,7 +40,7 @@ fn decisions(taken: &TakenMetrics) -> Option<i64> {
 
 async fn scrape(house: &House, accept: &str) -> String {
     let mut client = Client::to(house.admin()).await;
-    let request = format!("GET /metrics HTTP/1.1\r\nhost: h\r\naccept: {accept}\r\n\r\n");
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n\r\n");
     client.send(request.as_bytes()).await;
     client.reply().await.unwrap().body
 }

@@ -117,7 +117,7 @@ async fn an_explanation_says_that_the_store_does_not_answer() {
     let mut admin = Client::to(house.admin()).await;
     let mut explain = async |query: &str| {
         let path = format!("/v1/explain?{query}");
-        let head = format!("GET {path} HTTP/1.1\r\nhost: h\r\naccept: text/plain\r\n\r\n");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: text/plain\r\n\r\n");
         admin.send(head.as_bytes()).await;
         let text = admin.reply().await.unwrap().body;
         let json: serde_json::Value = serde_json::from_str(&admin.get(&path).await.body).unwrap();

@@ -57,13 +57,13 @@ async fn a_request_has_a_line_with_the_rule_that_denied_it() {
     let upstream = Echo::start().await;
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("access.log");
-    let routes = "routes: [{name: all, match: {hosts: [h]}}]";
+    let routes = "routes: [{name: all, match: {hosts: [localhost]}}]";
     let house = start_with_log(upstream.address, routes, &path, "json").await;
     let mut client = Client::to(house.gateway()).await;
     assert_eq!(client.post("/a?b=c", "hello").await.status, 200);
     let mut last = Client::to(house.gateway()).await;
     last.send(
-        b"HEAD /h HTTP/1.1\r\nhost: h\r\nuser-agent: me/1\r\nreferer: http://h/\r\n\
+        b"HEAD /h HTTP/1.1\r\nhost: localhost\r\nuser-agent: me/1\r\nreferer: http://h/\r\n\
           connection: close\r\n\r\n",
     )
     .await;
@@ -79,14 +79,16 @@ async fn a_request_has_a_line_with_the_rule_that_denied_it() {
     let time = "2024-10-04T12:00:00.000Z";
     let expected = [
         json!({"time": time, "client": "127.0.0.1", "method": "POST", "target": "/a?b=c",
-            "protocol": "HTTP/1.1", "host": "h", "status": 200, "bytes": 5, "complete": true,
+            "protocol": "HTTP/1.1", "host": "localhost", "status": 200,
+            "bytes": 5, "complete": true,
             "outcome": "forwarded", "route": "all", "upstream": to}),
         json!({"time": time, "client": "127.0.0.1", "method": "HEAD", "target": "/h",
-            "protocol": "HTTP/1.1", "host": "h", "status": 200, "bytes": 0, "complete": true,
+            "protocol": "HTTP/1.1", "host": "localhost", "status": 200,
+            "bytes": 0, "complete": true,
             "outcome": "forwarded", "route": "all", "upstream": to, "user_agent": "me/1",
             "referer": "http://h/"}),
         json!({"time": time, "client": "127.0.0.1", "method": "GET", "target": "/b",
-            "protocol": "HTTP/1.1", "host": "h", "status": 429, "bytes": denied.body.len(),
+            "protocol": "HTTP/1.1", "host": "localhost", "status": 429, "bytes": denied.body.len(),
             "complete": true, "outcome": "denied", "route": "all", "retry_after": 3600,
             "rule": {"domain": "api", "path": "remote_address"}}),
     ];

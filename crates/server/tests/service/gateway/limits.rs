@@ -43,10 +43,10 @@ async fn a_client_is_allowed_up_to_its_limit_and_the_rest_never_reaches_the_upst
         seen[0].fields,
         [
             "content-length: 5",
-            "host: h",
+            "host: localhost",
             "via: 1.1 tollgate",
             "x-forwarded-for: 127.0.0.1",
-            "x-forwarded-host: h",
+            "x-forwarded-host: localhost",
             "x-forwarded-proto: http",
             "x-real-ip: 127.0.0.1",
         ]
@@ -161,7 +161,7 @@ async fn routes_choose_upstream_domain_and_identity() {
         "routes: [{name: login, match: {paths: [/login], methods: [POST]}, upstream: api, \
          identity: {descriptors: [{entries: [{key: account, from: {header: x-account}, \
          if_missing: deny}, {key: remote_address, from: client_address}]}]}}, {match: \
-         {hosts: [h]},          upstream: api}]",
+         {hosts: [localhost]},          upstream: api}]",
     );
     let mut other = settings.upstreams["api"].clone();
     other.addresses = vec![login.address.to_string()];
@@ -176,7 +176,7 @@ async fn routes_choose_upstream_domain_and_identity() {
             "" => String::new(),
             name => format!("x-account: {name}\r\n"),
         };
-        let head = "POST /%6cogin HTTP/1.1\r\nhost: h\r\n";
+        let head = "POST /%6cogin HTTP/1.1\r\nhost: localhost\r\n";
         let head = format!("{head}{account}content-length: 0\r\n\r\n");
         client.send(head.as_bytes()).await;
         client.reply().await.unwrap().status
@@ -201,7 +201,7 @@ async fn routes_choose_upstream_domain_and_identity() {
         r#"tollgate_gateway_requests_total{route="login",outcome="forwarded"} 4"#,
         r#"tollgate_gateway_requests_total{route="login",outcome="denied"} 1"#,
         r#"tollgate_gateway_requests_total{route="login",outcome="not_identified"} 1"#,
-        r#"tollgate_gateway_requests_total{route="h",outcome="forwarded"} 1"#,
+        r#"tollgate_gateway_requests_total{route="localhost",outcome="forwarded"} 1"#,
         r#"tollgate_gateway_requests_total{route="",outcome="no_route"} 1"#,
         r#"tollgate_gateway_upstream_seconds_count{upstream="login"} 4"#,
     ] {

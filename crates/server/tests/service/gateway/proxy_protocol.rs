@@ -271,7 +271,7 @@ async fn the_access_log_shows_the_client() {
     let directory = TempDir::new().unwrap();
     let log = directory.path().join("access.log");
     let more = format!(
-        "{IDENTITY}, access_log: {{path: '{}'}}, routes: [{{match: {{hosts: [h]}}}}]",
+        "{IDENTITY}, access_log: {{path: '{}'}}, routes: [{{match: {{hosts: [localhost]}}}}]",
         log.display()
     );
     let house = gateway(upstream.address, &more).await;

@@ -159,21 +159,24 @@ async fn both_versions_of_http_are_spoken_over_tls() {
     let ca = issued.authority();
     let house = start(server.address, &format!("tls: {{ca: '{ca}'}}")).await;
     for _ in 0..3 {
-        assert_eq!(ask(&house).await, (200, "HTTP/1.1 - h -".to_owned()));
+        assert_eq!(
+            ask(&house).await,
+            (200, "HTTP/1.1 - localhost -".to_owned())
+        );
     }
     let named = format!("localhost:{}", server.address.port());
     let house = start(&named, &format!("protocol: h2, tls: {{ca: '{ca}'}}")).await;
     for _ in 0..3 {
         assert_eq!(
             ask(&house).await,
-            (200, "HTTP/2.0 https h localhost".to_owned())
+            (200, "HTTP/2.0 https localhost localhost".to_owned())
         );
     }
     let tls = format!("tls: {{ca: '{ca}', server_name: localhost}}");
     let house = start(server.address, &tls).await;
     assert_eq!(
         ask(&house).await,
-        (200, "HTTP/1.1 - h localhost".to_owned())
+        (200, "HTTP/1.1 - localhost localhost".to_owned())
     );
 }
 
