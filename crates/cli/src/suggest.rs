@@ -44,6 +44,9 @@ pub(crate) struct Args {
     log: LogArgs,
     /// Write a rules file with the suggested limits, for all requests and each route.
     ///
+    /// If the first key of --key is `path`, there are no limits of routes: a request would meet
+    /// only one of the two rules.
+    ///
     /// Limits are per minute, or per second if the log is shorter than a minute.
     #[arg(long, value_name = "FILE")]
     write_rules: Option<PathBuf>,

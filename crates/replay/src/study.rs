@@ -15,6 +15,7 @@ use crate::warning::{cut_message, trailing_message};
 mod quantiles;
 mod report;
 mod route;
+mod rules_file;
 
 pub use quantiles::Quantiles;
 

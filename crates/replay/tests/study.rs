@@ -184,6 +184,38 @@ fn rules_of_templates_that_are_given_count_what_was_studied() {
 }
 
 #[test]
+fn rules_of_a_key_that_is_a_path_apply_to_every_request() {
+    let log = random_log(&mut Random::new(1), 300, 4_000);
+    let by = |descriptors: &[&str]| {
+        let mut traffic = Traffic::new(Format::AccessLog {
+            kind: LogKind::Common,
+            domain: "d".to_owned(),
+            descriptors: descriptors
+                .iter()
+                .map(|text| text.parse().unwrap())
+                .collect(),
+        });
+        traffic.read("log", log.as_bytes()).unwrap();
+        traffic
+    };
+    for (key, names) in [
+        ("path={path},client={client}", &["path", "client"][..]),
+        ("path={path}", &["path"]),
+    ] {
+        let study = Study::of(&mut by(&[key, "(route)={path}"]));
+        assert!(!study.routes.is_empty());
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let text = study.to_rules("d", &names, 0);
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let rules = load(&text);
+        let report = replay(&mut by(&[key]), &rules, Options::default(), None, go_on).unwrap();
+        let judged = report.rules.iter().map(|totals| totals.judged).sum::<u64>();
+        assert_eq!((judged, report.without_limit), (4_000, 0), "{key}\n{text}");
+        assert!(text.contains("\n# No limits of routes: "), "{text}");
+    }
+}
+
+#[test]
 fn routes_of_any_characters_are_rules_or_are_counted() {
     let longest = "y".repeat(TEXT_BYTES_MAX - "//*".len());
     let long_paths = [format!("/{longest}/x"), format!("/{longest}y/x")];

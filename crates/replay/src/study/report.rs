@@ -1,6 +1,6 @@
-//! The study as text, as JSON, and as a rules file.
+//! The study as text and as JSON.
 
-use std::fmt::{self, Display, Formatter, Write as _};
+use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Value, json};
 use tollgate_core::Span;
@@ -19,18 +19,9 @@ const MINUTE: usize = 1;
 const TEMPLATES: &str = "\
 Paths with identifiers have templates as routes. A request must send its template as the path, as
 the gateway's `routes` make it; for `tollgate replay` add:";
-/// What a rules file says before the templates that have no limit.
-const OTHER_TEMPLATES_IN_RULES: &str = "  \
-  # Too few requests to suggest a limit. Without these, their paths would count for other routes.
-";
 /// Why requests are in no route.
 const WITHOUT_RULE: &str = "the path does not begin with a slash, or its first segment has `*`, \
     `{`, control characters or bytes that are no text";
-/// What a rules file with templates says.
-const TEMPLATES_IN_RULES: &str = "\
-# A path with {id} is a template, which a request must send as its path: name it in `routes` of the
-# gateway, and in --path-template of `tollgate replay`.
-";
 
 // === impl Study ===
 
@@ -76,77 +67,9 @@ impl Study {
     }
 
     /// The routes that are templates of paths.
-    fn templates(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn templates(&self) -> impl Iterator<Item = &str> {
         let routes = self.routes.iter().map(|(route, _)| route.as_str());
         routes.filter(|route| route.contains('{'))
-    }
-
-    /// A rules file with a limit on each key of the descriptor `keys`, for all requests and for
-    /// each route, which touches at most this share of the keys: per minute, or per second if the
-    /// log is shorter than a minute.
-    pub fn to_rules(&self, domain: &str, keys: &[String], per_mille: usize) -> String {
-        let mut text = format!(
-            "# Limits that touch at most this share of the keys of the log they come from: {}.\n\
-             # Try them on other traffic with `tollgate replay` before they deny anything.\n\
-             domain: {}\n",
-            Share(per_mille),
-            json!(domain)
-        );
-        if self.templates().next().is_some() {
-            text.push_str(TEMPLATES_IN_RULES);
-        }
-        if self.all.is_shorter_than_a_minute() {
-            let length = length_of(self.span);
-            let _ = writeln!(
-                text,
-                "# The log has only {length} of requests, so the limits are per second: over a \
-                 minute, they\n# allow 60 times as many. Take a longer log before they are used."
-            );
-        }
-        text.push_str("descriptors:\n");
-        write_keys(&mut text, 2, keys, &self.all.rule_limit(per_mille));
-        self.write_routes(&mut text, keys, per_mille);
-        text
-    }
-
-    /// Writes the rules of the routes, so that each counts the requests that it was made of.
-    fn write_routes(&self, text: &mut String, keys: &[String], per_mille: usize) {
-        // Of values with a star, the first that matches counts, and `/a/*` matches `/a/{*rest}`.
-        let is_template = |text: &str| text.contains('{') && text.contains('*');
-        let mut routes: Vec<_> = self.routes.iter().collect();
-        routes.sort_by_key(|(route, _)| !is_template(route));
-        if !self.other_templates.is_empty() {
-            text.push_str(OTHER_TEMPLATES_IN_RULES);
-        }
-        for template in &self.other_templates {
-            write_value(text, template);
-        }
-        for (route, part) in routes {
-            write_value(text, route);
-            text.push_str("    descriptors:\n");
-            write_keys(text, 6, keys, &part.rule_limit(per_mille));
-        }
-    }
-}
-
-/// Writes the beginning of a descriptor with a route's value. Its paths share a counter, because
-/// the study counts them together.
-fn write_value(text: &mut String, route: &str) {
-    let _ = writeln!(text, "  - key: path\n    value: {}", json!(route));
-    if route.contains('*') {
-        text.push_str("    share_threshold: true\n");
-    }
-}
-
-/// Writes nested descriptors, one for each key, the last of which has the limit.
-fn write_keys(text: &mut String, indent: usize, keys: &[String], limit: &str) {
-    for (index, key) in keys.iter().enumerate() {
-        let indent = " ".repeat(indent + index * 4);
-        let _ = writeln!(text, "{indent}- key: {}", json!(key));
-        let _ = match index + 1 < keys.len() {
-            true => writeln!(text, "{indent}  descriptors:"),
-            false => writeln!(text, "{indent}  rate_limit: {limit}"),
-        };
     }
 }
 
@@ -204,13 +127,13 @@ impl Part {
             .or(self.windows.first())
     }
 
-    fn is_shorter_than_a_minute(&self) -> bool {
+    pub(super) fn is_shorter_than_a_minute(&self) -> bool {
         let minute = self.windows.get(MINUTE);
         minute.is_some_and(|part| part.is_longer_than_log)
     }
 
     /// The limit of the rules file: `5/minute`.
-    fn rule_limit(&self, per_mille: usize) -> String {
+    pub(super) fn rule_limit(&self, per_mille: usize) -> String {
         let window = self.rule_window();
         let mut limits = window.into_iter().flat_map(|part| &part.limits);
         let limit = limits.find(|limit| limit.per_mille == per_mille);
@@ -328,7 +251,7 @@ impl SuggestedLimit {
 }
 
 /// A share in parts of 1000, as `0.1 %`; zero as `none`.
-struct Share(usize);
+pub(super) struct Share(pub(super) usize);
 
 impl Display for Share {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
