@@ -20,7 +20,7 @@ mod rules_file;
 pub use quantiles::Quantiles;
 
 use quantiles::quantiles;
-use route::{Route, TemplateCounts};
+use route::{Route, TemplateCounts, count_given};
 
 /// The version of [`Study::to_json`].
 pub const STUDY_VERSION: u32 = 1;
@@ -285,7 +285,8 @@ fn describe_routes(
     for (path, count) in counted() {
         templates.add(path, count);
     }
-    let finder = templates.finder(counted());
+    let room = ROUTES_MAX.saturating_sub(count_given(shape, found()));
+    let finder = templates.finder(room, counted());
     let routes = found().map(|(path, _)| match path? {
         path if shape.is_template(path) => Route::of_template(path),
         path => finder.find(path),

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use tollgate_behaviour::{Random, check};
 use tollgate_replay::{
-    Format, KeyShape, LogKind, Options, SHARES, Study, StudyWarning, Traffic, WINDOWS, replay,
+    Format, KeyShape, LogKind, Options, ROUTE_EVENTS_MIN, ROUTES_MAX, SHARES, Study, StudyWarning,
+    Traffic, WINDOWS, replay,
 };
 use tollgate_rules::{RuleSet, Source, TEXT_BYTES_MAX};
 
@@ -181,6 +182,43 @@ fn rules_of_templates_that_are_given_count_what_was_studied() {
     counts_what_was_studied(&study, &log, &given);
     assert_eq!(study.routes.len(), 3, "{all:?}");
     assert_eq!(study.other_templates, ["/users/{id}"]);
+}
+
+#[test]
+fn templates_beside_those_that_are_given_count_what_was_studied() {
+    // More templates than are studied, with more requests than the one that is never given.
+    let busy: Vec<String> = (0..ROUTES_MAX + 2)
+        .map(|index| format!("/busy{index}/{{id}}"))
+        .collect();
+    let mut log = String::new();
+    let mut add = |path: String| {
+        writeln!(
+            log,
+            "c - - [01/Jan/2026:10:00:00 +0000] \"GET {path} HTTP/1.1\" 200 1"
+        )
+        .unwrap();
+    };
+    for id in 0..200 {
+        (0..busy.len()).for_each(|index| add(format!("/busy{index}/{id}")));
+    }
+    for id in 0..ROUTE_EVENTS_MIN {
+        add(format!("/api/orders/{id}"));
+        add(format!("/api/w{id}"));
+    }
+    for count in [0, 5, ROUTES_MAX - 1, ROUTES_MAX, busy.len()] {
+        let given = &busy[..count];
+        let shape = KeyShape::default().with_templates(given).unwrap();
+        let mut shaped = empty().with_shape(shape).unwrap();
+        shaped.read("log", log.as_bytes()).unwrap();
+        let study = Study::of(&mut shaped);
+        let routes = study.routes.iter().map(|(route, _)| route.clone());
+        let mut templates: Vec<String> = routes.filter(|route| route.contains('{')).collect();
+        assert_eq!(templates.len(), ROUTES_MAX, "{templates:?}");
+        templates.extend_from_slice(given);
+        templates.sort_unstable();
+        templates.dedup();
+        counts_what_was_studied(&study, &log, &templates);
+    }
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use tollgate_http::{PathSettings, Routes};
 use tollgate_rules::TEXT_BYTES_MAX;
 
-use super::{ROUTE_EVENTS_MIN, ROUTES_MAX};
+use super::ROUTE_EVENTS_MIN;
+use crate::key_shape::KeyShape;
 use crate::path_template::template_of;
 
 /// The most templates that are counted. Those that come later are not found.
@@ -30,6 +31,22 @@ pub(super) struct RouteFinder {
 pub(super) struct TemplateCounts {
     paths: PathSettings,
     counts: HashMap<String, usize>,
+}
+
+/// How many templates of the shape, as these paths and their requests have them, have enough
+/// requests to be studied.
+pub(super) fn count_given<'p>(
+    shape: &KeyShape,
+    paths: impl Iterator<Item = (Option<&'p [u8]>, &'p usize)>,
+) -> usize {
+    let mut counts: HashMap<&[u8], usize> = HashMap::new();
+    for (path, requests) in paths {
+        if let Some(template) = path.filter(|path| shape.is_template(path)) {
+            *counts.entry(template).or_default() += requests;
+        }
+    }
+    let counts = counts.into_values();
+    counts.filter(|count| *count >= ROUTE_EVENTS_MIN).count()
 }
 
 // === impl Route ===
@@ -98,16 +115,21 @@ impl TemplateCounts {
         template_of(path.as_str())
     }
 
-    /// The templates with the most requests. They match as those of the gateway do: a template is
-    /// left out if most of the requests that it matches have no identifier in its place.
-    pub(super) fn finder<'p>(&self, paths: impl Iterator<Item = (&'p [u8], usize)>) -> RouteFinder {
+    /// The templates with the most requests, at most `most`. They match as those of the gateway do:
+    /// a template is left out if most of the requests that it matches have no identifier in its
+    /// place. All of them are studied, so a path of one that is left out has another route.
+    pub(super) fn finder<'p>(
+        &self,
+        most: usize,
+        paths: impl Iterator<Item = (&'p [u8], usize)>,
+    ) -> RouteFinder {
         let mut templates: Vec<(&String, &usize)> = self.counts.iter().collect();
         templates.retain(|(_, count)| **count >= ROUTE_EVENTS_MIN);
         templates.sort_by_key(|(template, count)| (Reverse(**count), *template));
         let tried = templates.iter().take(TRIED_MAX);
         let mut chosen: Vec<String> = Vec::new();
         for (template, _) in tried {
-            if chosen.len() == ROUTES_MAX {
+            if chosen.len() >= most {
                 break;
             }
             chosen.push((*template).clone());
@@ -125,7 +147,7 @@ impl TemplateCounts {
         }
         chosen.retain(|template| {
             let matched = matched.get(&Route(template.clone())).copied().unwrap_or(0);
-            self.counts[template] * 2 >= matched
+            matched >= ROUTE_EVENTS_MIN && self.counts[template] * 2 >= matched
         });
         RouteFinder::new(self.paths, &chosen)
     }

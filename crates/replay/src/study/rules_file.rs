@@ -11,7 +11,8 @@ use super::{Study, length_of};
 const PATH: &str = "path";
 /// What a rules file says before the templates that have no limit.
 const OTHER_TEMPLATES_IN_RULES: &str = "  \
-  # Too few requests to suggest a limit. Without these, their paths would count for other routes.
+  # Templates without a limit: they have too few requests, or ten others have more. Without these
+  # descriptors, their paths would count for other routes.
 ";
 /// What a rules file with templates says.
 const TEMPLATES_IN_RULES: &str = "\
