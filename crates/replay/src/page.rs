@@ -94,17 +94,19 @@ impl Page<'_> {
         write_totals(&totals, report.events, &shares, f)
     }
 
-    /// Writes the chart of allowed and denied requests.
+    /// Writes the chart of allowed and denied requests, and of those without an answer.
     fn over_time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slots = &self.survey.timeline.slots;
         let layers = Layer::outcomes("allowed", slots);
         f.write_str("<h2>Over time</h2>\n")?;
-        chart(
-            &self.survey.timeline,
-            "Allowed and denied requests over time; together, what was offered",
-            layers,
-            f,
-        )
+        let label = match self.report.failed {
+            0 => "Allowed and denied requests over time; together, what was offered",
+            _ => {
+                "Requests over time: allowed, denied and without an answer; together, what was \
+                 offered"
+            }
+        };
+        chart(&self.survey.timeline, label, layers, f)
     }
 
     /// Writes the table of rules, and the chart of what each denied.

@@ -128,7 +128,7 @@ impl Collected {
     fn add(&mut self, event: &Event, outcome: &Outcome<'_, '_>) {
         let slot = self.timeline.slot_of(event.at);
         let denial = outcome.verdict.denial;
-        self.timeline.add(slot, denial.is_some());
+        self.timeline.add(slot, outcome);
         for met in outcome.met.iter().filter(|met| met.rule < RULES_SHOWN_MAX) {
             if self.windows.len() <= met.rule {
                 self.windows.resize_with(met.rule + 1, Windows::default);

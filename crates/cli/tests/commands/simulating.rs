@@ -387,6 +387,17 @@ fn instances_write_the_same_report_decisions_and_page_for_the_same_seed() {
         assert!(page.contains(&shown), "{shown}");
     }
     assert!(page.contains("<h2 id=\"instances\">3 instances over Redis</h2>"));
+    let (_, chart) = page.split_once("<svg class=\"chart\"").unwrap();
+    let (chart, _) = chart.split_once("</svg>").unwrap();
+    let sum = |name: &str| -> u64 {
+        let label = format!("\n{name}: ");
+        let values = chart.split(&label).skip(1);
+        let values = values.map(|rest| rest.split(['\n', '<']).next().unwrap());
+        values.map(|value| value.parse::<u64>().unwrap()).sum()
+    };
+    assert_eq!(sum("allowed"), count("/allowed"));
+    assert_eq!(sum("denied"), count("/denied"));
+    assert_eq!(sum("without an answer"), failed);
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl ChangesOverTime {
 
     /// Counts an event of this slot.
     pub(super) fn add(&mut self, slot: usize, was: &Outcome<'_, '_>, now: &Outcome<'_, '_>) {
-        self.timeline.add(slot, now.verdict.denial.is_some());
+        self.timeline.add(slot, now);
         match (was.denied_by(), now.denied_by()) {
             (None, Some(by)) => self.newly_denied.add(slot, by.rule),
             (Some(by), None) => self.no_longer_denied.add(slot, by.rule),

@@ -39,11 +39,14 @@ pub(super) struct Bar {
 // === impl Layer ===
 
 impl<'a> Layer<'a> {
-    /// The denied requests above the others, which have this name.
+    /// The denied requests above the others, which have this name; above both, those without an
+    /// answer, if there are any.
     pub(super) fn outcomes(others: &'a str, slots: &[Slot]) -> Vec<Layer<'a>> {
-        let allowed = slots.iter().map(|slot| slot.offered - slot.denied);
+        let answered = slots.iter().map(|slot| slot.offered - slot.failed);
+        let allowed = answered.zip(slots).map(|(count, slot)| count - slot.denied);
         let denied = slots.iter().map(|slot| slot.denied);
-        vec![
+        let failed: Vec<u64> = slots.iter().map(|slot| slot.failed).collect();
+        let mut layers = vec![
             Layer {
                 name: others,
                 colour: "allowed".to_owned(),
@@ -54,7 +57,15 @@ impl<'a> Layer<'a> {
                 colour: "denied".to_owned(),
                 values: denied.collect(),
             },
-        ]
+        ];
+        if failed.iter().any(|count| *count > 0) {
+            layers.push(Layer {
+                name: "without an answer",
+                colour: "failed".to_owned(),
+                values: failed,
+            });
+        }
+        layers
     }
 }
 

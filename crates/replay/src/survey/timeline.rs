@@ -2,6 +2,8 @@
 
 use tollgate_core::{Moment, Span};
 
+use crate::decider::Outcome;
+
 /// The most slots of a timeline.
 pub const SLOTS_MAX: usize = 240;
 /// The lengths of slots that people find easy to read, in milliseconds; beyond the last one, its
@@ -51,6 +53,8 @@ pub struct Slot {
     pub offered: u64,
     /// Those that were denied.
     pub denied: u64,
+    /// Those without an answer: only instances that share limits have such.
+    pub failed: u64,
 }
 
 // === impl Timeline ===
@@ -87,9 +91,12 @@ impl Timeline {
         slot.min(self.slots.len() - 1)
     }
 
-    pub(crate) fn add(&mut self, slot: usize, is_denied: bool) {
-        self.slots[slot].offered += 1;
-        self.slots[slot].denied += u64::from(is_denied);
+    /// Counts an event of this slot.
+    pub(crate) fn add(&mut self, slot: usize, outcome: &Outcome<'_, '_>) {
+        let slot = &mut self.slots[slot];
+        slot.offered += 1;
+        slot.denied += u64::from(outcome.verdict.denial.is_some());
+        slot.failed += u64::from(outcome.has_failed);
     }
 
     /// When a slot begins.
