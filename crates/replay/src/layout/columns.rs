@@ -41,6 +41,7 @@ pub(super) struct Columns<'f> {
 
 /// Which columns make which value.
 struct Heading {
+    /// How many columns a line has; of CSV, at most.
     columns: usize,
     places: Vec<(Slot, Vec<usize>)>,
 }
@@ -82,7 +83,14 @@ impl<'f> Columns<'f> {
             self.csv = ReaderBuilder::new().delimiter(self.delimiter).build();
             if let Some(given) = self.given {
                 let names = given.iter().map(|name| Cow::Borrowed(name.as_str()));
-                self.heading = Some(self.find_columns(names.collect()));
+                let mut heading = self.find_columns(names.collect());
+                // The last columns need no names.
+                if let Ok(heading) = &mut heading
+                    && self.split_csv(line).is_ok()
+                {
+                    heading.columns = heading.columns.max(self.ends.len());
+                }
+                self.heading = Some(heading);
             } else {
                 let heading = match self.split_csv(line) {
                     Ok(()) => {
@@ -98,6 +106,12 @@ impl<'f> Columns<'f> {
         }
         self.split_csv(line)?;
         let heading = require(self.heading.as_ref())?;
+        // Behind a delimiter that should be in quotes, values are in wrong columns.
+        let (found, expected) = (self.ends.len(), heading.columns);
+        if found > expected {
+            let why = format!("it has {found} columns, and the first line has {expected}");
+            return Err(BadRecord::Layout(why));
+        }
         let values = |column: usize| {
             let end = *self.ends.get(column)?;
             let start = column.checked_sub(1).map_or(0, |before| self.ends[before]);

@@ -225,6 +225,10 @@ fn a_line_of_columns_that_is_no_event_says_why() {
     let table = [
         ("time,ip\n1,\"a", "a quoted column does not end in its line"),
         ("time,ip\n1", "there is no client"),
+        (
+            "time,ip\n1,x,192.0.2.1",
+            "it has 3 columns, and the first line has 2",
+        ),
         ("ip,path\na,b", "say which with `--fields time=COLUMN`"),
         (&many, "cannot be read: it has more than 1024 columns"),
     ];
@@ -235,6 +239,12 @@ fn a_line_of_columns_that_is_no_event_says_why() {
         &[Field::Path],
         &[("time,ip\n1,a", "known to be `path`")],
     );
+    let named = Layout::csv(
+        FieldNames::common(),
+        Some(["time", "ip"].map(str::to_owned).to_vec()),
+    );
+    let why = "it has 4 columns, and the first line has 3";
+    check_reasons(&named, &[], &[("1,192.0.2.1,\n1,x,192.0.2.1,", why)]);
 }
 
 #[test]
