@@ -64,6 +64,7 @@ impl fmt::Display for Page<'_> {
         self.over_time(f)?;
         self.rules(f)?;
         self.patterns(f)?;
+        self.shadow_keys(f)?;
         self.waits(f)?;
         self.distributions(f)?;
         bounds::input(self.traffic, f)?;
@@ -98,7 +99,6 @@ impl Page<'_> {
     fn over_time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slots = &self.survey.timeline.slots;
         let layers = Layer::outcomes("allowed", slots);
-        f.write_str("<h2>Over time</h2>\n")?;
         let label = match self.report.failed {
             0 => "Allowed and denied requests over time; together, what was offered",
             _ => {
@@ -106,6 +106,7 @@ impl Page<'_> {
                  offered"
             }
         };
+        f.write_str("<h2>Over time</h2>\n")?;
         chart(&self.survey.timeline, label, layers, f)
     }
 

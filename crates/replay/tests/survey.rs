@@ -295,6 +295,29 @@ fn the_attackers_are_at_the_top_and_a_proxy_is_named() {
 }
 
 #[test]
+fn who_shadow_rules_would_deny_is_in_the_page() {
+    let name = "hackers_combined.log.gz";
+    let enforced = "{domain: web, descriptors: [{key: client, rate_limit: 5/minute}]}";
+    let shadow = enforced.replace("client,", "client, shadow_mode: true,");
+    let found = find(traffic(name, log(name)), &rules(&shadow));
+    let page = found.page();
+    let keys = &found.report.shadow_keys;
+    assert!(keys.count > 0);
+    let (_, table) = page
+        .split_once("<h2>Who shadow rules would deny</h2>")
+        .unwrap();
+    let (table, _) = table.split_once("</table>").unwrap();
+    for key in keys.first.iter().take(PATTERNS_MAX) {
+        assert!(
+            table.contains(&format!("client={}</td>", key.descriptor[0].1)),
+            "{table}"
+        );
+    }
+    let none = find(traffic(name, log(name)), &rules(enforced));
+    assert!(!none.page().contains("shadow rules"));
+}
+
+#[test]
 fn nothing_from_a_log_or_the_rules_is_markup() {
     let hostile = "<script>alert(1)</script>";
     let line = |client: &str| {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::bounds::{input, write_reached};
-use super::chart::{Bar, Layer};
+use super::chart::Layer;
+use super::denied::write_key_rows;
 use super::escape::{Number, Text};
 use super::totals::write_totals;
 use super::{END, begin, chart, colour, span, write_warning};
@@ -332,28 +333,9 @@ impl Direction<'_> {
             Noun(shown.len(), "key"),
             Number(self.keys.count)
         )?;
-        let most = shown.clone().map(|key| key.denied).max().unwrap_or(0);
-        let mut rest = self.count;
-        for key in shown {
-            f.write_str("<tr><td>")?;
-            for (index, (name, value)) in key.descriptor.iter().enumerate() {
-                f.write_str(if index == 0 { "" } else { ", " })?;
-                write!(f, "{}={}", Text(name), Text(value))?;
-            }
-            let bar = Bar {
-                value: key.denied,
-                most,
-                colour: class,
-            };
-            rest = rest.saturating_sub(key.denied);
-            writeln!(
-                f,
-                "</td><td>{}/{}</td><td class=\"number\">{}</td><td class=\"bar\">{bar}</td></tr>",
-                Text(&key.rule.domain),
-                Text(key.rule.shown()),
-                Number(key.denied)
-            )?;
-        }
+        let of_shown: u64 = shown.clone().map(|key| key.denied).sum();
+        let rest = self.count.saturating_sub(of_shown);
+        write_key_rows(shown, class, f)?;
         if rest > 0 {
             writeln!(
                 f,

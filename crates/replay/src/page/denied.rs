@@ -1,12 +1,14 @@
-//! Who is denied: a card for each of the keys that are denied most.
+//! Who is denied: a card for each of the keys that are denied most; and who shadow rules would
+//! deny, in a table.
 
 use std::fmt;
 
 use super::Page;
-use super::chart::{Bars, Layer};
+use super::chart::{Bar, Bars, Layer};
 use super::escape::{Number, Percent, Text};
 use crate::noun::Noun;
-use crate::survey::{DeniedPattern, Most};
+use crate::report::DeniedKey;
+use crate::survey::{DeniedPattern, Most, PATTERNS_MAX};
 use crate::timestamp::Utc;
 
 impl Page<'_> {
@@ -30,13 +32,31 @@ impl Page<'_> {
         f.write_str("</div>\n")
     }
 
+    /// Writes the keys that shadow rules would deny, if there are any.
+    pub(super) fn shadow_keys(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = &self.report.shadow_keys;
+        if keys.first.is_empty() {
+            return Ok(());
+        }
+        let shown = keys.first.iter().take(PATTERNS_MAX);
+        writeln!(
+            f,
+            "<h2>Who shadow rules would deny</h2>\n<p class=\"faint\">The {} {} with the most \
+             requests that shadow rules would deny, of {}.</p>\n<div class=\"scroll\">\
+             <table id=\"shadow-keys\">\n<tr><th>key</th><th>rule</th>\
+             <th class=\"number\">would deny</th><th class=\"bar\"></th></tr>",
+            shown.len(),
+            Noun(shown.len(), "key"),
+            Number(keys.count)
+        )?;
+        write_key_rows(shown, "both", f)?;
+        f.write_str("</table></div>\n")
+    }
+
     /// Writes what is known of one key.
     fn card(&self, pattern: &DeniedPattern, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<article>\n<h3>")?;
-        for (index, (key, value)) in pattern.descriptor.iter().enumerate() {
-            f.write_str(if index == 0 { "" } else { ", " })?;
-            write!(f, "{}={}", Text(key), Text(value))?;
-        }
+        write_descriptor(&pattern.descriptor, f)?;
         f.write_str("</h3>\n")?;
         let bars = Bars {
             class: "spark",
@@ -80,6 +100,42 @@ impl Page<'_> {
         most("user agent", &pattern.user_agents, f)?;
         f.write_str("</table>\n</article>\n")
     }
+}
+
+/// Writes a row for each key: its descriptor, its rule, and its requests with a bar of this colour.
+pub(super) fn write_key_rows<'k>(
+    keys: impl Iterator<Item = &'k DeniedKey> + Clone,
+    colour: &'static str,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let most = keys.clone().map(|key| key.denied).max().unwrap_or(0);
+    for key in keys {
+        f.write_str("<tr><td>")?;
+        write_descriptor(&key.descriptor, f)?;
+        let value = key.denied;
+        let bar = Bar {
+            value,
+            most,
+            colour,
+        };
+        writeln!(
+            f,
+            "</td><td>{}/{}</td><td class=\"number\">{}</td><td class=\"bar\">{bar}</td></tr>",
+            Text(&key.rule.domain),
+            Text(key.rule.shown()),
+            Number(value)
+        )?;
+    }
+    Ok(())
+}
+
+/// Writes the keys and values of a descriptor.
+fn write_descriptor(entries: &[(String, String)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, (key, value)) in entries.iter().enumerate() {
+        f.write_str(if index == 0 { "" } else { ", " })?;
+        write!(f, "{}={}", Text(key), Text(value))?;
+    }
+    Ok(())
 }
 
 /// Writes the most frequent values, if there are any.
