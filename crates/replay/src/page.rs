@@ -232,15 +232,17 @@ fn span(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn write_warning(warning: &Warning, about: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (code, text) = (warning.code(), warning.to_string());
     // The message has values that are shortened one by one, so it is not cut as a whole.
-    let text: Vec<String> = text
-        .split_inclusive(' ')
-        .map(|word| Text(word).to_string())
-        .collect();
-    let text = text.concat();
+    let text = escape_words(&text);
     writeln!(
         f,
         "<p class=\"warning\" id=\"warning-{code}\">Warning: {about}{text}</p>"
     )
+}
+
+/// Escapes text whose words are shortened one by one.
+fn escape_words(text: &str) -> String {
+    let words = text.split_inclusive(' ');
+    words.map(|word| Text(word).to_string()).collect()
 }
 
 /// Writes stacked bars over time, with a legend and axes.

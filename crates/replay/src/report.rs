@@ -167,6 +167,14 @@ impl RuleTotals {
         }
     }
 
+    /// The limit, and the enforcement if that is unusual: `100 per 1m token_bucket (shadow)`.
+    pub(crate) fn words(&self) -> String {
+        match self.enforcement.name() {
+            "enforce" => self.limit.clone(),
+            mode => format!("{} ({mode})", self.limit),
+        }
+    }
+
     fn to_json(&self) -> Value {
         json!({
             "domain": self.rule.domain,
@@ -274,21 +282,16 @@ impl Summary<'_> {
         let [judged, over, denied] = ["judged", "over", "denied"];
         writeln!(f, "\n{judged:>12} {over:>12} {denied:>12}  rule")?;
         for totals in &self.report.rules {
-            let (rule, mode) = (&totals.rule, totals.enforcement.name());
-            let mode = if mode == "enforce" {
-                String::new()
-            } else {
-                format!(" ({mode})")
-            };
+            let rule = &totals.rule;
             writeln!(
                 f,
-                "{:>12} {:>12} {:>12}  {}/{}: {}{mode}",
+                "{:>12} {:>12} {:>12}  {}/{}: {}",
                 totals.judged,
                 totals.over,
                 totals.denied,
                 Plain(&rule.domain),
                 Plain(rule.shown()),
-                totals.limit,
+                totals.words(),
             )?;
         }
         Ok(())

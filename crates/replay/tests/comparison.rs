@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 use tollgate_replay::{
-    Comparison, ComparisonPage, Format, LogKind, Memories, Options, Report, TOP_KEYS_MAX, Traffic,
-    compare, replay,
+    Comparison, ComparisonPage, ComparisonSummary, Format, LogKind, Memories, Options, Report,
+    TOP_KEYS_MAX, Traffic, compare, replay,
 };
 use tollgate_rules::{RuleSet, Source};
 
@@ -361,6 +361,31 @@ fn equal_rules_change_nothing() {
     let page = page(&compared, &traffic);
     assert!(page.contains("No request changes its outcome."));
     assert!(!page.contains("Keys: "));
+}
+
+#[test]
+fn a_change_of_enforcement_is_shown_in_every_format() {
+    let rules_in = |mode: &str| {
+        rules(&format!(
+            "{{domain: web, descriptors: [{{key: client, {mode}rate_limit: 10/minute}}]}}"
+        ))
+    };
+    let (old, new) = (rules_in("shadow_mode: true, "), rules_in(""));
+    let mut traffic = traffic("hackers_combined");
+    let options = options(Memories::Unbounded);
+    let compared = compare(&mut traffic, &old, &new, options, None, &mut go_on).unwrap();
+    let words = "10 per 1m fixed_window, was 10 per 1m fixed_window (shadow)";
+    assert!(page(&compared, &traffic).contains(words));
+    let text = ComparisonSummary {
+        comparison: &compared,
+        traffic: &traffic,
+    };
+    let text = text.to_string();
+    assert!(text.contains(words), "{text}");
+    let json = compared.to_json(&traffic);
+    let rule = &json["rules"][0];
+    assert_eq!(rule["before"]["mode"], "shadow", "{rule}");
+    assert_eq!(rule["after"]["mode"], "enforce", "{rule}");
 }
 
 /// For each rule of the new set, then each that is gone: its limit before, and after.

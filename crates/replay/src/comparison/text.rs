@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{ChangedClient, Comparison, RuleChange};
 use crate::noun::Noun;
 use crate::plain::Plain;
-use crate::report::{JSON_VERSION, keys};
+use crate::report::{JSON_VERSION, RuleTotals, keys};
 use crate::timestamp::Utc;
 use crate::traffic::Traffic;
 
@@ -45,10 +45,29 @@ impl Comparison {
 // === impl RuleChange ===
 
 impl RuleChange {
+    /// The limit and its enforcement, and what they were if that changes.
+    pub(crate) fn words(&self) -> String {
+        let words = |totals: &Option<RuleTotals>| totals.as_ref().map(RuleTotals::words);
+        match (words(&self.before), words(&self.after)) {
+            (Some(before), Some(after)) if before == after => after,
+            (Some(before), Some(after)) => format!("{after}, was {before}"),
+            (None, Some(after)) => format!("{after} (new)"),
+            (Some(before), None) => format!("{before} (removed)"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// The rule, what it was and what it is, and the requests that change because of it.
     fn to_json(&self) -> Value {
-        let limit = |totals: &Option<_>| {
-            let totals: Option<&crate::report::RuleTotals> = totals.as_ref();
-            totals.map(|totals| json!({"limit": totals.limit, "denied": totals.denied}))
+        let limit = |totals: &Option<RuleTotals>| {
+            let totals = totals.as_ref();
+            totals.map(|totals| {
+                json!({
+                    "limit": totals.limit,
+                    "mode": totals.enforcement.name(),
+                    "denied": totals.denied,
+                })
+            })
         };
         json!({
             "domain": self.rule.domain,
@@ -130,7 +149,7 @@ impl ComparisonSummary<'_> {
         writeln!(f, "\n{old:>12} {new:>12} {newly:>12} {no_longer:>12}  rule")?;
         for change in &self.comparison.rules {
             let (before, after) = (&change.before, &change.after);
-            let denied = |totals: &Option<crate::report::RuleTotals>| {
+            let denied = |totals: &Option<RuleTotals>| {
                 totals
                     .as_ref()
                     .map_or("-".to_owned(), |totals| totals.denied.to_string())
@@ -145,17 +164,7 @@ impl ComparisonSummary<'_> {
                 Plain(&change.rule.domain),
                 Plain(change.rule.shown()),
             )?;
-            match (before, after) {
-                (Some(before), Some(after)) if before.limit == after.limit => {
-                    writeln!(f, "{}", after.limit)?;
-                }
-                (Some(before), Some(after)) => {
-                    writeln!(f, "{}, was {}", after.limit, before.limit)?;
-                }
-                (None, Some(after)) => writeln!(f, "{} (new)", after.limit)?,
-                (Some(before), None) => writeln!(f, "{} (removed)", before.limit)?,
-                (None, None) => writeln!(f)?,
-            }
+            writeln!(f, "{}", change.words())?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::chart::Layer;
 use super::denied::write_key_rows;
 use super::escape::{Number, Text};
 use super::totals::write_totals;
-use super::{END, begin, chart, colour, span, write_warning};
+use super::{END, begin, chart, colour, escape_words, span, write_warning};
 use crate::comparison::{Comparison, DirectionOverTime, RuleChange};
 use crate::noun::Noun;
 use crate::report::{RuleTotals, TopKeys};
@@ -283,13 +283,7 @@ fn row(index: usize, change: &RuleChange, f: &mut fmt::Formatter<'_>) -> fmt::Re
         Some(totals) => Number(totals.denied).to_string(),
         None => "–".to_owned(),
     };
-    let limit = match (&change.before, &change.after) {
-        (Some(before), Some(after)) if words(before) == words(after) => words(after),
-        (Some(before), Some(after)) => format!("{}, was {}", words(after), words(before)),
-        (None, Some(after)) => format!("{} (new)", words(after)),
-        (Some(before), None) => format!("{} (removed)", words(before)),
-        (None, None) => String::new(),
-    };
+    let limit = escape_words(&change.words());
     writeln!(
         f,
         "<tr><td><i class=\"key {}\"></i>{}/{}</td><td>{limit}</td><td class=\"number\">{}</td>\
@@ -302,15 +296,6 @@ fn row(index: usize, change: &RuleChange, f: &mut fmt::Formatter<'_>) -> fmt::Re
         Number(change.newly_denied),
         Number(change.no_longer_denied),
     )
-}
-
-/// The limit of a rule, and its enforcement if that is unusual.
-fn words(totals: &RuleTotals) -> String {
-    let limit = Text(&totals.limit);
-    match totals.enforcement.name() {
-        "enforce" => limit.to_string(),
-        mode => format!("{limit} ({mode})"),
-    }
 }
 
 // === impl Direction ===
