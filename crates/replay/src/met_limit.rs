@@ -70,10 +70,14 @@ fn charges(
         charge_denied: ChargeDenied::Never,
     };
     let resolved = rules.resolve(&request, keys);
-    let charges = resolved.charges().into_iter();
-    charges
-        .map(|charge| (charge.key, *charge.limit, charge.sharing))
-        .collect()
+    let mut met: Vec<(Key, Limit, Sharing)> = Vec::new();
+    for charge in resolved.charges() {
+        // Of several descriptors, each with a counter of its own or all with one.
+        if met.iter().all(|(key, ..)| *key != charge.key) {
+            met.push((charge.key, *charge.limit, charge.sharing));
+        }
+    }
+    met
 }
 
 #[cfg(test)]
@@ -101,5 +105,21 @@ mod tests {
             .collect();
         assert_eq!(seen, [(9, Mode::Strict, true), (99, Mode::Leased, false)]);
         assert_eq!(met_limits(&loaded.rules, "other", &patterns), []);
+    }
+    #[test]
+    fn descriptors_with_one_counter_meet_one_limit() {
+        let text = "domain: web\ndescriptors:\n  \
+            - {key: user, rate_limit: {unit: minute, requests_per_unit: 9}}\n  \
+            - {key: path, value: /a/*, share_threshold: true, rate_limit: 99/second}\n";
+        let loaded = RuleSet::parse(&[Source::new("web.yaml", text)], &Options::default());
+        assert!(loaded.diagnostics.is_empty(), "{:?}", loaded.diagnostics);
+        let patterns = ["user={client}", "user={client}", "path=/a/b", "path=/a/c"];
+        let met = met_limits(
+            &loaded.rules,
+            "web",
+            &patterns.map(|text| text.parse().unwrap()),
+        );
+        let counts: Vec<_> = met.iter().map(|met| met.limit.count()).collect();
+        assert_eq!(counts, [9, 99]);
     }
 }
