@@ -156,15 +156,13 @@ impl Estimate<'_> {
             let bucket = self.constants.get("library.token_bucket");
             match (first, index) {
                 (None, _) => sum.add(own, library),
-                (Some(_), 0) if own > bucket => sum.add(own - bucket, library),
                 (Some(_), 0) => {}
-                (Some(_), _) => {
-                    let more = self.constants.get("service.limit");
-                    sum.add(
-                        more.saturating_add(own.saturating_sub(bucket)),
-                        "service.limit",
-                    );
-                }
+                (Some(_), _) => sum.add(self.constants.get("service.limit"), "service.limit"),
+            }
+            if first.is_some() && own > bucket {
+                sum.add(own - bucket, library);
+                // Only named: it is in the difference.
+                sum.add(0, "library.token_bucket");
             }
             if self.machines.store == StoreChoice::Redis {
                 // As if no key were busy: what a mode saves depends on the traffic.

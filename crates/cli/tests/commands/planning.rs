@@ -349,6 +349,51 @@ fn rules_say_which_limits_have_a_key_for_each_user() {
     );
 }
 
+/// Of a limit that takes longer than a token bucket, only the difference counts.
+#[test]
+fn a_difference_of_constants_names_both() {
+    let mut constants: Value = serde_json::from_str(CONSTANTS).unwrap();
+    constants["constants"]["library.token_bucket"]["value"] = 100.into();
+    constants["constants"]["library.sliding_log"]["value"] = 400.into();
+    let folder = directory(&[("mine.json", &constants.to_string())]);
+    let arguments = ["plan", "--users", "1k", "--rate", "9", "--output", "json"];
+    let arguments = [&arguments[..], &["--constants", "mine.json"]].concat();
+    let log = ["--limit", "9/m sliding_log"];
+    let bucket = ["--limit", "9/m"];
+    for (limits, from) in [
+        (
+            &log[..],
+            &[
+                "service.http",
+                "library.sliding_log",
+                "library.token_bucket",
+            ][..],
+        ),
+        (
+            &[bucket, log].concat(),
+            &[
+                "service.http",
+                "service.limit",
+                "library.sliding_log",
+                "library.token_bucket",
+            ],
+        ),
+        (
+            &[bucket, bucket].concat(),
+            &["service.http", "service.limit"],
+        ),
+    ] {
+        let output = run(folder.path(), &[&arguments[..], limits].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let found = &report["processors"]["nanosPerRequest"]["from"];
+        assert_eq!(*found, serde_json::json!(from), "{limits:?}");
+        for constant in from {
+            let used = &report["constants"]["used"][constant]["value"];
+            assert!(used.is_u64(), "{constant}: {report}");
+        }
+    }
+}
+
 #[test]
 fn several_instances_in_memory_are_warned_of() {
     let report = json(&["--users", "1", "--rate", "10M/s"]);
