@@ -394,6 +394,27 @@ fn a_difference_of_constants_names_both() {
     }
 }
 
+/// Keys on several Redis nodes take more than one call for each request.
+#[test]
+fn requests_over_several_redis_nodes_are_warned_of() {
+    let calls = |rate: &str, limits: &[&str]| {
+        let arguments = ["--users", "1M", "--rate", rate, "--store", "redis"];
+        let report = json(&[&arguments[..], limits].concat());
+        let what = report["redis"]["callsPerSecond"]["what"].as_str().unwrap();
+        let warnings = report["warnings"].to_string();
+        (
+            what.contains("at most one for each request"),
+            warnings.contains("keys of a request are on several Redis nodes"),
+        )
+    };
+    let two = ["--limit", "9/s", "--limit", "90/m"];
+    assert_eq!(calls("10M", &two), (false, true));
+    assert_eq!(calls("10", &two), (true, false), "one node");
+    assert_eq!(calls("10M", &two[..2]), (true, false), "one key");
+    let leased = [&two[..], &["--mode", "leased"]].concat();
+    assert_eq!(calls("10M", &leased), (true, false), "leased one by one");
+}
+
 #[test]
 fn several_instances_in_memory_are_warned_of() {
     let report = json(&["--users", "1", "--rate", "10M/s"]);

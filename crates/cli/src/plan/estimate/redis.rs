@@ -18,18 +18,26 @@ impl Estimate<'_> {
         let load = self.load(cpu.nanos);
         let nodes = self.machines.count(load, 1);
         self.warn_of_shared_keys(warnings);
+        let is_over_nodes = nodes > 1 && self.strict_limits() > 1;
+        let what = match is_over_nodes {
+            true => "script calls, one for each request whose keys are on one node",
+            false => "script calls, at most one for each request",
+        };
+        if is_over_nodes {
+            warnings.push(format!(
+                "the {} keys of a request are on several Redis nodes, which decide in two rounds \
+                 of calls to each. The plan has one call for each request: measure what Redis \
+                 needs, or put fewer strict limits on a request",
+                self.strict_limits()
+            ));
+        }
         let calls = if self.demand.limits.is_empty() {
             0
         } else {
             rate
         };
         let mut figures = vec![
-            Figure::new(
-                "callsPerSecond",
-                "script calls, at most one for each request",
-                Amount::PerSecond(calls),
-                &[],
-            ),
+            Figure::new("callsPerSecond", what, Amount::PerSecond(calls), &[]),
             Figure::new(
                 "nanosPerCall",
                 "processor time of Redis for each call",
@@ -49,6 +57,12 @@ impl Estimate<'_> {
         figures.push(Figure::new("nodes", what, Amount::Count(nodes), &cpu.from));
         figures.extend(self.redis_memory(nodes));
         figures
+    }
+
+    /// How many limits of a request Redis decides each time, all in one call or in none.
+    fn strict_limits(&self) -> usize {
+        let limits = self.demand.limits.iter();
+        limits.filter(|one| one.mode == Mode::Strict).count()
     }
 
     /// A key is in one node, which decides on it alone.
