@@ -10,7 +10,7 @@ use super::machines::{ListenerChoice, Machines, StoreChoice};
 mod redis;
 
 /// `memory.max_bytes` is rounded up to whole MiB.
-const MEBIBYTE: u64 = 1 << 20;
+const MEBIBYTE: u128 = 1 << 20;
 
 /// What the machines need.
 #[derive(Debug)]
@@ -54,7 +54,9 @@ impl Estimate<'_> {
     pub(super) fn plan(&self) -> Plan {
         let mut warnings = Vec::new();
         let processors = self.processors();
-        let instances = processors.last().map_or(1, |figure| figure.amount.value());
+        let instances = processors
+            .last()
+            .map_or(1, |figure| figure.amount.value_in_json());
         let (memory, settings) = self.memory(instances);
         let mut sections = vec![("memory", memory), ("processors", processors)];
         match self.machines.store {
@@ -83,22 +85,21 @@ impl Estimate<'_> {
         let max_keys = usize::try_from(keys).unwrap_or(usize::MAX);
         let limits = || self.demand.limits.iter().map(|one| &one.limit);
         let builder = || Memory::builder().max_keys(max_keys).limits(limits());
-        let spilled = self.demand.limits.iter().map(|one| {
-            let bytes = u64::try_from(spilled_bytes_max(&one.limit)).unwrap_or(u64::MAX);
-            one.keys.saturating_mul(bytes)
-        });
-        let spilled = spilled.fold(0, u64::saturating_add);
+        let spilled = self.demand.limits.iter();
+        let spilled = spilled
+            .map(|one| u128::from(one.keys) * to_u128(spilled_bytes_max(&one.limit)))
+            .sum::<u128>();
         let mut size = builder().size();
         let mut settings = format!("memory: {{max_keys: {keys}}}");
         // Beyond what the limits alone lead to.
-        if spilled > to_u64(size.arena_bytes) {
-            let slots = keys.saturating_mul(to_u64(BYTES_PER_KEY));
-            let bytes = slots.saturating_add(spilled).div_ceil(MEBIBYTE);
+        if spilled > to_u128(size.arena_bytes) {
+            let slots = u128::from(keys) * to_u128(BYTES_PER_KEY);
+            let bytes = (slots + spilled).div_ceil(MEBIBYTE);
             settings = format!("memory: {{max_keys: {keys}, max_bytes: {bytes}MiB}}");
-            let bytes = usize::try_from(bytes.saturating_mul(MEBIBYTE)).unwrap_or(usize::MAX);
+            let bytes = usize::try_from(bytes * MEBIBYTE).unwrap_or(usize::MAX);
             size = builder().max_bytes(bytes).size();
         }
-        let table = to_u64(size.table_bytes);
+        let table = to_u128(size.table_bytes);
         let what = match self.machines.store {
             StoreChoice::Memory => format!("table of an instance, for {keys} keys"),
             StoreChoice::Redis => {
@@ -121,10 +122,10 @@ impl Estimate<'_> {
         };
         figures.extend(from.map(|from| {
             let what = "process of an instance, without keys and connections";
-            Figure::new("processBytes", what, Amount::Bytes(process), &[from])
+            Figure::new("processBytes", what, Amount::Bytes(process.into()), &[from])
         }));
-        let instance = table.saturating_add(spilled).saturating_add(process);
-        let all = instance.saturating_mul(instances);
+        let instance = table + spilled + u128::from(process);
+        let all = instance.saturating_mul(u128::from(instances));
         let from: Vec<&str> = from.into_iter().collect();
         figures.extend([
             Figure::new(
@@ -225,6 +226,6 @@ fn millicores(nanos_per_second: u128) -> Amount {
     Amount::Millicores(u64::try_from(millicores).unwrap_or(u64::MAX))
 }
 
-fn to_u64(bytes: usize) -> u64 {
-    u64::try_from(bytes).unwrap_or(u64::MAX)
+fn to_u128(bytes: usize) -> u128 {
+    u128::try_from(bytes).unwrap_or(u128::MAX)
 }

@@ -20,7 +20,8 @@ pub(super) struct Figure {
 /// A number and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
-    Bytes(u64),
+    /// Sums of many keys and machines, which 64 bits may not hold.
+    Bytes(u128),
     Nanos(u64),
     /// Thousandths of a processor.
     Millicores(u64),
@@ -47,7 +48,7 @@ impl Figure {
 
     pub(super) fn to_json(&self) -> Value {
         json!({
-            "value": self.amount.value(),
+            "value": self.amount.value_in_json(),
             "unit": self.amount.unit(),
             "what": self.what,
             "from": self.from,
@@ -68,10 +69,11 @@ impl fmt::Display for Figure {
 // === impl Amount ===
 
 impl Amount {
-    pub(super) const fn value(self) -> u64 {
+    /// Its number; one that 64 bits cannot hold becomes the largest that they can.
+    pub(super) fn value_in_json(self) -> u64 {
         match self {
-            Amount::Bytes(value)
-            | Amount::Nanos(value)
+            Amount::Bytes(value) => u64::try_from(value).unwrap_or(u64::MAX),
+            Amount::Nanos(value)
             | Amount::Millicores(value)
             | Amount::PerSecond(value)
             | Amount::Count(value) => value,
@@ -99,10 +101,10 @@ impl fmt::Display for Amount {
                 _ => write_tenths(f, bytes, 1_000_000_000, "GB"),
             },
             Amount::Nanos(nanos) if nanos < 1_000 => write!(f, "{nanos} ns"),
-            Amount::Nanos(nanos) => write_tenths(f, nanos, 1_000, "us"),
+            Amount::Nanos(nanos) => write_tenths(f, nanos.into(), 1_000, "us"),
             Amount::Millicores(0) => write!(f, "0.0"),
             Amount::Millicores(value @ 1..100) => write!(f, "0.{value:03}"),
-            Amount::Millicores(value) => write_tenths(f, value, 1_000, ""),
+            Amount::Millicores(value) => write_tenths(f, value.into(), 1_000, ""),
             Amount::PerSecond(count) => write!(f, "{count}/s"),
             Amount::Count(count) => write!(f, "{count}"),
         }
@@ -110,8 +112,8 @@ impl fmt::Display for Amount {
 }
 
 /// Writes a number with one digit after the point, rounded up: plans are no smaller than needed.
-fn write_tenths(f: &mut fmt::Formatter<'_>, value: u64, unit: u64, name: &str) -> fmt::Result {
-    let tenths = (u128::from(value) * 10).div_ceil(u128::from(unit));
+fn write_tenths(f: &mut fmt::Formatter<'_>, value: u128, unit: u128, name: &str) -> fmt::Result {
+    let tenths = value.saturating_mul(10).div_ceil(unit);
     write!(f, "{}.{}", tenths / 10, tenths % 10)?;
     match name {
         "" => Ok(()),

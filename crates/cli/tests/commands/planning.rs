@@ -416,6 +416,21 @@ fn requests_over_several_redis_nodes_are_warned_of() {
 }
 
 #[test]
+fn memory_beyond_64_bits_is_planned() {
+    let limit = "4294967295 per 1d sliding_log";
+    let arguments = ["--users", "900G", "--rate", "1", "--limit", limit];
+    let per_key = tollgate_memory::spilled_bytes_max(&limit.parse().unwrap());
+    let spilled = 900_000_000_000 * u128::try_from(per_key).unwrap();
+    let tenths = spilled.div_ceil(100_000_000);
+    let shown = String::from_utf8(plan(&arguments).stdout).unwrap();
+    let expected = format!("{}.{} GB  states that are larger", tenths / 10, tenths % 10);
+    assert!(shown.contains(&expected), "{expected}\n{shown}");
+    assert!(!shown.contains("18446744073.8 GB"), "{shown}");
+    let report = json(&arguments);
+    assert_eq!(value(&report, "memory", "spilledBytes"), u64::MAX);
+}
+
+#[test]
 fn several_instances_in_memory_are_warned_of() {
     let report = json(&["--users", "1", "--rate", "10M/s"]);
     let warning = report["warnings"][0].as_str().unwrap();

@@ -86,24 +86,24 @@ impl Estimate<'_> {
 
     /// Keys and hash tables of all nodes, and what each node takes without keys.
     fn redis_memory(&self, nodes: u64) -> Vec<Figure> {
-        let overhead = self.constants.get("redis.bytes.overhead");
+        let overhead = u128::from(self.constants.get("redis.bytes.overhead"));
         let mut from = Vec::new();
-        let mut states = 0_u64;
+        let mut states = 0_u128;
         for one in &self.demand.limits {
             let name = Kind::of(&one.limit).redis_bytes();
             let (more, more_from) = self.full_state(one);
-            let bytes = self.constants.get(name).saturating_add(more);
-            let bytes = bytes.saturating_add(overhead).saturating_mul(one.keys);
-            states = states.saturating_add(bytes);
+            let bytes = u128::from(self.constants.get(name)) + more + overhead;
+            states = states.saturating_add(bytes.saturating_mul(one.keys.into()));
             from.extend([Some(name), more_from].into_iter().flatten());
         }
         from.push("redis.bytes.overhead");
         from.dedup();
         let keys = self.demand.keys();
-        let tables = hash_table_bytes(keys.div_ceil(nodes)).saturating_mul(nodes);
-        let idle = self.constants.get("redis.idle").saturating_mul(nodes);
+        let all_nodes = u128::from(nodes);
+        let tables = hash_table_bytes(keys.div_ceil(nodes)).saturating_mul(all_nodes);
+        let idle = u128::from(self.constants.get("redis.idle")).saturating_mul(all_nodes);
         let all = states.saturating_add(tables).saturating_add(idle);
-        let per_node = all.div_ceil(nodes);
+        let per_node = all.div_ceil(all_nodes);
         let all_from = [&from[..], &["redis.idle"]].concat();
         vec![
             Figure::new(
@@ -134,7 +134,7 @@ impl Estimate<'_> {
     }
 
     /// What a full state takes beyond that of a first request.
-    fn full_state(&self, one: &DemandedLimit) -> (u64, Option<&'static str>) {
+    fn full_state(&self, one: &DemandedLimit) -> (u128, Option<&'static str>) {
         let (name, count) = match one.limit.algorithm() {
             Algorithm::SlidingLog => {
                 let more = one.limit.capacity().saturating_sub(1);
@@ -145,14 +145,13 @@ impl Estimate<'_> {
             }
             _ => return (0, None),
         };
-        let bytes = self.constants.get(name).saturating_mul(count);
+        let bytes = u128::from(self.constants.get(name)) * u128::from(count);
         (bytes, Some(name))
     }
 }
 
 /// Redis has two hash tables of its keys, of which one is for those that expire, with eight bytes
 /// for each place; places are a power of two that is not below the number of keys.
-fn hash_table_bytes(keys: u64) -> u64 {
-    let places = keys.max(4).checked_next_power_of_two();
-    places.unwrap_or(u64::MAX).saturating_mul(16)
+fn hash_table_bytes(keys: u64) -> u128 {
+    u128::from(keys.max(4)).next_power_of_two() * 16
 }
