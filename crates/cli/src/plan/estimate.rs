@@ -57,7 +57,7 @@ impl Estimate<'_> {
         let instances = processors
             .last()
             .map_or(1, |figure| figure.amount.value_in_json());
-        let (memory, settings) = self.memory(instances);
+        let (memory, settings) = self.memory(instances, &mut warnings);
         let mut sections = vec![("memory", memory), ("processors", processors)];
         match self.machines.store {
             StoreChoice::Redis => sections.push(("redis", self.redis(&mut warnings))),
@@ -80,15 +80,12 @@ impl Estimate<'_> {
     }
 
     /// The table, the states that are larger than its slots, and the process; the settings.
-    fn memory(&self, instances: u64) -> (Vec<Figure>, Option<String>) {
+    fn memory(&self, instances: u64, warnings: &mut Vec<String>) -> (Vec<Figure>, Option<String>) {
         let keys = self.demand.keys();
         let max_keys = usize::try_from(keys).unwrap_or(usize::MAX);
         let limits = || self.demand.limits.iter().map(|one| &one.limit);
         let builder = || Memory::builder().max_keys(max_keys).limits(limits());
-        let spilled = self.demand.limits.iter();
-        let spilled = spilled
-            .map(|one| u128::from(one.keys) * to_u128(spilled_bytes_max(&one.limit)))
-            .sum::<u128>();
+        let spilled = self.spilled();
         let mut size = builder().size();
         let mut settings = format!("memory: {{max_keys: {keys}}}");
         // Beyond what the limits alone lead to.
@@ -99,6 +96,7 @@ impl Estimate<'_> {
             let bytes = usize::try_from(bytes * MEBIBYTE).unwrap_or(usize::MAX);
             size = builder().max_bytes(bytes).size();
         }
+        warnings.extend(warn_of_arena(spilled, to_u128(size.arena_bytes)));
         let table = to_u128(size.table_bytes);
         let what = match self.machines.store {
             StoreChoice::Memory => format!("table of an instance, for {keys} keys"),
@@ -137,6 +135,14 @@ impl Estimate<'_> {
             Figure::new("totalBytes", "all instances", Amount::Bytes(all), &from),
         ]);
         (figures, (!self.is_library()).then_some(settings))
+    }
+
+    /// The states that are larger than a slot of the table, when all are full.
+    fn spilled(&self) -> u128 {
+        let limits = self.demand.limits.iter();
+        limits
+            .map(|one| u128::from(one.keys) * to_u128(spilled_bytes_max(&one.limit)))
+            .sum()
     }
 
     fn constant(&self, name: &'static str) -> (u64, Option<&'static str>) {
@@ -219,6 +225,20 @@ impl Estimate<'_> {
     fn load(&self, nanos: u64) -> u128 {
         u128::from(nanos) * u128::from(self.demand.per_second)
     }
+}
+
+/// A store has a largest arena, whatever its settings.
+fn warn_of_arena(spilled: u128, arena: u128) -> Option<String> {
+    (spilled > arena).then(|| {
+        format!(
+            "{} of states that are larger than a slot are more than the {} that a store can have: \
+             live keys are evicted before all are full. Use limits with smaller states, such as \
+             `token_bucket` or `sliding_window`, or send each user to one of several instances \
+             and plan for the users of one",
+            Amount::Bytes(spilled),
+            Amount::Bytes(arena)
+        )
+    })
 }
 
 fn millicores(nanos_per_second: u128) -> Amount {

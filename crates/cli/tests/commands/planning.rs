@@ -430,6 +430,18 @@ fn memory_beyond_64_bits_is_planned() {
     assert_eq!(value(&report, "memory", "spilledBytes"), u64::MAX);
 }
 
+/// A store has a largest arena, whatever its settings.
+#[test]
+fn states_beyond_the_largest_arena_are_warned_of() {
+    let limit = "1000000 per 1d sliding_log";
+    for (users, is_warned) in [("10k", false), ("1M", true)] {
+        let report = json(&["--users", users, "--rate", "1", "--limit", limit]);
+        let warnings = report["warnings"].to_string();
+        let found = warnings.contains("live keys are evicted");
+        assert_eq!(found, is_warned, "{users}: {warnings}");
+    }
+}
+
 #[test]
 fn several_instances_in_memory_are_warned_of() {
     let report = json(&["--users", "1", "--rate", "10M/s"]);
