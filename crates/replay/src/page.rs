@@ -20,6 +20,7 @@ mod comparison;
 mod denied;
 mod escape;
 mod instances;
+mod key_rows;
 mod simulation;
 mod totals;
 

@@ -5,7 +5,7 @@
 //! demands one. Health checks and metrics do not: probes and scrapers have none, and neither shows
 //! a key that the rules do not name as a metric.
 //!
-//! Without tokens, whoever connects is trusted, and on a loopback address that includes every web
+//! Without tokens, every client is trusted, and on a loopback address that includes every web
 //! page that a browser of this host shows: a name that a page was loaded from may resolve to
 //! 127.0.0.1 later (DNS rebinding). Such requests still have that name as their `Host`.
 

@@ -85,7 +85,7 @@ impl Estimate<'_> {
         let max_keys = usize::try_from(keys).unwrap_or(usize::MAX);
         let limits = || self.demand.limits.iter().map(|one| &one.limit);
         let builder = || Memory::builder().max_keys(max_keys).limits(limits());
-        let spilled = self.spilled();
+        let spilled = self.spilled_bytes();
         let mut size = builder().size();
         let mut settings = format!("memory: {{max_keys: {keys}}}");
         // Beyond what the limits alone lead to.
@@ -138,7 +138,7 @@ impl Estimate<'_> {
     }
 
     /// The states that are larger than a slot of the table, when all are full.
-    fn spilled(&self) -> u128 {
+    fn spilled_bytes(&self) -> u128 {
         let limits = self.demand.limits.iter();
         limits
             .map(|one| u128::from(one.keys) * to_u128(spilled_bytes_max(&one.limit)))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::bounds::{input, write_reached};
 use super::chart::Layer;
-use super::denied::write_key_rows;
 use super::escape::{Number, Text};
+use super::key_rows::write_key_rows;
 use super::totals::write_totals;
 use super::{END, begin, chart, colour, escape_words, span, write_warning};
 use crate::comparison::{Comparison, DirectionOverTime, RuleChange};

@@ -4,10 +4,10 @@
 use std::fmt;
 
 use super::Page;
-use super::chart::{Bar, Bars, Layer};
+use super::chart::{Bars, Layer};
 use super::escape::{Number, Percent, Text};
+use super::key_rows::{write_descriptor, write_key_rows};
 use crate::noun::Noun;
-use crate::report::DeniedKey;
 use crate::survey::{DeniedPattern, Most, PATTERNS_MAX};
 use crate::timestamp::Utc;
 
@@ -100,42 +100,6 @@ impl Page<'_> {
         most("user agent", &pattern.user_agents, f)?;
         f.write_str("</table>\n</article>\n")
     }
-}
-
-/// Writes a row for each key: its descriptor, its rule, and its requests with a bar of this colour.
-pub(super) fn write_key_rows<'k>(
-    keys: impl Iterator<Item = &'k DeniedKey> + Clone,
-    colour: &'static str,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    let most = keys.clone().map(|key| key.denied).max().unwrap_or(0);
-    for key in keys {
-        f.write_str("<tr><td>")?;
-        write_descriptor(&key.descriptor, f)?;
-        let value = key.denied;
-        let bar = Bar {
-            value,
-            most,
-            colour,
-        };
-        writeln!(
-            f,
-            "</td><td>{}/{}</td><td class=\"number\">{}</td><td class=\"bar\">{bar}</td></tr>",
-            Text(&key.rule.domain),
-            Text(key.rule.shown()),
-            Number(value)
-        )?;
-    }
-    Ok(())
-}
-
-/// Writes the keys and values of a descriptor.
-fn write_descriptor(entries: &[(String, String)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (index, (key, value)) in entries.iter().enumerate() {
-        f.write_str(if index == 0 { "" } else { ", " })?;
-        write!(f, "{}={}", Text(key), Text(value))?;
-    }
-    Ok(())
 }
 
 /// Writes the most frequent values, if there are any.
