@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tollgate_core::{Charge, Cost, Key, Now, Reserved, Resolution, Verdict};
+use tollgate_core::{Charge, ChargedLine, Cost, Key, Now, Reserved, Resolution, Verdict};
 
 use crate::headroom::Headroom;
 use crate::resolve::{ChargedRule, Resolved};
@@ -33,23 +33,20 @@ impl Resolved<'_> {
         verdict: &Verdict,
         now: Now,
     ) -> VecDeque<ReservedPart> {
-        let mut charged = verdict.charged_lines(charges).into_iter().peekable();
-        let rules = self.charged_rules().enumerate();
-        let parts = rules.filter_map(|(index, rule)| {
-            let line = charged.next_if(|line| line.first == index)?;
+        let part = |(rule, line): (ChargedRule, ChargedLine)| {
             let cost = Cost::Take(line.units);
             let charge = Charge {
                 cost,
-                ..charges[index]
+                ..charges[line.first]
             };
-            Some(ReservedPart {
+            ReservedPart {
                 rule,
                 key: charge.key,
                 times: line.times,
                 reserved: Reserved::new(&charge, &line.grant, now),
-            })
-        });
-        parts.collect()
+            }
+        };
+        self.charged_lines(charges, verdict).map(part).collect()
     }
 }
 

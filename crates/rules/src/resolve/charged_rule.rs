@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Limit, LimitHistory, RuleName};
+use tollgate_core::{Charge, ChargedLine, Limit, LimitHistory, RuleName, Verdict};
 
 use super::{Part, Resolved};
 use crate::domain::RuleLimit;
@@ -44,6 +44,20 @@ impl Resolved<'_> {
                 origin: Origin::Request(*limit),
                 has_priority: false,
             }),
+        })
+    }
+
+    /// What each counter was charged by this `verdict` on `charges`, those of this request
+    /// ([`Verdict::charged_lines`]), with the rule of the first charge on it.
+    pub fn charged_lines(
+        &self,
+        charges: &[Charge<'_>],
+        verdict: &Verdict,
+    ) -> impl Iterator<Item = (ChargedRule, ChargedLine)> {
+        let mut lines = verdict.charged_lines(charges).into_iter().peekable();
+        let rules = self.charged_rules().enumerate();
+        rules.filter_map(move |(index, rule)| {
+            Some((rule, lines.next_if(|line| line.first == index)?))
         })
     }
 

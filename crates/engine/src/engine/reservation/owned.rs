@@ -239,12 +239,10 @@ fn shared_lines(
     charges: &[Charge<'_>],
     verdict: &Verdict,
 ) -> Vec<Counted<SharedLine>> {
-    let mut charged = verdict.charged_lines(charges).into_iter().peekable();
-    let rules = resolved.charged_rules().enumerate();
-    let lines = rules.filter_map(|(index, rule)| {
-        let line = charged.next_if(|line| line.first == index)?;
-        let key = charges[index].key;
-        Some(Counted {
+    let lines = resolved.charged_lines(charges, verdict);
+    let lines = lines.map(|(rule, line)| {
+        let key = charges[line.first].key;
+        Counted {
             descriptors: descriptors_of(resolved, charges, key),
             charged: SharedLine {
                 index: line.line,
@@ -252,7 +250,7 @@ fn shared_lines(
                 rule,
                 units: line.units,
             },
-        })
+        }
     });
     lines.collect()
 }

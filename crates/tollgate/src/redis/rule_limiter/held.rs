@@ -75,11 +75,9 @@ fn places(resolved: &Resolved<'_>, charges: &[Charge<'_>], verdict: &Verdict) ->
     if verdict.delay().is_zero() {
         return Vec::new();
     }
-    let mut charged = verdict.charged_lines(charges).into_iter().peekable();
-    let rules = resolved.charged_rules().enumerate();
-    let places = rules.filter_map(|(index, rule)| {
-        let line = charged.next_if(|line| line.first == index)?;
-        let charge = &charges[index];
+    let lines = resolved.charged_lines(charges, verdict);
+    let places = lines.filter_map(|(rule, line)| {
+        let charge = &charges[line.first];
         is_leaky(charge).then_some(Place {
             rule,
             key: charge.key,
