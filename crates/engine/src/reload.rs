@@ -86,7 +86,7 @@ impl<S: RuleSource> Reloader<S> {
     }
 
     /// The files and directories to watch.
-    pub fn watched_paths(&self) -> impl Iterator<Item = &PathBuf> + Clone {
+    pub fn watched_paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.source.paths().iter().chain(self.source.other_paths())
     }
 

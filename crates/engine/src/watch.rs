@@ -6,8 +6,7 @@
 //! point elsewhere afterwards, all watches are set up again after each reload. Changes that no
 //! watch reports are found by polling every [`POLL_EVERY`].
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,11 +86,12 @@ async fn debounce(changed: &Notify) {
 
 /// Watches the directories of `paths`, and notifies `changed`; `None` if that is not possible.
 fn watch<'a>(
-    paths: impl Iterator<Item = &'a PathBuf> + Clone,
+    paths: impl Iterator<Item = &'a PathBuf>,
     changed: &Arc<Notify>,
 ) -> Option<RecommendedWatcher> {
     let notified = Arc::clone(changed);
-    let watched = WatchedFiles::at(paths.clone());
+    let watched = WatchedFiles::at(paths);
+    let directories = watched.directories().clone();
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         // An error, or an event without a path, may mean that events were lost.
         if event.is_ok_and(|event| is_reading(&event.kind) || is_elsewhere(&event, &watched)) {
@@ -106,7 +106,7 @@ fn watch<'a>(
             return None;
         }
     };
-    for directory in directories(paths) {
+    for directory in directories {
         if let Err(error) = watcher.watch(&directory, RecursiveMode::NonRecursive) {
             let directory = directory.display();
             warn!(%error, %directory, every = ?POLL_EVERY, "cannot watch; polling instead");
@@ -128,24 +128,4 @@ fn is_reading(kind: &EventKind) -> bool {
 fn is_elsewhere(event: &notify::Event, watched: &WatchedFiles) -> bool {
     let mut paths = event.paths.iter();
     !event.paths.is_empty() && !paths.any(|path| watched.may_concern(path))
-}
-
-fn directories<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> BTreeSet<PathBuf> {
-    let mut directories = BTreeSet::new();
-    for path in paths {
-        directories.insert(parent(path));
-        if path.is_dir() {
-            directories.insert(path.clone());
-        } else if let Ok(real) = path.canonicalize() {
-            directories.insert(parent(&real));
-        }
-    }
-    directories
-}
-
-fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }

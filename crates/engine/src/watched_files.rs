@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The files that are read, by their names, and the directories of which all files may be.
-#[derive(Debug)]
+/// The files that are read, and the directories that show changes of them.
+#[derive(Debug, Default)]
 pub(crate) struct WatchedFiles {
     names: BTreeSet<OsString>,
+    /// Those of which every file may be read.
+    whole: BTreeSet<PathBuf>,
     directories: BTreeSet<PathBuf>,
 }
 
@@ -16,20 +18,27 @@ pub(crate) struct WatchedFiles {
 impl WatchedFiles {
     /// Those at these paths: of a link, also what it leads to.
     pub(crate) fn at<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> WatchedFiles {
-        let mut watched = WatchedFiles {
-            names: BTreeSet::new(),
-            directories: BTreeSet::new(),
-        };
+        let mut files = WatchedFiles::default();
         for path in paths {
             let real = path.canonicalize().ok();
+            files.directories.insert(parent(path));
             if path.is_dir() {
-                watched.directories.extend(real.clone());
+                files.directories.insert(path.clone());
+                files.whole.extend(real.clone());
+            } else {
+                files.directories.extend(real.as_deref().map(parent));
             }
             let known = [Some(path.as_path()), real.as_deref()].into_iter();
             let names = known.flatten().filter_map(Path::file_name);
-            watched.names.extend(names.map(OsString::from));
+            files.names.extend(names.map(OsString::from));
         }
-        watched
+        files
+    }
+
+    /// The directories to watch: that of each file, that to which a link leads, and each directory
+    /// of rules with its parent.
+    pub(crate) const fn directories(&self) -> &BTreeSet<PathBuf> {
+        &self.directories
     }
 
     /// Whether a change at this path may concern what is read. That of another plain file does
@@ -43,9 +52,16 @@ impl WatchedFiles {
         };
         let is_inside = || {
             let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
-            directory.is_some_and(|directory| self.directories.contains(&directory))
+            directory.is_some_and(|directory| self.whole.contains(&directory))
         };
         !is_plain || is_named() || is_inside()
+    }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
     }
 }
 
