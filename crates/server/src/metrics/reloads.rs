@@ -6,16 +6,19 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use tollgate_engine::Engine;
+use tollgate_engine::{Engine, Outcome};
 
 /// Writes how often rules were loaded, and how many are in effect.
 pub(super) fn write(engine: &Engine, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
     let help = "Loads of the rules: ok, or failed if some or all rules have errors";
     let mut metric = encoder.encode_descriptor("reloads", help, None, MetricType::Counter)?;
     let reloads = engine.reload_counts();
-    for (outcome, count) in [("ok", reloads.ok), ("failed", reloads.failed)] {
+    for (outcome, count) in [
+        (Outcome::InEffect, reloads.ok),
+        (Outcome::Failed, reloads.failed),
+    ] {
         if count > 0 {
-            let labels = [("outcome", outcome)];
+            let labels = [("outcome", outcome.name())];
             ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
         }
     }
