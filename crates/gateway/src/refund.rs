@@ -222,6 +222,12 @@ mod tests {
             self.engine.decide(&request(cost)).await.unwrap().answer
         }
 
+        /// The refund of a request that the store has decided so.
+        fn prepare(&self, answer: &Answer) -> Refund {
+            self.refunder
+                .prepare(&request(Cost::ONE), answer, DecidedBy::Store)
+        }
+
         async fn remaining(&self) -> Vec<u32> {
             let answer = self.decide(Cost::Peek(1)).await;
             answer.limited().map(|one| one.remaining()).collect()
@@ -251,27 +257,16 @@ mod tests {
         let bench = Bench::new();
         let first = bench.decide(Cost::ONE).await;
         assert!(first.delay.is_zero());
-        drop(
-            bench
-                .refunder
-                .prepare(&request(Cost::ONE), &first, DecidedBy::Store),
-        );
+        drop(bench.prepare(&first));
         assert_eq!(bench.remaining().await, [8, 8, 8]);
         let held = bench.decide(Cost::ONE).await;
         assert_eq!(held.delay, Span::SECOND);
-        drop(
-            bench
-                .refunder
-                .prepare(&request(Cost::ONE), &held, DecidedBy::Store),
-        );
+        drop(bench.prepare(&held));
         assert_eq!(bench.remaining().await, [8, 8, 7]);
         assert_eq!(bench.refunder.background.available(), REFUNDS_MAX);
         // Not one whose turn it is.
         let held = bench.decide(Cost::ONE).await;
-        bench
-            .refunder
-            .prepare(&request(Cost::ONE), &held, DecidedBy::Store)
-            .cancel();
+        bench.prepare(&held).cancel();
         assert_eq!(bench.remaining().await, [7, 7, 6]);
     }
 
@@ -280,9 +275,7 @@ mod tests {
         let bench = Bench::new();
         let _first = bench.decide(Cost::ONE).await;
         let held = bench.decide(Cost::ONE).await;
-        let refund = bench
-            .refunder
-            .prepare(&request(Cost::ONE), &held, DecidedBy::Store);
+        let refund = bench.prepare(&held);
         bench.clock.advance(Span::from_millis(200));
         // Of another request, in the fast bucket.
         let _other = bench.decide(Cost::ONE).await;
@@ -302,9 +295,7 @@ mod tests {
         };
         drop(full.prepare(&request(Cost::ONE), &held, DecidedBy::Store));
         assert_eq!(bench.remaining().await, [7, 7, 7]);
-        let mut refund = bench
-            .refunder
-            .prepare(&request(Cost::ONE), &held, DecidedBy::Store);
+        let mut refund = bench.prepare(&held);
         refund.0.as_mut().unwrap().loaded += 1;
         drop(refund);
         assert_eq!(bench.remaining().await, [7, 7, 7]);

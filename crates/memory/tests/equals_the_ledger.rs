@@ -142,11 +142,43 @@ fn limits_that_disagree_are_judged_as_the_ledger_judges() {
     }
 }
 
+/// How often the state of the only key was in a word, and in the arena.
+#[derive(Debug, Default)]
+struct Places {
+    in_word: u32,
+    in_arena: u32,
+}
+
+// === impl Places ===
+
+impl Places {
+    fn record(&mut self, store: &Memory) {
+        match store.stats().arena_bytes {
+            0 => self.in_word += 1,
+            _ => self.in_arena += 1,
+        }
+    }
+
+    fn assert_both(&self) {
+        let least = 1_000;
+        assert!(self.in_arena > least && self.in_word > least, "{self:?}");
+    }
+}
+
+/// Mostly takes so many units.
+fn random_cost(random: &mut Random, units: u64) -> Cost {
+    match random.below(10) {
+        0 => Cost::Peek(units),
+        1 => Cost::Refund(units),
+        _ => Cost::Take(units),
+    }
+}
+
 /// Limits of one segment that disagree: states of some fit a word, those of others do not. Time
 /// goes back now and then.
 #[test]
 fn windows_of_one_segment_in_words_and_out_of_them() {
-    let (mut in_arena, mut in_word) = (0, 0);
+    let mut places = Places::default();
     for seed in 0..200 {
         let mut random = Random(seed);
         let store = Memory::builder().max_keys(1_000).build();
@@ -162,30 +194,22 @@ fn windows_of_one_segment_in_words_and_out_of_them() {
             let count = counts[usize::try_from(random.below(5)).unwrap()];
             let limit = Limit::sliding_window(count, Span::SECOND, 1).unwrap();
             let units = random.below(u64::from(count) / 2 + 2);
-            let cost = match random.below(10) {
-                0 => Cost::Peek(units),
-                1 => Cost::Refund(units),
-                _ => Cost::Take(units),
-            };
+            let cost = random_cost(&mut random, units);
             let charge = Charge::new(key, &limit, cost);
             let ours = store.decide_at(Now::at(now), &[charge]).unwrap();
             let model = ledger.decide(Now::at(now), &[charge]).unwrap();
             assert_eq!(ours, model, "seed {seed}, step {step}: {charge:#?}");
-            match store.stats().arena_bytes {
-                0 => in_word += 1,
-                _ => in_arena += 1,
-            }
+            places.record(&store);
         }
     }
-    let (least, both) = (1_000, (in_arena, in_word));
-    assert!(in_arena > least && in_word > least, "{both:?}");
+    places.assert_both();
 }
 
 /// Fixed windows that disagree: the units of some are fewer than the window's nanoseconds, those of
 /// others are not. Time goes back now and then, and two limits are asked together.
 #[test]
 fn fixed_windows_in_words_and_out_of_them() {
-    let (mut in_arena, mut in_word) = (0, 0);
+    let mut places = Places::default();
     let window = Span::from_nanos(1_000);
     for seed in 0..200 {
         let mut random = Random(seed);
@@ -205,11 +229,7 @@ fn fixed_windows_in_words_and_out_of_them() {
             };
             let limits = [limit(), limit()];
             let units = random.below(u64::from(limits[0].count()) / 2 + 2);
-            let cost = match random.below(10) {
-                0 => Cost::Peek(units),
-                1 => Cost::Refund(units),
-                _ => Cost::Take(units),
-            };
+            let cost = random_cost(&mut random, units);
             let on_denial = match random.below(2) {
                 0 => OnDenial::Charge,
                 _ => OnDenial::Keep,
@@ -222,14 +242,10 @@ fn fixed_windows_in_words_and_out_of_them() {
             let ours = store.decide_at(Now::at(now), &charges[..count]).unwrap();
             let model = ledger.decide(Now::at(now), &charges[..count]).unwrap();
             assert_eq!(ours, model, "seed {seed}, step {step}: {charges:#?}");
-            match store.stats().arena_bytes {
-                0 => in_word += 1,
-                _ => in_arena += 1,
-            }
+            places.record(&store);
         }
     }
-    let (least, both) = (1_000, (in_arena, in_word));
-    assert!(in_arena > least && in_word > least, "{both:?}");
+    places.assert_both();
 }
 
 /// A smaller limit on the same key in the same request, of which a denied request is charged up to

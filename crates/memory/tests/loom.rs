@@ -348,15 +348,15 @@ fn charges_together_and_alone() {
 }
 
 /// Each of two requests charges the key that the other only peeks at, and leaves nothing of it: as
-/// if one came first, one of them is denied.
-#[test]
-fn each_charges_what_the_other_peeks_at() {
-    explore_up_to(3, || {
-        let store = store(0);
-        assert!(take_both(&store, [a(), b()], &bucket(2)));
+/// if one came first, one of them is denied. Before, each key was charged so many units.
+fn each_charges_what_the_other_peeks_at(before: u32) {
+    explore_up_to(3, move || {
+        let (store, limit) = (store(0), bucket(before + 1));
+        for _ in 0..before {
+            assert!(take_both(&store, [a(), b()], &limit));
+        }
         let ask = |charged: Key, peeked: Key| {
             move |store: &Store| {
-                let limit = bucket(2);
                 let charges = [
                     Charge::new(charged, &limit, Cost::ONE),
                     Charge::new(peeked, &limit, Cost::Peek(1)),
@@ -367,33 +367,21 @@ fn each_charges_what_the_other_peeks_at() {
         };
         let (one, other) = both(&store, ask(a(), b()), ask(b(), a()));
         assert!(one ^ other, "{one} and {other}");
-        let counted = [used(&store, a(), &bucket(2)), used(&store, b(), &bucket(2))];
-        assert_eq!(counted, [1 + u32::from(one), 1 + u32::from(other)]);
+        let counted = [a(), b()].map(|key| used(&store, key, &limit));
+        assert_eq!(counted, [one, other].map(|taken| before + u32::from(taken)));
     });
 }
 
-/// The same with keys that have no slot yet: each inserts what it charges, and the other key only
-/// must still have none.
+#[test]
+fn each_charges_a_known_key_that_the_other_peeks_at() {
+    each_charges_what_the_other_peeks_at(1);
+}
+
+/// Of keys that have no slot yet: each inserts what it charges, and the other key only must still
+/// have none.
 #[test]
 fn each_charges_a_new_key_that_the_other_peeks_at() {
-    explore_up_to(3, || {
-        let store = store(0);
-        let ask = |charged: Key, peeked: Key| {
-            move |store: &Store| {
-                let limit = bucket(1);
-                let charges = [
-                    Charge::new(charged, &limit, Cost::ONE),
-                    Charge::new(peeked, &limit, Cost::Peek(1)),
-                ];
-                let verdict = store.decide_at(Now::at(NOW), &charges).unwrap();
-                verdict.is_allowed()
-            }
-        };
-        let (one, other) = both(&store, ask(a(), b()), ask(b(), a()));
-        assert!(one ^ other, "{one} and {other}");
-        let counted = [used(&store, a(), &bucket(1)), used(&store, b(), &bucket(1))];
-        assert_eq!(counted, [u32::from(one), u32::from(other)]);
-    });
+    each_charges_what_the_other_peeks_at(0);
 }
 
 /// A request that only peeks at two new keys reports both as they were at one moment, while another

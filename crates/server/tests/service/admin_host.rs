@@ -1,12 +1,10 @@
 //! Without tokens, the admin listener trusts no name that a web page may have been given.
 
-use std::fs;
-
 use tokio::net::UnixStream;
 use tollgate_listen::{Address, SocketPath};
-use tollgate_server::{ListenerKind, TokenSources};
+use tollgate_server::ListenerKind;
 
-use crate::house::House;
+use crate::house::{House, demand_token};
 use crate::http_client::{Client, Reply};
 
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n";
@@ -63,12 +61,7 @@ async fn a_name_that_may_be_rebound_gets_nothing() {
 #[tokio::test]
 async fn with_tokens_every_name_is_good() {
     let house = House::with(RULES, |config| {
-        let path = config.rules[0].with_file_name("tokens");
-        fs::write(&path, TOKEN).unwrap();
-        config.admin = TokenSources {
-            file: Some(path),
-            env: None,
-        };
+        demand_token(config, TOKEN);
     })
     .await;
     let host = format!("evil.example\r\nauthorization: Bearer {TOKEN}");

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use tollgate_server::{Outcome, TokenSources};
+use tollgate_server::Outcome;
 
-use crate::house::{House, replace};
+use crate::house::{House, demand_token, replace};
 use crate::http_client::{Client, Reply};
 
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1/day}]\n";
@@ -14,12 +14,7 @@ const NEXT: &str = "next-token-0123456789";
 /// A service that demands a token of its file.
 async fn guarded() -> House {
     House::with(RULES, |config| {
-        let path = config.rules[0].with_file_name("tokens");
-        fs::write(&path, TOKEN).unwrap();
-        config.admin = TokenSources {
-            file: Some(path),
-            env: None,
-        };
+        demand_token(config, TOKEN);
     })
     .await
 }

@@ -1,11 +1,8 @@
 //! The dashboard's files and events, as a client without a browser sees them.
 
-use std::fs;
-
 use serde_json::Value;
-use tollgate_server::TokenSources;
 
-use crate::house::{House, replace};
+use crate::house::{House, demand_token, replace};
 use crate::http_client::Client;
 
 const RULES: &str = "domain: d\ndescriptors:\n  \
@@ -127,12 +124,7 @@ async fn pages_are_bounded_and_one_that_is_closed_makes_room() {
 #[tokio::test]
 async fn events_demand_a_token_and_the_files_do_not() {
     let house = House::with(RULES, |config| {
-        let path = config.rules[0].with_file_name("tokens");
-        fs::write(&path, "0123456789abcdef").unwrap();
-        config.admin = TokenSources {
-            file: Some(path),
-            env: None,
-        };
+        demand_token(config, "0123456789abcdef");
     })
     .await;
     let mut client = Client::to(house.admin()).await;

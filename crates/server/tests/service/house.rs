@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tollgate_core::{Moment, Span};
 use tollgate_memory::ManualClock;
-use tollgate_server::{Config, ListenerKind, Running, ServeError, start};
+use tollgate_server::{Config, ListenerKind, Running, ServeError, TokenSources, start};
 use tollgate_testbed::Journal;
 
 /// A running service, its rules, and its time.
@@ -84,4 +84,14 @@ pub(crate) fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, text).unwrap();
     fs::rename(beside, path).unwrap();
+}
+
+/// Has the admin listener demand a token, of a file beside the rules.
+pub(crate) fn demand_token(config: &mut Config, token: &str) {
+    let path = config.rules[0].with_file_name("tokens");
+    fs::write(&path, token).unwrap();
+    config.admin = TokenSources {
+        file: Some(path),
+        env: None,
+    };
 }

@@ -6,11 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tollgate_core::Span;
-use tollgate_server::{Config, TokenSources};
+use tollgate_server::Config;
 use tollgate_testbed::Redis;
 
 use crate::browser::Browser;
-use crate::house::{House, replace};
+use crate::house::{House, demand_token, replace};
 use crate::http_client::Client;
 use crate::over_redis::at;
 
@@ -210,12 +210,7 @@ async fn a_page_does_not_grow() {
 #[tokio::test]
 async fn the_page_asks_for_a_token_and_hides_values() {
     let (house, mut browser) = open(|config| {
-        let path = config.rules[0].with_file_name("tokens");
-        fs::write(&path, TOKEN).unwrap();
-        config.admin = TokenSources {
-            file: Some(path),
-            env: None,
-        };
+        demand_token(config, TOKEN);
     })
     .await;
     browser
