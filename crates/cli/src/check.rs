@@ -42,9 +42,8 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 Exit status: 0 if there are no errors, even if there are warnings; 1 if there are errors, or \
-warnings with --deny-warnings; 2 if the \
-command line is wrong, the settings or a rules file cannot be read, or standard output cannot be \
-written.";
+warnings with --deny-warnings; 2 if the command line is wrong, the settings or a rules file cannot \
+be read, or standard output cannot be written.";
 
 /// The outcome of a check.
 struct Checked {

@@ -12,8 +12,8 @@ const UNITS: [(&str, &[&str]); 4] = [
     ("", &["", "b", "byte"]),
 ];
 
-/// What a text was probably meant to be, written as `example`: `8MB` as `512MiB`, and `5 minutes`
-/// as `10s`. `None` if it is written so.
+/// What a text was probably meant to be, where one such as `example` is expected: `8MiB` for `8MB`
+/// where `64KiB` would be right, and `5m` for `5 minutes` where `10s` would. `None` if it is that.
 pub(super) fn meant_value(text: &str, example: &str) -> Option<String> {
     if text.len() > TEXT_BYTES_MAX {
         return None;
