@@ -62,6 +62,41 @@ fn a_bucket_refunds_nothing_that_has_refilled() {
     assert_eq!(settled, Some(vec![Settlement::new(6, 4)]));
 }
 
+/// The rate of a bucket has changed since: what has not refilled at the faster of both is refunded,
+/// as in memory.
+#[test]
+fn a_bucket_refunds_units_that_were_charged_at_another_rate() {
+    let bucket = |count| Limit::token_bucket(count, Span::SECOND).expect("a limit");
+    let burst = bucket(10).with_burst(20).expect("a limit");
+    // The limit in effect, the units reserved of ten a second, those charged since, those settled,
+    // and the settlement.
+    let table = [
+        (bucket(10), 8, 0, 1, Settlement::new(1, 9)),
+        (bucket(20), 8, 0, 1, Settlement::new(1, 19)),
+        (burst, 8, 0, 1, Settlement::new(1, 19)),
+        (bucket(5), 5, 0, 1, Settlement::new(1, 4)),
+        (bucket(20), 8, 3, 1, Settlement::new(1, 16)),
+        (bucket(5), 2, 1, 1, Settlement::new(1, 3)),
+    ];
+    let now = Taste::MICROSECONDS.start;
+    for (limit, reserved, since, actual, expected) in table {
+        let mut redis = Driven::new(&Config::single(SINGLE.address()));
+        let key = redis.key("another rate");
+        redis.store.set_now(now.utc.as_nanos() / 1_000);
+        let old = bucket(10);
+        let (_, record) = redis.reserve(&[Charge::new(key, &old, Cost::Take(reserved))], 5);
+        let taken = Charge::new(key, &limit, Cost::Take(since));
+        assert!(
+            since == 0 || redis.decide(now, &[taken]).is_allowed(),
+            "{limit}"
+        );
+        let charge = Charge::new(key, &limit, Cost::Take(actual));
+        let line = SettledCharge { line: 0, charge };
+        let settled = redis.settle(record.expect("it is allowed"), &[line]);
+        assert_eq!(settled, Some(vec![expected]), "{limit}");
+    }
+}
+
 /// A settlement beyond the estimate exhausts the limit, whether the units that a request over
 /// several slots has reserved are released or confirmed. It is not said to be charged those units,
 /// which the other request may be granted.

@@ -79,18 +79,39 @@ local function load_settlement()
     return back
   end
 
+  -- A bucket's debt at another price; a fraction of a microsecond counts as `fraction`.
+  local function convert(debt, was, is, fraction)
+    local part, rest = scale(is, debt % was, was)
+    return min(floor(debt / was) * is + part + (rest > 0 and fraction or 0), DEBT_MAX)
+  end
+
+  -- Refunds up to `units` of a bucket. They refill in the order in which they were charged, at a
+  -- price that may have changed since: then as if at the fastest of those that are known. Of a unit
+  -- that has refilled in part, the rest is refunded, so nothing of it stays charged.
+  local function refund_bucket(a, line, part, units)
+    local fastest = min(part.span, a.span, line.span)
+    if fastest == 0 then return 0 end
+    local debt = convert(part.mark, part.span, a.span, 0)
+    local refilled = convert(max(now - part.at, 0), fastest, a.span, 1)
+    local left = min(debt - refilled, units * a.span, a.at - now)
+    if left <= 0 then return 0 end
+    a.at = a.at - left
+    return ceil(left / a.span)
+  end
+
+  local function is_same_shape(a, part)
+    return a.kind == part.kind
+      and (is_bucket(a.kind) or a.span == part.span and a.segments == part.segments)
+  end
+
   -- Refunds up to `units` that were charged as `part` says, as far as they still count; returns how
   -- many. None, if the limit has another shape now: which of its units these are is not known.
   local function refund_part(a, line, part, units)
-    if a.kind ~= part.kind or a.span ~= part.span or a.segments ~= part.segments then return 0 end
+    if not is_same_shape(a, part) then return 0 end
     local back = 0
     if is_bucket(a.kind) then
-      -- Units refill in the order in which they were charged. Of one that has refilled in part, the
-      -- rest is refunded, so nothing of it stays charged.
-      local left = min(part.mark - (now - part.at), units * a.span, a.at - now)
-      if left <= 0 then return 0 end
-      back = ceil(left / a.span)
-      a.at = a.at - left
+      back = refund_bucket(a, line, part, units)
+      if back == 0 then return 0 end
     elseif a.kind == LOG then
       back = refund_entry(a, part.at, units)
     elseif a.kind == SLIDING then
