@@ -127,10 +127,11 @@ LOADERS[TOKEN] = function()
     local cap = line.cap - a.leased - line.kept
     if a.at - now >= cap * a.span then return end
     a.changed = true
-    charge_other(a, units)
     set_terms(a, line)
-    local at = a.at
+    local at, before = a.at, used(a)
     a.at = min(at + units * a.span, max(at, now + cap * a.span))
+    -- Only what this limit had left: the units of the denied request are not consumed.
+    charge_other(a, used(a) - before)
     if a.held == 0 then return end
     local beside = min(a.at, max(at, now + (cap - a.held) * a.span))
     -- A fraction of a judged and reserved unit is charged, and nothing beyond the capacity.
