@@ -23,7 +23,7 @@ LOADERS[FIXED_CLOCK] = function()
   end
 
   local function encode(a, extra)
-    local used = a.used + extra
+    local used = min(a.used + extra, USED_MAX)
     -- A window that starts with its first request lasts as long as units of it are leased.
     if used == 0 and (a.kind == FIXED_CLOCK or a.leased == 0) then return '' end
     return pack('>BI7I4I6', a.kind, a.at, used, a.span)
@@ -72,7 +72,7 @@ LOADERS[FIXED_CLOCK] = function()
   local function remaining(a, line) return line.cap - a.used end
 
   local function take(a, line, units)
-    a.used = a.used + units
+    a.used = min(a.used + units, USED_MAX)
     -- Units that a larger limit allows are not owed to later windows.
     if a.mark then a.mark = max(a.mark, line.cap) end
   end
@@ -80,13 +80,13 @@ LOADERS[FIXED_CLOCK] = function()
   local function take_ended(a, units, ended)
     if a.kind == FIXED_FIRST then
       -- It expires at the end of its window at the latest, and that one is over then.
-      a.used = a.used + units
+      a.used = min(a.used + units, USED_MAX)
       return
     end
     -- If that window is over, only its units beyond the capacity still count.
     local ends = window_end(a.span, ended)
     if ends > now and a.at ~= ends then a.at, a.used = ends, 0 end
-    if a.at == ends then a.used = a.used + units end
+    if a.at == ends then a.used = min(a.used + units, USED_MAX) end
   end
 
   local function refund(a, line, units)
