@@ -29,8 +29,9 @@ pub(super) struct Load {
     waiting_max: usize,
     /// Whether requests of the last round failed, maybe because they had waited for too long.
     is_late: bool,
-    /// The queues of these nodes, and the number of requests that wait in them.
+    /// The queues of these nodes that other requests may join.
     pub(super) queues: BTreeSet<u64>,
+    /// The number of requests that wait in all queues of these nodes.
     pub(super) waiting: usize,
     /// The number of tasks that run rounds.
     pub(super) tasks: usize,

@@ -109,7 +109,8 @@ impl Queues {
         if inner.waiting >= WAITING_MAX {
             return Entry::Full;
         }
-        let owner = match member.request.is_shareable() {
+        let is_shareable = member.request.is_shareable();
+        let owner = match is_shareable {
             true => inner.owner(nodes, &member.request),
             false => None,
         };
@@ -119,7 +120,9 @@ impl Queues {
         load.waiting += 1;
         if owner.is_none() {
             load.tasks += 1;
-            load.queues.insert(id);
+            if is_shareable {
+                load.queues.insert(id);
+            }
             inner.next += 1;
             inner.queues.insert(id, Queue::new(nodes));
         }
@@ -308,7 +311,9 @@ impl QueueGuard {
         inner.waiting += left.len();
         let load = inner.load(self.nodes);
         load.waiting += left.len();
-        load.queues.insert(self.id);
+        if selected.iter().all(|one| one.request.is_shareable()) {
+            load.queues.insert(self.id);
+        }
         load.begin(selected.len());
         if let Some(queue) = inner.queues.get_mut(&self.id) {
             queue.waiting = left;

@@ -38,6 +38,37 @@ fn a_request_for_keys_of_two_queues_makes_one_of_them() {
     assert!(matches!(queues.enter(NODES, late, TIMEOUT), Entry::Joined));
 }
 
+/// Its refunds would be judged together with the charges of others.
+#[test]
+fn nobody_joins_a_request_with_refunds() {
+    let queues = Arc::new(Queues::default());
+    let refunding = |key| {
+        let limit = Limit::fixed_window(9, Span::DAY).expect("a day is a window");
+        let keys = [key, key + 1].map(Key::from_bits);
+        let costs = [Cost::Refund(1), Cost::ONE];
+        let charges = [0, 1].map(|at| Charge::new(keys[at], &limit, costs[at]));
+        let request = Request::new(&charges, Refunds::ToDo, Instant::now());
+        let (caller, waiting) = caller();
+        let request = request.expect("a day is whole microseconds");
+        (Member { request, caller }, waiting)
+    };
+    let mut tasks = Vec::new();
+    let mut waiting = Vec::new();
+    // As many as make the nodes busy.
+    for key in 0..16 {
+        let (member, caller) = refunding(2 * key);
+        waiting.push(caller);
+        let guard = first(&queues, member);
+        assert_eq!(guard.next(Vec::new(), false).len(), 1);
+        tasks.push(guard);
+    }
+    let (one, _one) = member(&[100, 101]);
+    let (other, _other) = member(&[200, 201]);
+    let guard = first(&queues, one);
+    assert!(matches!(queues.enter(NODES, other, TIMEOUT), Entry::Joined));
+    assert_eq!(guard.next(Vec::new(), false).len(), 2, "they share a round");
+}
+
 /// Requests that share no key have separate queues, until too many are in rounds.
 #[test]
 fn while_too_many_are_in_rounds_others_wait_with_them() {
