@@ -38,6 +38,8 @@ mod stepping;
 
 mod unchanged;
 
+mod undone;
+
 mod versions;
 
 use std::sync::LazyLock;

@@ -9,7 +9,8 @@
 //! For the general script: for each request the step (1) and the number of lines (1); for a step
 //! that reserves, confirms or leases the name (8) and its lifetime (5); for one that leases the
 //! units spent (5), for how long they are owed (7), the units wanted (5), the least that is worth a
-//! lease (5) and the name of the next lease (8); for each line its kind (1), segments (1), role
+//! lease (5) and the name of the next lease (8); for one that undoes the time of the charge (7); for
+//! each line its kind (1), segments (1), role
 //! (1), capacity (4), the units of it that this request leaves for those with priority (4), span
 //! (6), the units that must fit, including those it leaves (5), the units to be taken (5), to be
 //! charged for a denial (5) and to be refunded (5), and whether a larger limit of the request has
@@ -120,6 +121,9 @@ pub(crate) enum Step {
     Confirm { name: u64 },
     /// Renews or returns a lease.
     Lease(Leasing),
+    /// Refunds units that were charged at this time, in microseconds since 1970, as far as they
+    /// certainly still count.
+    Undo { charged_at: u64 },
 }
 
 /// One line of a step, and the number of requests that share it.
@@ -164,20 +168,24 @@ impl ScriptRequest {
     /// One step on the lines of several requests.
     pub(crate) fn of_step(step: Step, lines: &[StepLine<'_, '_>]) -> ScriptRequest {
         let mut packed = Vec::with_capacity(15 + 46 * lines.len());
-        let (number, name, lasts) = match step {
-            Step::Decide => (0, 0, 0),
-            Step::Reserve { name, lasts } => (1, name, lasts),
-            Step::Confirm { name } => (2, name, 0),
-            Step::Lease(leasing) => (4, leasing.name, leasing.lasts),
+        let number = match step {
+            Step::Decide => 0,
+            Step::Reserve { .. } => 1,
+            Step::Confirm { .. } => 2,
+            Step::Lease(_) => 4,
+            Step::Undo { .. } => 8,
         };
         packed.put_u8(number);
         packed.put_u8(u8::try_from(lines.len()).expect("LINES_MAX is below 256"));
-        if step != Step::Decide {
-            packed.put_u64(name);
-            packed.put_uint(lasts.min(UNITS_MAX), 5);
-        }
-        if let Step::Lease(leasing) = step {
-            leasing.put_units(&mut packed);
+        match step {
+            Step::Decide => {}
+            Step::Reserve { name, lasts } => put_name(&mut packed, name, lasts),
+            Step::Confirm { name } => put_name(&mut packed, name, 0),
+            Step::Lease(leasing) => {
+                put_name(&mut packed, leasing.name, leasing.lasts);
+                leasing.put_units(&mut packed);
+            }
+            Step::Undo { charged_at } => packed.put_uint(charged_at, 7),
         }
         for counted in lines {
             put_line(&mut packed, counted.line, counted.fitted);
@@ -188,7 +196,7 @@ impl ScriptRequest {
         }
         let states = match step {
             Step::Decide | Step::Reserve { .. } => lines.len(),
-            Step::Confirm { .. } => 0,
+            Step::Confirm { .. } | Step::Undo { .. } => 0,
             // The line, and the lease.
             Step::Lease(_) => 2,
         };
@@ -289,6 +297,12 @@ impl ScriptRequest {
 pub(crate) fn units_judged(charge: &Charge<'_>) -> Option<u64> {
     let kept = u64::from(charge.limit.unavailable());
     Some(charge.cost.units_needed()?.saturating_add(kept))
+}
+
+/// Packs the name of a reservation or lease, and its lifetime.
+fn put_name(packed: &mut Vec<u8>, name: u64, lasts: u64) {
+    packed.put_u64(name);
+    packed.put_uint(lasts.min(UNITS_MAX), 5);
 }
 
 /// Packs a line for the general script.

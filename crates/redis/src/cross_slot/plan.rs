@@ -2,10 +2,12 @@
 
 mod at_once;
 
+mod undo;
+
 use std::collections::BTreeMap;
 
 use bytes::Buf;
-use tollgate_core::{Bill, Charge, Cost, Key, Line, Span};
+use tollgate_core::{Key, Line, Span};
 
 use super::form::Form;
 use super::outcome::{Commitment, Outcome};
@@ -187,28 +189,6 @@ impl<'a> Plan<'a> {
     /// The part of a line.
     pub(super) fn part(&self, line: usize) -> usize {
         self.lines[line].part
-    }
-
-    /// The script request that refunds a part's lines, as often as `back` says.
-    pub(super) fn refund(&self, part: usize, back: &Counts) -> ScriptRequest {
-        let mut bills = Vec::new();
-        for line in &self.parts[part].lines {
-            let planned = &self.lines[*line];
-            let units = planned.line.take() * u64::from(back.allowed[*line]);
-            let charge = Charge {
-                cost: Cost::Refund(units),
-                ..planned.line.charge
-            };
-            if units > 0 {
-                let bill = Bill::new(&[charge]).expect("one charge is not too many");
-                bills.push((bill, &planned.fitted));
-            }
-        }
-        let lines: Vec<_> = bills
-            .iter()
-            .map(|(bill, fitted)| (&bill.lines()[0], *fitted))
-            .collect();
-        ScriptRequest::step(Step::Decide, &lines)
     }
 
     /// Counts a denied request in each of its lines that charge for denials.

@@ -278,7 +278,9 @@ impl Round<'_, '_> {
         let mut failures = confirmed.iter().flatten();
         settled.has_failed |= failures.any(Result::is_err);
         settled.is_charged = decided.iter().any(|decided| !decided.charged.is_empty());
-        self.answer_all(decided, callers, &confirmed, &counts).await;
+        let charged_at = self.charged_at(&confirmed, &ledger);
+        self.answer_all(decided, callers, &confirmed, (&counts, &charged_at))
+            .await;
         settled
     }
 
@@ -309,14 +311,9 @@ impl Round<'_, '_> {
         decided: Vec<Judgment>,
         callers: &mut [Caller],
         confirmed: &[Confirmation],
-        counts: &Counts,
+        (counts, charged_at): (&Counts, &[Option<u64>]),
     ) {
-        let is_confirmed = |line: &usize| {
-            let part = self.plan.part(*line);
-            let reply = &confirmed[part];
-            let charged = |reply: &General| reply.status == Status::Allowed;
-            self.at_once[part] || matches!(reply, Some(Ok(reply)) if charged(reply))
-        };
+        let is_confirmed = |line: &usize| charged_at[self.plan.part(*line)].is_some();
         let mut failed = Vec::new();
         for decided in decided {
             match decided.charged.iter().all(is_confirmed) {
@@ -332,7 +329,7 @@ impl Round<'_, '_> {
         charged
             .filter(|line| is_confirmed(line))
             .for_each(|line| back.allowed[*line] += 1);
-        let has_gone_back = self.take_back(&back).await;
+        let has_gone_back = self.take_back(&back, charged_at).await;
         for one in failed {
             let error = self.error(&one, confirmed, has_gone_back);
             callers[one.index].answer(Err(error));

@@ -23,7 +23,7 @@ impl ScriptRequest {
         match step {
             Step::Reserve { name, lasts } => pack(RESERVE, one, name, lasts),
             Step::Confirm { name } => pack(CONFIRM, one, name, 0),
-            Step::Decide | Step::Lease(_) => None,
+            Step::Decide | Step::Lease(_) | Step::Undo { .. } => None,
         }
     }
 

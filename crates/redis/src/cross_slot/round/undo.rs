@@ -5,19 +5,40 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::super::form::{Form, ask};
-use super::super::plan::Counts;
-use super::Round;
+use super::super::plan::{Counts, Ledger};
+use super::{Confirmation, Round};
 use crate::join::join_all;
+use crate::script_reply::Status;
 
 impl Round<'_, '_> {
-    /// Refunds these counts, line by line; returns whether all of it succeeded.
-    pub(super) async fn take_back(&self, back: &Counts) -> bool {
-        let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
-        let refund = |part| async move {
-            let request = |_| self.plan.refund(part, back);
+    /// For each part, Redis's time when it was charged; `None` if it was not, or is not known to be.
+    pub(super) fn charged_at(
+        &self,
+        confirmed: &[Confirmation],
+        ledger: &Ledger,
+    ) -> Vec<Option<u64>> {
+        let parts = confirmed.iter().enumerate();
+        let times = parts.map(|(part, confirmation)| match confirmation {
+            Some(Ok(reply)) => (reply.status == Status::Allowed).then_some(reply.now),
+            Some(Err(_)) => None,
+            None if self.at_once[part] => ledger.replied_at(self.plan, part),
+            None => None,
+        });
+        times.collect()
+    }
+
+    /// Refunds these counts, line by line, where they were charged at these times; returns whether
+    /// all parts have replied. Units that no longer count, or that may not, stay charged: refunding
+    /// them would refund those of other requests.
+    pub(super) async fn take_back(&self, back: &Counts, charged_at: &[Option<u64>]) -> bool {
+        let parts = charged_at.iter().enumerate();
+        let parts = parts.filter_map(|(part, at)| Some((part, (*at)?)));
+        let parts = parts.filter(|(part, _)| self.plan.charges(*part, back).0);
+        let undo = |(part, at)| async move {
+            let request = |_| self.plan.undo(part, at, back);
             self.ask(part, request, Instant::now()).await
         };
-        let reply = join_all(parts.map(refund).collect()).await;
+        let reply = join_all(parts.map(undo).collect()).await;
         reply.iter().all(Result::is_ok)
     }
 

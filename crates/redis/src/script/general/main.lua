@@ -6,6 +6,8 @@ while position <= #requests do
   if step == LEASE then
     spent, owed, want, least, fresh_id, position = read('>I5I7I5I5c8', requests, position)
   end
+  local charged_at
+  if step == UNDO then charged_at, position = read('>I7', requests, position) end
   if step == REMEMBER then lasts, memo, position = read('>I5I2c0', requests, position) end
   local lines = {}
   for i = 1, step == REPORT and 0 or count do
@@ -28,6 +30,8 @@ while position <= #requests do
     load_settlement().remember(lines, lasts, memo)
   elseif step == SETTLE then
     load_settlement().settle(lines)
+  elseif step == UNDO then
+    load_settlement().undo(lines, charged_at)
   else
     decide(lines)
   end

@@ -4,6 +4,7 @@
 -- no state begins with, the time (7), the number of charged lines (1), and for each its index in
 -- the request (1), kind (1), segments (1), span (6), units (5), and a mark by which these units are
 -- recognized later (7): a bucket's debt, a window's end, the number of a sliding window's segment.
+-- Also undoes the charges of a round over several slots that has failed in one of them.
 --
 -- Loaded only by requests that need it, because functions cost time in a script.
 
@@ -129,6 +130,27 @@ local function load_settlement()
     return back
   end
 
+  -- What a charge at `at` left behind, as far as it follows from its time: the window or segment that
+  -- it counted in, or the least debt of a bucket.
+  local function mark_of(a, line, at)
+    if is_bucket(a.kind) then return line.refund * line.span end
+    if a.kind == SLIDING then return floor(at / line.span) end
+    if a.kind == FIXED_CLOCK then return at - at % line.span + line.span end
+    -- Windows that start with a request do not overlap.
+    return a.at - line.span <= at and a.at or 0
+  end
+
+  -- Refunds what each line was charged at `at`, by a request that has failed meanwhile.
+  local function undo(lines, at)
+    for _, line in ipairs(lines) do
+      local a, part = line.account, { at = at }
+      part.kind, part.span, part.segments = line.kind, line.span, line.segments
+      part.mark = mark_of(a, line, at)
+      refund_part(a, line, part, line.refund)
+    end
+    reply(ALLOWED, {})
+  end
+
   -- Charges as many of `units` as fit beside reservations; returns how many. If these are released,
   -- their units are charged as well, as far as they are among `units`.
   local function charge_excess(a, line, units)
@@ -171,5 +193,5 @@ local function load_settlement()
     reply(ALLOWED, states)
   end
 
-  return { remember = remember, settle = settle_reserved }
+  return { remember = remember, settle = settle_reserved, undo = undo }
 end
