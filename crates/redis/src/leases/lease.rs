@@ -111,6 +111,18 @@ impl Lease {
         }
     }
 
+    /// A lease of which nothing is spent: Redis holds units under this name, which are to be
+    /// returned.
+    pub(super) fn orphan(shape: Arc<Shape>, name: u64, local_now: Moment) -> Lease {
+        let mut lease = Lease {
+            name,
+            renewed: None,
+            ..Lease::new(shape, local_now, LEAST)
+        };
+        lease.lose(local_now);
+        lease
+    }
+
     /// Spends units, if there are enough of this limit.
     #[inline]
     pub(crate) fn take(

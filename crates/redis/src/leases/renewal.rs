@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Moment};
 
-use super::Leases;
 use super::lease::{GrantedLease, Lease, Shape, WANT_MAX};
+use super::{Leases, SHARD_MAX};
 use crate::fit::FittedLimit;
 
 /// The renewal of one lease. If it gets no reply, nothing more of the lease is spent, and it is
@@ -92,14 +92,24 @@ impl Renewal {
     /// Completes it with a grant.
     pub(crate) fn confirm_grant(mut self, granted: GrantedLease) {
         self.outcome = Outcome::Granted;
+        let local_now = self.leases.clock.now();
         let mut shard = self.leases.shards.of(self.key);
-        if let Some(lease) = shard.leases.get_mut(&self.key)
-            && lease.name == self.name
-        {
-            let renewed = lease.renewed.take();
-            lease.grant(granted, self.asked_at, self.leases.clock.now());
-            drop(shard);
-            renewed.inspect(|renewed| renewed.notify_waiters());
+        let has_room = shard.leases.len() < SHARD_MAX;
+        match shard.leases.get_mut(&self.key) {
+            Some(lease) if lease.name == self.name => {
+                let renewed = lease.renewed.take();
+                lease.grant(granted, self.asked_at, local_now);
+                drop(shard);
+                renewed.inspect(|renewed| renewed.notify_waiters());
+            }
+            // Its key was reset meanwhile, and is leased again: it expires.
+            Some(_) => {}
+            // Its key was reset meanwhile: its units are not spent, but returned.
+            None if granted.units > 0 && has_room => {
+                let orphan = Lease::orphan(Arc::clone(&self.shape), self.next, local_now);
+                shard.leases.insert(self.key, orphan);
+            }
+            None => {}
         }
     }
 }
@@ -145,6 +155,35 @@ mod tests {
     use super::*;
     use crate::leases::{Estimates, Spend};
     use crate::monotonic::MonotonicClock;
+    use crate::snapshot::Snapshot;
+
+    /// Redis has granted units of a key that was reset meanwhile. Nobody may spend them, so they are
+    /// returned.
+    #[test]
+    fn a_grant_for_a_key_that_was_reset_is_returned() {
+        let start = Moment::ZERO + Span::from_secs(1_000);
+        let clock = MonotonicClock::new(Some(Arc::new(move || start)));
+        let leases = Leases::new(clock, Estimates::new(false));
+        let limit = Limit::token_bucket(100, Span::SECOND).unwrap();
+        let charge = Charge::new(Key::from_bits(1 << 8), &limit, Cost::ONE);
+        assert!(matches!(leases.spend(&charge), Spend::Cold));
+        let Spend::Renew(mut renewal) = leases.spend(&charge) else {
+            panic!("a warm key is leased");
+        };
+        renewal.send();
+        leases.forget(charge.key);
+        let next = renewal.next;
+        renewal.confirm_grant(GrantedLease {
+            units: 8,
+            lasts: 10_000_000,
+            snapshot: Snapshot::plain(&FittedLimit::new(&limit).unwrap(), 1, 1),
+            now: 1,
+        });
+        assert!(matches!(leases.spend(&charge), Spend::Cold), "not spent");
+        assert_eq!(leases.due(), [charge.key]);
+        let renewal = leases.begin_if_due(charge.key).unwrap();
+        assert_eq!((renewal.name, renewal.want, renewal.spent), (next, 0, 0));
+    }
 
     /// A denial from the denial cache drops the first renewal of a key before it is sent: there is
     /// nothing to return to Redis.
