@@ -3,8 +3,6 @@
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
-use tollgate_core::Key;
-
 use crate::denials::Denials;
 use crate::leases::Spend;
 use crate::stage::{Request, Stage};
@@ -37,10 +35,5 @@ impl DenialCache {
     /// The cached denials.
     pub(crate) const fn denials(&self) -> &Denials {
         &self.denials
-    }
-
-    /// Drops a key that was reset.
-    pub(crate) fn forget(&self, key: Key) {
-        self.denials.forget(key);
     }
 }

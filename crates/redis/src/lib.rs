@@ -99,6 +99,8 @@ mod denial_cache;
 
 mod denials;
 
+mod generations;
+
 mod key_map;
 
 mod environment;

@@ -3,10 +3,11 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use tokio::time::Instant;
-use tollgate_core::{Charge, Cost, StoreError, Verdict};
+use tollgate_core::{Charge, Cost, Key, StoreError, Verdict};
 
 use crate::denials::Denials;
 use crate::fit::{FittedLimit, Single, unfit};
+use crate::generations::{Generation, Generations};
 use crate::leases::Estimates;
 
 /// The result of a stage: a decision or an error, which ends the request, or the values that the
@@ -23,6 +24,8 @@ pub(crate) struct Request<'r> {
     pub(crate) charges: &'r [Charge<'r>],
     /// The charge, if it is the only one: most stages decide no others.
     pub(crate) only: Option<Single<'r>>,
+    /// That of its key when this request began.
+    generation: Option<Generation<'r>>,
     /// Whether another request's reservation blocks it. Then its refunds are done.
     pub(crate) is_blocked: bool,
     /// When its time budget starts.
@@ -30,9 +33,10 @@ pub(crate) struct Request<'r> {
     pub(crate) caches: Caches<'r>,
 }
 
-/// The caches of Redis's replies; a refund of a key drops its entries.
+/// The caches of Redis's replies; a refund of a key drops its entries, and begins a generation.
 #[derive(Clone, Copy)]
 pub(crate) struct Caches<'r> {
+    pub(crate) generations: &'r Generations,
     pub(crate) denials: &'r Denials,
     pub(crate) estimates: &'r Estimates,
 }
@@ -74,6 +78,9 @@ impl<'r> Request<'r> {
         };
         let request = Request {
             charges,
+            generation: only
+                .as_ref()
+                .map(|only| caches.generations.of(only.charge.key)),
             only,
             is_blocked,
             since,
@@ -86,16 +93,32 @@ impl<'r> Request<'r> {
     fn forget_refunded(&self) {
         for charge in self.charges {
             if matches!(charge.cost, Cost::Refund(_)) {
-                self.caches.denials.forget(charge.key);
-                self.caches.estimates.forget(charge.key);
+                self.caches.forget(charge.key);
             }
         }
     }
 }
 
+impl Caches<'_> {
+    /// Drops what is known of a key that got units back, or was reset, also by replies that are
+    /// still in flight.
+    pub(crate) fn forget(&self, key: Key) {
+        self.generations.advance(key);
+        self.denials.forget(key);
+        self.estimates.forget(key);
+    }
+}
+
 impl Drop for Request<'_> {
-    /// A reply from before the refund may have been cached meanwhile.
+    /// A reply from before a refund may have been cached meanwhile: to another request, or to this
+    /// one, if the refund was another's.
     fn drop(&mut self) {
         self.forget_refunded();
+        if let (Some(only), Some(generation)) = (&self.only, self.generation)
+            && !generation.is_current()
+        {
+            self.caches.denials.forget(only.charge.key);
+            self.caches.estimates.forget(only.charge.key);
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::connection::Opener;
 use crate::cross_slot::CrossSlot;
 use crate::denial_cache::DenialCache;
 use crate::environment::Environment;
+use crate::generations::Generations;
 use crate::keys;
 use crate::leased::Leased;
 use crate::leases::Spend;
@@ -38,6 +39,7 @@ pub struct Redis {
     leased: Leased,
     write_back: WriteBack,
     denial_cache: DenialCache,
+    generations: Generations,
     strict: Strict,
     cross_slot: CrossSlot,
     settlements: Settlements,
@@ -85,6 +87,7 @@ impl Redis {
             leased: Leased::new(environment, shared()),
             write_back: WriteBack::new(config, environment, shared()),
             denial_cache: DenialCache::new(environment.caches_denials, Arc::clone(&stats)),
+            generations: Generations::default(),
             strict: Strict::new(Arc::clone(&router)),
             cross_slot: CrossSlot::new(environment, Arc::clone(&router)),
             settlements: Settlements::new(Arc::clone(&router)),
@@ -166,8 +169,7 @@ impl Redis {
     ) -> Result<Settled, StoreError> {
         let forget = || {
             for one in settled {
-                self.denial_cache.forget(one.charge.key);
-                self.leased.estimates().forget(one.charge.key);
+                self.caches().forget(one.charge.key);
             }
         };
         forget();
@@ -178,6 +180,7 @@ impl Redis {
 
     fn caches(&self) -> Caches<'_> {
         Caches {
+            generations: &self.generations,
             denials: self.denial_cache.denials(),
             estimates: self.leased.estimates(),
         }

@@ -1,13 +1,54 @@
 //! Refunds of units that were spent on a lease.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use tollgate_behaviour::{Rule, Subject, Taste};
-use tollgate_core::{Cost, Limit, Mode, Sharing, Span};
+use tollgate_core::{Charge, Cost, Limit, Mode, Sharing, Span};
 
 use super::{Driven, SINGLE};
 use crate::config::Config;
+use crate::store::under_test::TimedRedis;
 
 fn instance() -> Driven {
     Driven::new(&Config::single(SINGLE.address()))
+}
+
+/// A denial was decided before a refund, and its reply is read after that of the refund: it is not
+/// cached.
+#[test]
+fn a_denial_from_before_a_refund_does_not_deny_after_it() {
+    let config = Config {
+        connections: 1,
+        ..Config::single(SINGLE.address())
+    };
+    let limit = Limit::fixed_window(1, Span::DAY).expect("a day is a window");
+    let mut instance = Driven::connect(&config, TimedRedis::connect_with_caches);
+    let (key, now) = (instance.key("refunded"), Taste::MICROSECONDS.start);
+    let take = [Charge::new(key, &limit, Cost::ONE)];
+    let refund = [Charge::new(key, &limit, Cost::Refund(1))];
+    assert!(instance.decide(now, &take).is_allowed());
+    let store = &instance.store;
+    instance.runtime.block_on(async {
+        let mut denied = Box::pin(store.decide(&take));
+        let mut refunded = Box::pin(store.decide(&refund));
+        poll_fn(|context| {
+            assert!(denied.as_mut().poll(context).is_pending());
+            assert!(refunded.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        assert!(refunded.await.expect("Redis answers").is_allowed());
+        let denied = denied.await.expect("Redis answers");
+        assert!(!denied.is_allowed(), "it was sent first");
+        assert!(
+            store
+                .decide(&take)
+                .await
+                .expect("Redis answers")
+                .is_allowed()
+        );
+    });
 }
 
 /// A refund applies to units spent on a lease, although they were not reported before.

@@ -92,14 +92,10 @@ impl InspectStore for Redis {
     /// Drops this instance's lease as well, which would be spent in addition to the new budget. A
     /// reply from before the deletion may be cached meanwhile, so the caches drop the key twice.
     async fn reset(&self, key: Key) -> Result<bool, StoreError> {
-        let forget_replies = || {
-            self.denial_cache.forget(key);
-            self.leased.estimates().forget(key);
-        };
-        forget_replies();
+        self.caches().forget(key);
         self.leased.forget(key);
         let deleted = inspect::delete(&self.router, key).await;
-        forget_replies();
+        self.caches().forget(key);
         deleted
     }
 
