@@ -348,18 +348,21 @@ impl Table {
         let lines = [place.home & !1, place.home | 1, second & !1, second | 1];
         let lines = lines.map(|line| &self.lines[line].slots);
         let from_hand = (hand..hand + 4 * SLOTS).map(|number| number % (4 * SLOTS));
-        let live = from_hand.map(|number| &lines[number / SLOTS][number % SLOTS]);
-        let live = live.map(|slot| (slot, slot.load()));
-        let mut free = live.filter(|(_, current)| !current.tag.is_locked());
         let mut victim: Option<(&Pair, SlotValue)> = None;
-        free.find(|(slot, current)| {
-            let goes_first =
-                |(_, other)| eviction_order(*current, now) < eviction_order(other, now);
-            if victim.is_none_or(goes_first) || current.tag.heat() == Heat::New {
-                victim = Some((slot, *current));
+        for number in from_hand {
+            let slot = &lines[number / SLOTS][number % SLOTS];
+            let current = slot.load();
+            if current.tag.is_locked() {
+                continue;
             }
-            current.tag.heat() == Heat::New
-        });
+            if current.tag.heat() == Heat::New {
+                return Some((slot, current));
+            }
+            let goes_first = |(_, other)| eviction_order(current, now) < eviction_order(other, now);
+            if victim.is_none_or(goes_first) {
+                victim = Some((slot, current));
+            }
+        }
         victim
     }
 }

@@ -41,7 +41,7 @@ fn try_commit<U: OwnWordState>(
 ) -> Result<Decision, Miss> {
     let limit = charge.limit;
     let expected = Tag::new(charge.key, charge.history.revision(), U::TIMELINE);
-    if !current.tag.is_plain(expected) {
+    if !current.tag.matches_except_heat(expected) {
         return Err(Miss::Unusual);
     }
     let mut usage = U::decode(limit, current.word);
