@@ -1,6 +1,6 @@
 //! A slot's owner and the form of its state, in one word.
 
-use tollgate_core::{Key, Timeline};
+use tollgate_core::{Decision, Key, Timeline};
 
 /// A slot's owner: a part of its key's hash, and how to read its state.
 ///
@@ -29,6 +29,21 @@ pub(crate) enum Heat {
     Returning,
     /// Denied: its eviction would let the client start over.
     Denied,
+}
+
+impl Heat {
+    /// The heat of a slot after a decision that charged it, or after a settlement without one;
+    /// `was_live` says whether its state was live before.
+    #[inline(always)]
+    pub(crate) const fn after(self, was_live: bool, decision: Option<&Decision>) -> Heat {
+        match (self, decision) {
+            // A client that keeps hammering stays marked after its key has expired.
+            (Heat::Denied, _) | (_, Some(Decision::Deny(_))) => Heat::Denied,
+            _ if !was_live => Heat::New,
+            (heat, None) => heat,
+            (_, Some(Decision::Allow(_))) => Heat::Returning,
+        }
+    }
 }
 
 const LOCKED: u64 = 1 << 63;
@@ -103,10 +118,10 @@ impl Tag {
         Tag(self.0 & !LOCKED)
     }
 
-    /// Whether this is an unlocked slot of `expected`'s owner, with a state of one word that was
-    /// made under the same revision of its limit, on the same clock.
+    /// Whether all but the heat equals `expected`: the owner, the revision of the limit under which
+    /// the state was made, its clock, and where it is. A locked slot never matches an unlocked tag.
     #[inline]
-    pub(crate) const fn is_plain(self, expected: Tag) -> bool {
+    pub(crate) const fn matches_except_heat(self, expected: Tag) -> bool {
         self.0 & !HEAT == expected.0
     }
 

@@ -8,7 +8,6 @@
 
 use tollgate_core::{Algorithm, Charge, Clock, Cost, Decision, Moment, Segments, Usage, step};
 
-use super::lock_free::heat_after;
 use super::locked::SlotLock;
 use super::{Memory, Time};
 use crate::pair::SlotValue;
@@ -31,7 +30,7 @@ impl<C: Clock> Memory<C> {
         let tag = Tag::new(charge.key, charge.history.revision(), limit.timeline()).with_spill();
         let slot = self.table.find_likely(place, tag.fingerprint_bits())?;
         let current = slot.load();
-        if !current.tag.is_plain(tag) {
+        if !current.tag.matches_except_heat(tag) {
             return None;
         }
         let block = spill::block(current.word)?;
@@ -50,7 +49,7 @@ impl<C: Clock> Memory<C> {
         }
         spill::write_block(&window, limit, block, &self.arena);
         let was_live = current.word > now.as_nanos();
-        let heat = heat_after(current.tag.heat(), was_live, &decision);
+        let heat = current.tag.heat().after(was_live, Some(&decision));
         lock.commit(SlotValue {
             tag: current.tag.with_heat(heat),
             word: spill::word(expires_at, block),

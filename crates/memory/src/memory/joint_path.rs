@@ -20,7 +20,7 @@ use tollgate_core::{Bucket, Charge, Clock, Decision, Now, PerCharge, Verdict, se
 
 use super::Memory;
 use super::fast_path::{Miss, RETRIES_MAX};
-use super::lock_free::{commit, heat_after};
+use super::lock_free::commit;
 use super::locked::SlotLock;
 use super::word_state::{AnyWordState, WordState};
 use crate::pair::{Pair, SlotValue};
@@ -212,7 +212,7 @@ impl<'t> Reading<'t> {
         self.current = self.slot.map_or(SlotValue::default(), Pair::load);
         match self.slot {
             None => Ok(()),
-            Some(_) if self.current.tag.is_plain(self.expected) => Ok(()),
+            Some(_) if self.current.tag.matches_except_heat(self.expected) => Ok(()),
             Some(_) if self.current.tag.is_locked() => Err(Miss::Contended),
             Some(_) => Err(Miss::Unusual),
         }
@@ -231,7 +231,7 @@ impl<'t> Reading<'t> {
             // To be inserted.
             return Err(Miss::Unusual);
         }
-        let heat = heat_after(self.current.tag.heat(), was_live, decision);
+        let heat = self.current.tag.heat().after(was_live, Some(decision));
         let tag = self.current.tag.with_heat(heat);
         self.next = SlotValue { tag, word };
         Ok(true)

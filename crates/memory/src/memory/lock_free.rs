@@ -118,6 +118,7 @@ impl<C: Clock> Memory<C> {
             charge.history.revision(),
             charge.limit.timeline(),
         );
+        let tag = tag.with_heat(Heat::New.after(false, Some(&decision)));
         let new = SlotValue { tag, word };
         let Some(inserted) = self.table.insert(place, new, time.now, backoff)? else {
             return Ok(None);
@@ -156,7 +157,7 @@ pub(super) fn commit(
         // Cleared, so that the expired state does not come back if the clock does.
         return current.word == 0 || slot.replace(current, SlotValue { word: 0, ..current });
     }
-    let heat = heat_after(current.tag.heat(), was_live, decision);
+    let heat = current.tag.heat().after(was_live, Some(decision));
     slot.replace(
         current,
         SlotValue {
@@ -164,16 +165,4 @@ pub(super) fn commit(
             word,
         },
     )
-}
-
-/// The heat of a slot that a decision charges, given whether its state was live before.
-#[inline(always)]
-pub(super) const fn heat_after(heat: Heat, was_live: bool, decision: &Decision) -> Heat {
-    match heat {
-        // A client that keeps hammering stays marked after its key has expired.
-        Heat::Denied => Heat::Denied,
-        _ if !was_live => Heat::New,
-        _ if decision.is_allowed() => Heat::Returning,
-        _ => Heat::Denied,
-    }
 }

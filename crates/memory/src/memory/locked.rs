@@ -22,7 +22,7 @@ use crate::pair::{Pair, SlotValue};
 use crate::spill::{self, KeyState};
 use crate::sync::Backoff;
 use crate::table::{Place, Table};
-use crate::tag::{Heat, Tag};
+use crate::tag::Tag;
 
 /// How often a decision searches for blocks to free before it fails. More often than the largest
 /// state takes blocks, since concurrent decisions may take what was freed.
@@ -247,13 +247,7 @@ impl LockedState<'_> {
         let old = self.lock.current;
         let revision = state.revision(limit, old.tag.revision(), revision);
         let (word, is_spilled) = spill::write(state, limit, &mut self.spares);
-        let heat = match decision {
-            Some(Decision::Deny(_)) => Heat::Denied,
-            _ if old.tag.heat() == Heat::Denied => Heat::Denied,
-            _ if !self.was_live => Heat::New,
-            Some(_) => old.tag.heat().max(Heat::Returning),
-            None => old.tag.heat(),
-        };
+        let heat = old.tag.heat().after(self.was_live, decision);
         let tag = old
             .tag
             .with_limit(revision, limit.timeline())
