@@ -19,6 +19,18 @@ pub struct Attempt<P> {
     left: usize,
 }
 
+/// An error that may say that a decision was made under rules that later ones have replaced.
+pub trait MaybeSuperseded {
+    /// Whether it says so. Then nothing was charged.
+    fn is_superseded(&self) -> bool;
+}
+
+impl MaybeSuperseded for StoreError {
+    fn is_superseded(&self) -> bool {
+        matches!(self, StoreError::Superseded)
+    }
+}
+
 // === impl Attempt ===
 
 impl<P, R> Attempt<P>
@@ -57,12 +69,12 @@ where
     /// The attempt that follows one with this outcome, under the rules that `load` finds in effect.
     /// `None` if the outcome is final: [`StoreError::Superseded`] is, if the rules were replaced
     /// during every attempt.
-    pub fn next<T>(
+    pub fn next<T, E: MaybeSuperseded>(
         &self,
-        outcome: &Result<T, StoreError>,
+        outcome: &Result<T, E>,
         load: impl FnOnce() -> P,
     ) -> Option<Attempt<P>> {
-        if self.left <= 1 || !matches!(outcome, Err(StoreError::Superseded)) {
+        if self.left <= 1 || !outcome.as_ref().is_err_and(E::is_superseded) {
             return None;
         }
         let latest = load();
@@ -109,6 +121,7 @@ mod tests {
                 (&**latest, resolution)
             );
         }
-        assert!(attempt.next(&Ok(3), || &old).is_none());
+        let allowed: Result<_, StoreError> = Ok(3);
+        assert!(attempt.next(&allowed, || &old).is_none());
     }
 }

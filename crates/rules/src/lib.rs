@@ -101,7 +101,7 @@ mod view;
 
 mod settings;
 
-pub use attempt::Attempt;
+pub use attempt::{Attempt, MaybeSuperseded};
 pub use diagnostic::{Diagnostic, Severity, escape};
 pub use domain::RuleDescriptor;
 pub use findings::DIAGNOSTICS_MAX;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tollgate_core::{
     Charge, PerCharge, Request, Resolution, RuleName, Settlement, Span, StoreError,
 };
-use tollgate_rules::{Attempt, ReservedPart, Resolved};
+use tollgate_rules::{Attempt, MaybeSuperseded, ReservedPart, Resolved};
 
 use super::{ActiveRules, Decided, Engine};
 use crate::reservation_id::{NoRandomness, ReservationId};
@@ -84,9 +84,6 @@ pub enum SettleError {
     Store(StoreError),
 }
 
-/// A decision, and what is kept of what it charged.
-type Outcome<K> = Result<(Decided, K), ReserveError>;
-
 /// What a request with a reservation is charged.
 fn charges_to_reserve<'r>(
     resolved: &'r Resolved<'_>,
@@ -132,16 +129,15 @@ impl Engine {
         let place = self.reservations.claim(self.stores.now());
         let place = place.map_err(|Full| ReserveError::Full { max: bounds.max })?;
         let mut attempt = Attempt::first(self.rules.load());
-        let outcome = loop {
+        let (decided, mut parts) = loop {
             let (active, resolution) = (attempt.rules(), attempt.resolution());
             let outcome =
                 self.reserve_under(active, memory, request, resolution, |_, _, parts| parts);
             match attempt.next(&outcome, || self.rules.load()) {
-                None => break outcome.map_err(ReserveError::Store)?,
+                None => break outcome?,
                 Some(next) => attempt = next,
             }
         };
-        let (decided, mut parts) = outcome?;
         // They are kept for long.
         parts.shrink_to_fit();
         if !decided.answer.is_allowed() {
@@ -191,19 +187,16 @@ impl Engine {
         request: &Request<'_>,
         resolution: Resolution,
         keep: impl FnOnce(&Resolved<'_>, &[Charge<'_>], VecDeque<ReservedPart>) -> K,
-    ) -> Result<Outcome<K>, StoreError> {
+    ) -> Result<(Decided, K), ReserveError> {
         let resolved = active
             .rules
             .resolve_with_headroom(request, memory, &self.headroom());
-        let charges = match charges_to_reserve(&resolved, resolution) {
-            Ok(charges) => charges,
-            Err(error) => return Ok(Err(error)),
-        };
+        let charges = charges_to_reserve(&resolved, resolution)?;
         let (verdict, now) = memory.decide_timed(&charges)?;
         let parts = resolved.reserved_parts(&charges, &verdict, now);
         let kept = keep(&resolved, &charges, parts);
         let decided = self.conclude(active, request, &resolved, &verdict);
-        Ok(Ok((decided, kept)))
+        Ok((decided, kept))
     }
 
     /// Settles what one counter was charged, under the rules in effect.
@@ -235,6 +228,21 @@ impl ReserveError {
     fn unfit(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ReserveError {
         let source = source.into();
         ReserveError::Unfit { source }
+    }
+}
+
+impl From<StoreError> for ReserveError {
+    fn from(error: StoreError) -> ReserveError {
+        match error {
+            StoreError::Unfit { source } => ReserveError::Unfit { source },
+            error => ReserveError::Store(error),
+        }
+    }
+}
+
+impl MaybeSuperseded for ReserveError {
+    fn is_superseded(&self) -> bool {
+        matches!(self, ReserveError::Store(error) if error.is_superseded())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Charge, Cost, KeptReservation, Key, NewReservation, Request, ReserveVerdict, Resolution,
-    SettledCharge, SharedStore, StoreError,
+    SettledCharge, SharedStore,
 };
 use tollgate_fallback::Fallback;
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
@@ -28,9 +28,6 @@ struct KeptLine {
     rule: ChargedRule,
 }
 
-/// A decision, and the reservation that the store keeps.
-type Outcome = Result<(Decided, Option<Key>), ReserveError>;
-
 // === impl Engine ===
 
 impl Engine {
@@ -49,7 +46,7 @@ impl Engine {
             let outcome = outcome.await;
             match attempt.next(&outcome, || self.rules.load()) {
                 None => {
-                    let (decided, key) = outcome.map_err(ReserveError::Store)??;
+                    let (decided, key) = outcome?;
                     let receipt = key.map(|key| ReservationReceipt {
                         id: ReservationId::from_bits(key.bits()),
                         expires_in,
@@ -62,41 +59,33 @@ impl Engine {
     }
 
     /// Decides under these rules, even if they are replaced meanwhile, and has the store keep a
-    /// reservation.
+    /// reservation, of which the key is returned.
     async fn keep_under(
         &self,
         active: &ActiveRules,
         fallback: &Fallback<AnyShared, SharedMemory>,
         request: &Request<'_>,
         (id, resolution): (ReservationId, Resolution),
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<(Decided, Option<Key>), ReserveError> {
         let resolved = active
             .rules
             .resolve_with_headroom(request, fallback, &self.headroom());
-        let charges = match charges_to_reserve(&resolved, resolution) {
-            Ok(charges) => charges,
-            Err(error) => return Ok(Err(error)),
-        };
-        let Some(memo) = write_memo(&lines(&resolved, &charges)) else {
-            return Ok(Err(ReserveError::unfit(
-                "the names of its rules are too long, or a limit is part of the request",
-            )));
-        };
+        let charges = charges_to_reserve(&resolved, resolution)?;
+        let memo = write_memo(&lines(&resolved, &charges)).ok_or_else(|| {
+            let why = "the names of its rules are too long, or a limit is part of the request";
+            ReserveError::unfit(why)
+        })?;
         let new = NewReservation {
             secret: id.bits(),
             lifetime: self.reservations.bounds().lifetime,
             memo: &memo,
         };
-        let reserved = match fallback.reserve(&charges, &new).await {
-            Err(StoreError::Unfit { source }) => return Ok(Err(ReserveError::unfit(source))),
-            reserved => reserved?,
-        };
         let ReserveVerdict {
             verdict,
             reservation,
-        } = reserved;
+        } = fallback.reserve(&charges, &new).await?;
         let decided = self.conclude(active, request, &resolved, &verdict);
-        Ok(Ok((decided, reservation)))
+        Ok((decided, reservation))
     }
 
     /// Settles a reservation that one of the shared stores keeps.

@@ -14,7 +14,7 @@ use tollgate_rules::{Attempt, ChargedRule, ReservedPart, Resolved};
 use super::{ReserveError, SettledLimit, charges_to_reserve};
 use crate::any_shared::AnyShared;
 use crate::engine::{ActiveRules, Decided, Engine};
-use crate::reservation_id::ReservationId;
+use crate::reservation_id::{NoRandomness, ReservationId};
 use crate::stores::{DomainStore, EngineMemory, SharedMemory};
 
 /// A reservation of this process: what a request was charged, descriptor by descriptor.
@@ -52,9 +52,6 @@ struct SharedLine {
     units: u64,
 }
 
-/// A decision, and what it reserved.
-type Outcome = Result<(Decided, Option<OwnedReservation>), ReserveError>;
-
 // === impl Engine ===
 
 impl Engine {
@@ -68,7 +65,10 @@ impl Engine {
     /// # Errors
     ///
     /// [`ReserveError`]; nothing was charged. A denial is an answer.
-    pub async fn reserve_owned(&self, request: &Request<'_>) -> Outcome {
+    pub async fn reserve_owned(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<(Decided, Option<OwnedReservation>), ReserveError> {
         let store = &self.stores.of(request.domain_name()).store;
         let mut attempt = Attempt::first(self.rules.load());
         loop {
@@ -83,7 +83,7 @@ impl Engine {
                 }
             };
             match attempt.next(&outcome, || self.rules.load()) {
-                None => return outcome.map_err(ReserveError::Store)?,
+                None => return outcome,
                 Some(next) => attempt = next,
             }
         }
@@ -129,7 +129,7 @@ impl Engine {
         memory: &EngineMemory,
         request: &Request<'_>,
         resolution: Resolution,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<(Decided, Option<OwnedReservation>), ReserveError> {
         let keep =
             |resolved: &Resolved<'_>, charges: &[Charge<'_>], parts: VecDeque<ReservedPart>| {
                 let parts = parts.into_iter().map(|part| Counted {
@@ -138,11 +138,9 @@ impl Engine {
                 });
                 OwnedReservation(Place::Memory(parts.collect()))
             };
-        let outcome = self.reserve_under(active, memory, request, resolution, keep)?;
-        Ok(outcome.map(|(decided, owned)| {
-            let owned = decided.answer.is_allowed().then_some(owned);
-            (decided, owned)
-        }))
+        let (decided, owned) = self.reserve_under(active, memory, request, resolution, keep)?;
+        let owned = decided.answer.is_allowed().then_some(owned);
+        Ok((decided, owned))
     }
 
     /// Decides in a shared store under these rules, and takes what was charged.
@@ -152,30 +150,22 @@ impl Engine {
         fallback: &Fallback<AnyShared, SharedMemory>,
         request: &Request<'_>,
         resolution: Resolution,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<(Decided, Option<OwnedReservation>), ReserveError> {
         let resolved = active
             .rules
             .resolve_with_headroom(request, fallback, &self.headroom());
-        let charges = match charges_to_reserve(&resolved, resolution) {
-            Ok(charges) => charges,
-            Err(error) => return Ok(Err(error)),
-        };
+        let charges = charges_to_reserve(&resolved, resolution)?;
         if charges.is_empty() {
             let decided = self.conclude(active, request, &resolved, &Verdict::default());
-            return Ok(Ok((decided, None)));
+            return Ok((decided, None));
         }
-        let Ok(id) = ReservationId::random() else {
-            return Ok(Err(ReserveError::NoRandomness));
-        };
+        let id = ReservationId::random().map_err(|NoRandomness| ReserveError::NoRandomness)?;
         let new = NewReservation {
             secret: id.bits(),
             lifetime: self.reservations.bounds().lifetime,
             memo: &[],
         };
-        let reserved = match fallback.reserve(&charges, &new).await {
-            Err(StoreError::Unfit { source }) => return Ok(Err(ReserveError::unfit(source))),
-            reserved => reserved?,
-        };
+        let reserved = fallback.reserve(&charges, &new).await?;
         let verdict = reserved.verdict;
         let owned = reserved.reservation.map(|key| {
             let domain = request.domain_name().unwrap_or_default().into();
@@ -183,7 +173,7 @@ impl Engine {
             OwnedReservation(Place::Shared { domain, key, lines })
         });
         let decided = self.conclude(active, request, &resolved, &verdict);
-        Ok(Ok((decided, owned)))
+        Ok((decided, owned))
     }
 
     /// Settles what a shared store keeps, under the rules in effect.
