@@ -29,7 +29,7 @@ pub use explained::{Explained, Finding};
 
 /// Kinds of keys, with a version: a change of what a key is made of needs a new version.
 const RULE_KEY: &[u8] = b"rule/1";
-const OVERRIDE_KEY: &[u8] = b"override/1";
+const OVERRIDE_KEY: &[u8] = b"override/2";
 
 /// A resolved request: for each descriptor its rule, if any.
 #[derive(Debug)]
@@ -198,16 +198,12 @@ fn resolve_override<'s, H: KeyHasher>(
         return None;
     }
     let limit = Limit::fixed_window(wanted.count, wanted.window).ok()?;
-    let window = wanted.window.as_nanos();
-    // The layout of a counter depends on whether it may exceed the window's nanoseconds. N may
-    // differ from one request to the next on the same counter, so the two layouts have two keys.
-    let is_dense = u64::from(limit.capacity()) >= window;
-    let (window, density) = (window.to_be_bytes(), [u8::from(is_dense)]);
+    let window = wanted.window.as_nanos().to_be_bytes();
     let names = descriptor
         .entries
         .iter()
         .flat_map(|entry| [entry.key, entry.value]);
-    let fixed = [OVERRIDE_KEY, domain.name.as_bytes(), &window, &density];
+    let fixed = [OVERRIDE_KEY, domain.name.as_bytes(), &window];
     Some(Part::Overridden {
         domain,
         limit,
@@ -219,11 +215,6 @@ fn resolve_override<'s, H: KeyHasher>(
 // === impl Resolved ===
 
 impl<'s> Resolved<'s> {
-    /// Whether the request's domain has rules. If not, its name is the client's: do not store it.
-    pub fn domain_known(&self) -> bool {
-        self.domain.is_some()
-    }
-
     /// The charges for the store to decide on, in the order of the descriptors.
     pub fn charges(&self) -> PerCharge<Charge<'_>> {
         self.charges_under(Resolution::First)
@@ -271,7 +262,7 @@ impl<'s> Resolved<'s> {
             });
         }
         let denial = verdict.denial.map(|denial| RequestDenial {
-            by: self.charged_descriptor(denial.by),
+            by: self.charged_descriptors().nth(denial.by).unwrap_or(0),
             wait: denial.wait,
             reason: denial.reason,
         });
@@ -301,13 +292,6 @@ impl<'s> Resolved<'s> {
     /// What the descriptor at `index` counts under; `None` if no limit applies to it.
     pub fn key(&self, index: usize) -> Option<Key> {
         self.parts.get(index)?.key()
-    }
-
-    /// The index of the descriptor that has the charge at `index` of [`Resolved::charges`].
-    fn charged_descriptor(&self, index: usize) -> usize {
-        let parts = self.parts.iter().enumerate();
-        let mut charged = parts.filter(|(_, part)| part.key().is_some());
-        charged.nth(index).map_or(0, |(descriptor, _)| descriptor)
     }
 
     /// What the request counts under, in the order of [`Resolved::charges`].

@@ -12,14 +12,7 @@ fn an_unknown_domain_limits_nothing() {
         domain: b"other",
         ..request(&[&[("a", "x")]])
     };
-    let resolved = fixture.resolve(&request);
-    assert!(!resolved.domain_known());
-    assert!(resolved.charges().is_empty());
-    assert!(
-        fixture
-            .resolve(&crate::fixture::request(&[]))
-            .domain_known()
-    );
+    assert!(fixture.resolve(&request).charges().is_empty());
 }
 
 #[test]
@@ -233,7 +226,7 @@ fn a_limit_brought_along_stands_in_for_the_rules() {
 }
 
 #[test]
-fn a_limit_brought_along_never_meets_a_rules_counter_nor_another_layout() {
+fn a_limit_brought_along_has_a_counter_for_each_window_and_not_a_rules() {
     let fixture = Fixture::of("{key: a, rate_limit: 1/m}");
     let key = |count, window| {
         fixture
@@ -243,7 +236,8 @@ fn a_limit_brought_along_never_meets_a_rules_counter_nor_another_layout() {
     };
     assert_ne!(key(1, Span::MINUTE), fixture.key(&[("a", "1")]));
     assert_eq!(key(1, Span::SECOND), key(999_999_999, Span::SECOND));
-    assert_ne!(key(1, Span::SECOND), key(1_000_000_000, Span::SECOND));
+    assert_eq!(key(1, Span::SECOND), key(u32::MAX, Span::SECOND));
+    assert_ne!(key(1, Span::SECOND), key(1, Span::MINUTE));
 }
 
 #[test]
