@@ -6,6 +6,7 @@ use crate::cost::Cost;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::sharing::{Mode, Sharing};
+use crate::span::Span;
 
 /// The maximum number of charges of a request.
 pub const CHARGES_MAX: usize = 128;
@@ -126,6 +127,15 @@ impl Resolution {
 // === impl Enforcement ===
 
 impl Enforcement {
+    /// How long a request is delayed that the limit would delay for so long: a shadow limit changes
+    /// nothing that a client sees.
+    pub(crate) const fn delay(self, delay: Span) -> Span {
+        match self {
+            Enforcement::Shadow => Span::ZERO,
+            Enforcement::Enforce | Enforcement::Quota => delay,
+        }
+    }
+
     /// Its name in reports: `enforce`, `shadow` or `quota`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::charge::{CHARGES_MAX, Charge, Enforcement};
+use crate::charge::{CHARGES_MAX, Charge};
 use crate::decision::{Decision, Wait};
 use crate::limit::{Limit, narrow};
 use crate::moment::Now;
@@ -267,10 +267,8 @@ impl<'a> Bill<'a> {
             }
             let limit = line.widest;
             let moment = now.on(limit.timeline());
-            // A shadow limit must not change what a client sees.
-            if line.charge.enforcement != Enforcement::Shadow {
-                delays[index] = usages[index].delay(limit, moment);
-            }
+            let delay = usages[index].delay(limit, moment);
+            delays[index] = line.charge.enforcement.delay(delay);
             usages[index].take(limit, moment, narrow(line.take));
         }
         delays

@@ -87,11 +87,7 @@ fn take<U: Usage>(charge: &Charge<'_>, usage: &mut U, wait: Option<Wait>, now: N
     let (Cost::Take(units @ 1..), None) = (charge.cost, wait) else {
         return Span::ZERO;
     };
-    // A shadow limit must not change what a client sees.
-    let delay = match charge.enforcement {
-        Enforcement::Shadow => Span::ZERO,
-        Enforcement::Enforce | Enforcement::Quota => usage.delay(limit, moment),
-    };
+    let delay = charge.enforcement.delay(usage.delay(limit, moment));
     usage.take(limit, moment, narrow(units));
     delay
 }
@@ -117,8 +113,8 @@ fn penalise<U: Usage>(
 impl Verdict {
     /// The verdict on a request with one charge.
     pub fn of_one(charge: &Charge<'_>, mut decision: Decision) -> Verdict {
-        if let (Decision::Allow(grant), Enforcement::Shadow) = (&mut decision, charge.enforcement) {
-            grant.delay = Span::ZERO;
+        if let Decision::Allow(grant) = &mut decision {
+            grant.delay = charge.enforcement.delay(grant.delay);
         }
         let is_enforced = charge.enforcement != Enforcement::Shadow;
         let denial = decision

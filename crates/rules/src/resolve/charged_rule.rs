@@ -64,10 +64,8 @@ impl Resolved<'_> {
     /// The index of the descriptor of each of [`Resolved::charges`], in their order.
     pub fn charged_descriptors(&self) -> impl Iterator<Item = usize> {
         let parts = self.parts.iter().enumerate();
-        parts.filter_map(|(index, part)| match part {
-            Part::Nothing | Part::Unlimited(_) => None,
-            Part::Limited { .. } | Part::Overridden { .. } => Some(index),
-        })
+        let charged = parts.filter(|(_, part)| part.key().is_some());
+        charged.map(|(index, _)| index)
     }
 }
 
