@@ -1,6 +1,7 @@
 //! An upstream: which of its addresses a request goes to.
 
-use std::io::{self, ErrorKind};
+mod failures;
+
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,7 +28,6 @@ use crate::request_body::RequestBody;
 use crate::retry::{Retries, RetryBudget};
 use crate::settings::{REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
 use crate::upstream_load::UpstreamLoad;
-use crate::upstream_tls::TlsError;
 
 /// How often a request is sent whose connection was closed before any of it was sent.
 const SENDS_MAX: usize = 3;
@@ -223,6 +223,20 @@ impl Upstream {
         Err(failure)
     }
 
+    /// A new connection in place of one that the server had closed before anything was sent; to
+    /// another address if this one accepts none.
+    async fn lease_again(&self, pool: &Arc<ConnectionPool>) -> Result<Lease, Failure> {
+        let error = match pool.lease_new().await {
+            Ok(lease) => return Ok(lease),
+            Err(error) => error,
+        };
+        let failure = self.report_unconnected(pool, &error);
+        match self.pools.len() {
+            0 | 1 => Err(failure),
+            _ => self.lease_after(Some(pool)).await,
+        }
+    }
+
     /// Sends a request, and waits for the head of its response. If its connection ends without one,
     /// a safe request may be sent again, as the settings say: to another address if there is one.
     ///
@@ -299,54 +313,9 @@ impl Upstream {
             request = Box::new(unsent);
             // In its place.
             drop(lease);
-            let renewed = Box::pin(pool.lease_new()).await;
-            lease = renewed.map_err(|error| self.report_unconnected(&pool, &error))?;
+            lease = Box::pin(self.lease_again(&pool)).await?;
         }
         Err(self.report_failure(Failure::Closed, lease.pool()))
-    }
-
-    /// Counts an upstream's failure, and logs it now and then. Failures of clients are not counted
-    /// here.
-    fn report_failure(&self, failure: Failure, pool: &ConnectionPool) -> Failure {
-        if failure.is_of_upstream() {
-            self.report(failure.kind(), pool, None);
-        }
-        failure
-    }
-
-    fn report_unconnected(&self, pool: &ConnectionPool, error: &io::Error) -> Failure {
-        let failure = match error.kind() {
-            ErrorKind::ResourceBusy => Failure::Busy,
-            ErrorKind::TimedOut => Failure::SlowConnect,
-            _ if error.get_ref().is_some_and(|cause| cause.is::<TlsError>()) => Failure::Tls,
-            _ => Failure::Unreachable,
-        };
-        if failure.is_of_upstream() {
-            self.report(failure.kind(), pool, Some(error));
-        }
-        failure
-    }
-
-    /// Counts a failure of an address, and logs it now and then.
-    fn report(&self, kind: &'static str, pool: &ConnectionPool, reason: Option<&io::Error>) {
-        self.metrics.count_failure(kind);
-        let (upstream, address) = (self.name.as_str(), pool.address());
-        let avoided_for = pool.health.record_failure();
-        if let Some(avoided_for) = avoided_for.filter(|_| self.pools.len() > 1) {
-            warn!(
-                upstream,
-                address,
-                ?avoided_for,
-                "an address failed several times, so others are tried first"
-            );
-        }
-        if let Some(withheld) = self.warnings.allow() {
-            let reason = reason.map(tracing::field::display);
-            warn!(
-                upstream,
-                address, kind, reason, withheld, "no answer from an upstream"
-            );
-        }
     }
 }
 
@@ -392,3 +361,6 @@ async fn answer(
         deadline = extended.min(deadline + head_timeout);
     }
 }
+
+#[cfg(test)]
+mod tests;

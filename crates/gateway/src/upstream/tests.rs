@@ -1,0 +1,85 @@
+#![allow(clippy::unwrap_used)]
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::yield_now;
+use tollgate_memory::ManualClock;
+
+use super::*;
+use crate::metrics::Metrics;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Turns of the runtime after which a connection is seen to be closed.
+const TURNS: usize = 1_000;
+
+/// Answers one request, and keeps the connection open.
+async fn answer_one(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _peer) = listener.accept().await.unwrap();
+    let (mut head, mut buffer) = (Vec::new(), [0; 1_024]);
+    while !head.ends_with(b"\r\n\r\n") {
+        let read = stream.read(&mut buffer).await.unwrap();
+        assert!(read > 0, "the request is whole");
+        head.extend_from_slice(&buffer[..read]);
+    }
+    let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+    stream.write_all(answer).await.unwrap();
+    stream
+}
+
+fn request() -> Box<Request<RequestBody>> {
+    let request = Request::get("/").header("host", "api");
+    Box::new(request.body(RequestBody::empty()).unwrap())
+}
+
+/// A server that restarts has closed its connections, and accepts none for a moment. Nothing of the
+/// request was sent, so it can go to another, also if it may not be repeated.
+#[tokio::test]
+async fn a_request_on_a_connection_that_was_closed_goes_to_another_address() {
+    let [one, other] = [
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+    ];
+    let addresses = [&one, &other].map(|listener| listener.local_addr().unwrap().to_string());
+    let settings = UpstreamSettings {
+        addresses: addresses.to_vec(),
+        protocol: UpstreamProtocol::Http1,
+        tls: None,
+        requests: 8,
+        health_check: None,
+        retries: None,
+    };
+    let metrics = Metrics::new();
+    let load = Arc::new(UpstreamLoad::new("api", metrics.load("api")));
+    let upstream = Upstream::new("api", &settings, TIMEOUT, metrics.upstream("api"), load);
+    let upstream = upstream.unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let send = |lease| upstream.send(lease, request(), TIMEOUT, &clock);
+
+    let lease = upstream.lease().await.unwrap();
+    assert_eq!(lease.pool().address(), addresses[0]);
+    let (sent, kept) = tokio::join!(send(lease), answer_one(&one));
+    let (response, lease) = sent.unwrap();
+    drop(response);
+    lease.finish();
+    yield_now().await;
+    let elsewhere = upstream.lease().await.unwrap();
+    assert_eq!(elsewhere.pool().address(), addresses[1]);
+    let reused = upstream.lease().await.unwrap();
+    assert_eq!(reused.pool().address(), addresses[0]);
+    assert!(reused.may_be_stale());
+    drop(elsewhere);
+
+    drop((kept, one));
+    for _ in 0..TURNS {
+        yield_now().await;
+    }
+    let _answering = tokio::spawn(async move {
+        // The connection that was leased and dropped comes first.
+        drop(other.accept().await.unwrap());
+        answer_one(&other).await
+    });
+    let (response, lease) = send(reused).await.unwrap();
+    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    assert_eq!(lease.pool().address(), addresses[1]);
+}
