@@ -11,8 +11,8 @@ pub struct Target {
     pub is_least: bool,
     /// The figure to be reached.
     pub bound: f64,
-    /// What was measured.
-    pub measured: f64,
+    /// What was measured. `None` if a contender was not there, or the load was not run.
+    pub measured: Option<f64>,
 }
 
 // === impl Target ===
@@ -25,11 +25,16 @@ impl fmt::Display for Target {
             bound,
             measured,
         } = self;
-        let (sign, is_reached) = match is_least {
-            true => (">=", measured >= bound),
-            false => ("<=", measured <= bound),
+        let sign = if *is_least { ">=" } else { "<=" };
+        write!(f, "  {what:<80}{sign} {bound:<8}")?;
+        let Some(measured) = measured else {
+            return writeln!(f, "not measured");
+        };
+        let is_reached = match is_least {
+            true => measured >= bound,
+            false => measured <= bound,
         };
         let verdict = if is_reached { "reached" } else { "MISSED" };
-        writeln!(f, "  {what:<80}{sign} {bound:<6}{measured:<8.3}{verdict}")
+        writeln!(f, "{measured:<12.3}{verdict}")
     }
 }

@@ -57,12 +57,12 @@ impl Report {
         let find = |name| self.find(CONNECTIONS, name);
         let mut targets = Vec::new();
         let mut add = |what: &str, is_least, bound, measured: Option<f64>| {
-            targets.extend(measured.map(|measured| Target {
+            targets.push(Target {
                 what: what.to_owned(),
                 is_least,
                 bound,
                 measured,
-            }));
+            });
         };
         let cpu = |of: Option<Figures>, by: Option<Figures>| Some(of?.cpu_micros / by?.cpu_micros);
         let ours = find(ONE_LIMIT);

@@ -47,7 +47,7 @@ impl Report {
     }
 
     /// The figures of a contender under a load in a closed loop.
-    fn find(&self, load: &str, contender: &str) -> Option<Figures> {
+    pub(crate) fn find(&self, load: &str, contender: &str) -> Option<Figures> {
         let mut rows = self.rows.iter().filter(|row| !row.is_paced);
         let row = rows.find(|row| row.load == load && row.contender == contender);
         row.map(|row| row.figures)

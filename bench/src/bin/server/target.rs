@@ -51,7 +51,7 @@ const CPU: [(&str, &str, &str, f64); 7] = [
 ];
 
 /// Ratios of decisions per second: load, ours, the other's, and how large it should be.
-const SPEED: [(&str, &str, &str, f64); 4] = [
+const SPEED: [(&str, &str, &str, f64); 5] = [
     (
         "uniform-allowed-c64-p1",
         "tollgate CL.THROTTLE",
@@ -62,7 +62,7 @@ const SPEED: [(&str, &str, &str, f64); 4] = [
         "uniform-allowed-c64-p16",
         "tollgate CL.THROTTLE",
         "redis-cell CL.THROTTLE",
-        1.0,
+        3.5,
     ),
     (
         "uniform-allowed-c64-p16",
@@ -73,30 +73,53 @@ const SPEED: [(&str, &str, &str, f64); 4] = [
     (
         "uniform-allowed-c64-p64",
         "tollgate CL.THROTTLE",
+        "redis-cell CL.THROTTLE",
+        3.5,
+    ),
+    (
+        "uniform-allowed-c64-p64",
+        "tollgate CL.THROTTLE",
         "redis INCR",
         1.0,
     ),
 ];
 
-/// The targets for which there are figures.
+/// Contenders of which one processor should decide a million times a second.
+const MILLION: [&str; 2] = ["tollgate /v1/check list", "tollgate grpc stream"];
+/// The load without pipelines, over 64 connections.
+const ONE_AT_A_TIME: &str = "uniform-allowed-c64-p1";
+/// The longest p99 of gRPC with two descriptors, with 64 requests in flight.
+const GRPC_P99_MICROS: f64 = 3_000.0;
+
+/// All targets, with what was measured of each.
 pub(crate) fn targets(report: &Report) -> Vec<Target> {
-    let mut targets = Vec::new();
-    let mut add = |kind: &str, is_least, wanted: &(&str, &str, &str, f64), ratio: Option<f64>| {
+    let ratio = |kind: &str, is_least, wanted: &(&str, &str, &str, f64), figure| {
         let (load, ours, other, bound) = *wanted;
-        targets.extend(ratio.map(|measured| Target {
+        Target {
             what: format!("{load}, {kind}: {ours} / {other}"),
             is_least,
             bound,
-            measured,
-        }));
+            measured: report.ratio(load, ours, other, figure),
+        }
     };
-    for wanted in &CPU {
-        let ratio = report.ratio(wanted.0, wanted.1, wanted.2, |one| one.cpu_micros);
-        add("CPU", false, wanted, ratio);
-    }
-    for wanted in &SPEED {
-        let ratio = report.ratio(wanted.0, wanted.1, wanted.2, |one| one.per_second);
-        add("speed", true, wanted, ratio);
-    }
-    targets
+    let cpu = CPU
+        .iter()
+        .map(|wanted| ratio("CPU", false, wanted, |one| one.cpu_micros));
+    let speed = SPEED
+        .iter()
+        .map(|wanted| ratio("speed", true, wanted, |one| one.per_second));
+    let millions = MILLION.iter().map(|ours| Target {
+        what: format!("{ONE_AT_A_TIME}: {ours}, decisions per second"),
+        is_least: true,
+        bound: 1e6,
+        measured: report.find(ONE_AT_A_TIME, ours).map(|one| one.per_second),
+    });
+    let grpc = report.find(ONE_AT_A_TIME, "tollgate grpc 2");
+    let tail = Target {
+        what: format!("{ONE_AT_A_TIME}: tollgate grpc 2, p99 in us"),
+        is_least: false,
+        bound: GRPC_P99_MICROS,
+        measured: grpc.map(|one| one.p99_micros),
+    };
+    cpu.chain(speed).chain(millions).chain([tail]).collect()
 }
