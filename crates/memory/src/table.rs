@@ -352,15 +352,12 @@ impl Table {
         for number in from_hand {
             let slot = &lines[number / SLOTS][number % SLOTS];
             let current = slot.load();
-            if current.tag.is_locked() {
-                continue;
-            }
-            if current.tag.heat() == Heat::New {
-                return Some((slot, current));
-            }
             let goes_first = |(_, other)| eviction_order(current, now) < eviction_order(other, now);
-            if victim.is_none_or(goes_first) {
-                victim = Some((slot, current));
+            match current.tag.heat() {
+                _ if current.tag.is_locked() => {}
+                Heat::New => return Some((slot, current)),
+                _ if victim.is_none_or(goes_first) => victim = Some((slot, current)),
+                _ => {}
             }
         }
         victim
