@@ -70,8 +70,9 @@
 //!
 //! # What it costs and does not do
 //!
-//! * A request costs one unit, and it is charged when it is allowed: an error of the service, a
-//!   panic, or a body that is not read to its end refund nothing.
+//! * A request is charged when it is allowed: an error of the service, a panic, or a body that is
+//!   not read to its end refund nothing. It costs one unit; with rules, what the `cost` of its
+//!   descriptor says.
 //! * The inner service must be `Clone`, and is cloned only for requests that may be delayed: those
 //!   of leaky buckets and, over Redis, all.
 

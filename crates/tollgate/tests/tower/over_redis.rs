@@ -190,6 +190,43 @@ async fn without_redis_the_limit_says_what_clients_get() {
     }
 }
 
+/// A second request would exceed the 5 units of the day, whichever store counts them.
+#[tokio::test]
+async fn the_cost_that_identity_states_is_charged_in_every_store() {
+    let server = testbed::Redis::start();
+    let redis = connect(&server).await;
+    let text = rules("{window: 1d, requests_per_unit: 5, algorithm: token_bucket}");
+    let identity = serde_json::json!({"descriptors": [{
+        "entries": [{"key": "remote_address", "from": "client_address"}],
+        "cost": {"from": {"constant": 3}},
+    }]});
+    let identity: IdentitySettings = serde_json::from_value(identity).unwrap();
+    let classifier = || Classifier::new(&identity).unwrap();
+    let in_memory = tollgate::RuleLimiter::from_yaml(&text).unwrap().into();
+    let over_redis = RuleLimiter::from_yaml(&redis, &text).unwrap().into();
+    for app in [
+        app(RateLimitLayer::by_rules(
+            in_memory,
+            "shop",
+            classifier(),
+            peer,
+        )),
+        app(RateLimitLayer::by_rules(
+            over_redis,
+            "shop",
+            classifier(),
+            peer,
+        )),
+    ] {
+        let first = app.clone().oneshot(request(CLIENT)).await.unwrap();
+        assert_eq!(first.status(), StatusCode::OK);
+        let remaining = first.headers()["ratelimit"].to_str().unwrap();
+        assert!(remaining.contains(";r=2;"), "{remaining}");
+        let second = status(&app, request(CLIENT)).await;
+        assert_eq!(second, StatusCode::TOO_MANY_REQUESTS);
+    }
+}
+
 /// The second request of an empty bucket is held for half an hour, and then a third is denied.
 async fn a_dropped_request_is_refunded(app: Router, remaining: impl AsyncFn() -> u32) {
     assert_eq!(status(&app, request(CLIENT)).await, StatusCode::OK);

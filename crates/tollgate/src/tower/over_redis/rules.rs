@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tollgate_core::{Cost, Request};
+use tollgate_core::Request;
 
 use super::hold;
 use crate::redis::RuleLimiter;
-use crate::tower::descriptors::Descriptors;
+use crate::tower::descriptors::OwnedRequest;
 use crate::tower::gate::{Decided, Outcome};
 use crate::tower::ruled::{RuleLimits, problem};
 
 impl RuleLimits for RuleLimiter {
     fn gate(self: &Arc<Self>, request: &Request<'_>) -> Outcome {
-        let (limiter, asked) = (Arc::clone(self), Descriptors::of(request));
+        let (limiter, asked) = (Arc::clone(self), OwnedRequest::of(request));
         Outcome::Delayed(Box::pin(async move {
-            let request = asked.request(Cost::ONE);
+            let request = asked.request();
             let decided = limiter.decide_held(&request).await;
             let (answer, places) = decided.map_err(|error| problem(&error))?;
             if answer.is_allowed() && !answer.delay.is_zero() {
