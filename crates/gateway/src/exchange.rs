@@ -91,7 +91,7 @@ pub(crate) async fn exchange(
     record: &mut LogRecord,
 ) -> Response<ResponseBody> {
     let counted = Counted::new(&route.metrics);
-    let seen = copy_answered_by(&head.headers);
+    let (method, seen) = (head.method.clone(), copy_answered_by(&head.headers));
     let addresses = route.classifier.client_address();
     let passage = Passage {
         terms,
@@ -124,7 +124,7 @@ pub(crate) async fn exchange(
         Err(Stop::Failed(failure)) => {
             record.set_outcome(failure.kind());
             counted.end(|metrics| metrics.count_failure(failure.kind()));
-            let response = route.responder.fail(&failure.problem(), &seen);
+            let response = route.responder.fail(&failure.problem(), &method, &seen);
             response.map(own)
         }
     }
@@ -325,7 +325,7 @@ impl Passage<'_> {
         let described = Head::of(head, arrival.peer(addresses));
         let identity = route.classifier.identify_of(described, *client);
         let identity = identity.map_err(|rejection| {
-            let response = responder.reject(&rejection, &head.headers);
+            let response = responder.reject(&rejection, &head.method, &head.headers);
             Stop::Rejected(NOT_IDENTIFIED, Box::new(response))
         })?;
         let listing = self.check_descriptors(listing, &identity, head, record)?;
@@ -352,7 +352,7 @@ impl Passage<'_> {
         let Decided {
             answer, decided_by, ..
         } = decided;
-        let denial = responder.deny(&answer, terms.wall_clock(), &head.headers);
+        let denial = responder.deny(&answer, terms.wall_clock(), &head.method, &head.headers);
         if let Some(mut denial) = denial {
             let (id, headers) = (request_id(&head.headers), denial.headers_mut());
             keep_denial(&terms.engine, id, &request, &answer, headers);

@@ -228,7 +228,10 @@ impl Gateway {
                 is_last |= matches!(failure, Failure::Framing(_) | Failure::Connect);
                 self.metrics.count_failure(failure.kind());
                 record.set_outcome(failure.kind());
-                let response = active.responder.fail(&failure.problem(), &head.headers);
+                let response =
+                    active
+                        .responder
+                        .fail(&failure.problem(), &head.method, &head.headers);
                 response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
             }
         };

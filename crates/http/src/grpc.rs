@@ -1,8 +1,8 @@
 //! gRPC's form of a denial: a response of headers alone ("trailers-only"), whose status is in
 //! `grpc-status`.
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tollgate_core::Wait;
 
@@ -15,14 +15,22 @@ pub const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 /// After how many milliseconds a client may retry; -1 is never (gRPC proposal A6).
 pub const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
+/// The value of `Cache-Control` in every response of our own: none may be stored (RFC 6585,
+/// section 4).
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
 const MEDIA_TYPE: &str = "application/grpc";
 /// What `grpc-message` may not contain: all but visible ASCII and spaces, and `%`.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// The longest wait that clients read: they have 32 bits.
 const PUSHBACK_MS_MAX: u64 = 0x7fff_ffff;
 
-/// Whether a request is one of gRPC.
-pub(crate) fn is_request(headers: &HeaderMap) -> bool {
+/// Whether a request is one of gRPC: those are sent with POST. A GET with gRPC's media type is
+/// none, and caches may keep a response with status 200 to it.
+pub(crate) fn is_request(method: &Method, headers: &HeaderMap) -> bool {
+    if method != Method::POST {
+        return false;
+    }
     let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let rest = content_type.and_then(|value| {
         let (name, rest) = value.split_at_checked(MEDIA_TYPE.len())?;
@@ -37,6 +45,7 @@ pub(crate) fn respond(problem: &Problem) -> Response<String> {
     let mut response = Response::new(String::new());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    headers.insert(CACHE_CONTROL, NO_STORE);
     headers.insert(GRPC_STATUS, HeaderValue::from(code(problem.status)));
     let message = utf8_percent_encode(&problem.detail, ENCODED).to_string();
     let message = HeaderValue::try_from(message);
@@ -76,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grpc_is_recognised_by_its_media_type() {
+    fn grpc_is_recognised_by_its_method_and_media_type() {
         let table = [
             ("application/grpc", true),
             ("application/grpc+proto", true),
@@ -90,9 +99,12 @@ mod tests {
         for (value, expected) in table {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(value));
-            assert_eq!(is_request(&headers), expected, "{value}");
+            assert_eq!(is_request(&Method::POST, &headers), expected, "{value}");
+            for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT] {
+                assert!(!is_request(&method, &headers), "{method} {value}");
+            }
         }
-        assert!(!is_request(&HeaderMap::new()));
+        assert!(!is_request(&Method::POST, &HeaderMap::new()));
     }
 
     #[test]
@@ -100,6 +112,7 @@ mod tests {
         let problem = Problem::new(StatusCode::FORBIDDEN, "100 % \u{fc}ber\n");
         let response = respond(&problem);
         assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
         assert_eq!(response.headers()[GRPC_MESSAGE], "100 %25 %C3%BCber%0A");
         let table = [
             (429, 8),

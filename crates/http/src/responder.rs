@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use tollgate_core::Answer;
 
 use crate::dialect::Dialect;
-use crate::grpc;
+use crate::grpc::{self, NO_STORE};
 use crate::headers::{DELAY_MS, retry_headers};
 use crate::media_range::preferred_offer;
 use crate::policy::policies;
@@ -94,17 +94,19 @@ impl Responder {
         }
     }
 
-    /// The response to a request that is denied; `None` if it is allowed. `request` are the
-    /// request's headers, `now` is the wall-clock time since 1970. A gRPC request gets
-    /// `RESOURCE_EXHAUSTED`, and [`GRPC_RETRY_PUSHBACK_MS`](crate::GRPC_RETRY_PUSHBACK_MS).
+    /// The response to a request that is denied; `None` if it is allowed. `method` and `request`
+    /// are the request's method and headers, `now` is the wall-clock time since 1970. A gRPC
+    /// request, which is a POST, gets `RESOURCE_EXHAUSTED`, and
+    /// [`GRPC_RETRY_PUSHBACK_MS`](crate::GRPC_RETRY_PUSHBACK_MS).
     pub fn deny(
         &self,
         answer: &Answer,
         now: Duration,
+        method: &Method,
         request: &HeaderMap,
     ) -> Option<Response<String>> {
         let mut problem = Problem::denial(answer)?;
-        if let (true, Some(denial)) = (grpc::is_request(request), answer.denial) {
+        if let (true, Some(denial)) = (grpc::is_request(method, request), answer.denial) {
             let mut response = grpc::respond(&problem);
             grpc::push_back(denial.wait, response.headers_mut());
             self.write(answer, now, response.headers_mut());
@@ -118,8 +120,13 @@ impl Responder {
 
     /// The response to a request that is denied without an answer of the rules: the configured
     /// status and bodies, and no headers about limits.
-    pub fn deny_with(&self, mut problem: Problem, request: &HeaderMap) -> Response<String> {
-        if grpc::is_request(request) {
+    pub fn deny_with(
+        &self,
+        mut problem: Problem,
+        method: &Method,
+        request: &HeaderMap,
+    ) -> Response<String> {
+        if grpc::is_request(method, request) {
             return grpc::respond(&problem);
         }
         problem.status = self.status;
@@ -127,13 +134,23 @@ impl Responder {
     }
 
     /// The response to a request that could not be described.
-    pub fn reject(&self, rejection: &Rejection, request: &HeaderMap) -> Response<String> {
-        self.fail(&rejection.problem(), request)
+    pub fn reject(
+        &self,
+        rejection: &Rejection,
+        method: &Method,
+        request: &HeaderMap,
+    ) -> Response<String> {
+        self.fail(&rejection.problem(), method, request)
     }
 
     /// The response to a request that was not decided, because of this problem.
-    pub fn fail(&self, problem: &Problem, request: &HeaderMap) -> Response<String> {
-        if grpc::is_request(request) {
+    pub fn fail(
+        &self,
+        problem: &Problem,
+        method: &Method,
+        request: &HeaderMap,
+    ) -> Response<String> {
+        if grpc::is_request(method, request) {
             return grpc::respond(problem);
         }
         let mut response = Response::new(problem.json().to_string());
@@ -190,7 +207,7 @@ impl Responder {
         response
     }
 
-    /// Adds what all responses of our own have. They must not be stored (RFC 6585, section 4).
+    /// Adds what all responses of our own have, except those of gRPC.
     fn complete(
         &self,
         status: StatusCode,
@@ -201,7 +218,7 @@ impl Responder {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, content_type);
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(CACHE_CONTROL, NO_STORE);
         self.cors.allow(request, headers);
         self.cors.expose(headers);
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Method};
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate_behaviour::{Random, check};
 use tollgate_core::{
@@ -205,7 +205,7 @@ fn responses_have_the_same_lists() {
     let now = std::time::Duration::from_secs(1_700_000_000);
     check("structured_responses", 200, |random| {
         let answer = random_answer(random);
-        let denial = responder.deny(&answer, now, &HeaderMap::new());
+        let denial = responder.deny(&answer, now, &Method::GET, &HeaderMap::new());
         let map = match denial {
             Some(response) => response.headers().clone(),
             None => {

@@ -147,7 +147,10 @@ impl ForwardAuth {
         let now: Duration = self.clock.on(Timeline::Utc).since(Moment::ZERO).into();
         // A denial in the form of gRPC has the status 200, which would allow the request.
         head.headers.remove(CONTENT_TYPE);
-        match self.responder.deny(answer, now, &head.headers) {
+        match self
+            .responder
+            .deny(answer, now, &head.method, &head.headers)
+        {
             Some(denial) => denial.map(Body::from),
             None => {
                 self.responder.decorate(answer, now, allowed.headers_mut());

@@ -127,7 +127,8 @@ impl GatewayHandler {
         let detail = "the connection limit is reached; use fewer connections, or retry in a second";
         let failure = Failure::new("overloaded", StatusCode::SERVICE_UNAVAILABLE, detail);
         self.metrics.count_error(NAME, failure.kind);
-        let response = Responder::default().fail(&failure.problem, request.headers());
+        let response =
+            Responder::default().fail(&failure.problem, request.method(), request.headers());
         response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
     }
 }

@@ -307,7 +307,7 @@ where
             Outcome::Unlimited => None,
             Outcome::Decided(decided) => Some(decided),
             Outcome::Failed(problem) => {
-                return ResponseFuture::own(responder.fail(&problem, &head.headers));
+                return ResponseFuture::own(responder.fail(&problem, &head.method, &head.headers));
             }
             Outcome::Delayed(decided) => {
                 let responder = Arc::clone(responder);
@@ -318,11 +318,11 @@ where
                     let decided = match decided.await {
                         Ok(decided) => decided,
                         Err(problem) => {
-                            let own = responder.fail(&problem, &head.headers);
+                            let own = responder.fail(&problem, &head.method, &head.headers);
                             return Ok(own.map(ResponseBody::own));
                         }
                     };
-                    if let Some(denial) = decided.denial(&responder, &head.headers) {
+                    if let Some(denial) = decided.denial(&responder, &head) {
                         return Ok(denial.map(ResponseBody::own));
                     }
                     let response = inner.call(Request::from_parts(head, body)).await?;
@@ -331,7 +331,7 @@ where
             }
         };
         if let Some(decided) = &decided
-            && let Some(denial) = decided.denial(responder, &head.headers)
+            && let Some(denial) = decided.denial(responder, &head)
         {
             return ResponseFuture::own(denial);
         }

@@ -82,7 +82,10 @@ impl Passage<'_> {
             name: None,
         });
         let problem = Problem::new(StatusCode::FORBIDDEN, "this client is on a deny list");
-        let response = self.route.responder.fail(&problem, &head.headers);
+        let response = self
+            .route
+            .responder
+            .fail(&problem, &head.method, &head.headers);
         Stop::Rejected(DENY_LISTED, Box::new(response))
     }
 
@@ -104,7 +107,9 @@ impl Passage<'_> {
                     path: format!("{IN_FLIGHT}.{name}"),
                     name: None,
                 });
-                let response = route.responder.deny_with(problem, &head.headers);
+                let response = route
+                    .responder
+                    .deny_with(problem, &head.method, &head.headers);
                 Err(Stop::Rejected(IN_FLIGHT, Box::new(response)))
             }
         }

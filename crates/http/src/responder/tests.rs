@@ -40,7 +40,7 @@ fn request(headers: &[(HeaderName, &str)]) -> HeaderMap {
 
 #[test]
 fn a_denial_is_a_problem_document_by_default() {
-    let response = Responder::default().deny(&denial(wait()), NOW, &HeaderMap::new());
+    let response = Responder::default().deny(&denial(wait()), NOW, &Method::GET, &HeaderMap::new());
     let response = response.unwrap();
     assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
     let headers = response.headers();
@@ -58,7 +58,7 @@ fn a_denial_is_a_problem_document_by_default() {
     let allowed = allowed_answer(Vec::new());
     assert!(
         Responder::default()
-            .deny(&allowed, NOW, &HeaderMap::new())
+            .deny(&allowed, NOW, &Method::GET, &HeaderMap::new())
             .is_none()
     );
 }
@@ -101,7 +101,7 @@ fn dialects_name_the_tightest_limit_and_round_up() {
         assert_eq!(values(&headers), ["10", "3", reset]);
         assert_eq!(headers.len(), 3, "{headers:?}");
         let response = responder
-            .deny(&denial(wait()), NOW, &HeaderMap::new())
+            .deny(&denial(wait()), NOW, &Method::GET, &HeaderMap::new())
             .unwrap();
         assert_eq!(values(response.headers()), ["3", "0", retry]);
         assert_eq!(response.headers()[RETRY_AFTER], "20");
@@ -134,7 +134,12 @@ fn clients_choose_among_bodies() {
     .unwrap();
     let body = |accept: &str, wait: Wait| {
         let response = responder
-            .deny(&denial(wait), NOW, &request(&[(ACCEPT, accept)]))
+            .deny(
+                &denial(wait),
+                NOW,
+                &Method::GET,
+                &request(&[(ACCEPT, accept)]),
+            )
             .unwrap();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         let content_type = response.headers()[CONTENT_TYPE]
@@ -162,7 +167,7 @@ fn the_problem_document_may_be_replaced() {
     }))
     .unwrap();
     let response = responder
-        .deny(&denial(wait()), NOW, &HeaderMap::new())
+        .deny(&denial(wait()), NOW, &Method::GET, &HeaderMap::new())
         .unwrap();
     assert_eq!(response.body(), "{\"error\": 429}");
 }
@@ -172,7 +177,9 @@ fn other_origins_read_what_they_may() {
     let responder = responder(json!({"cors": {"allow_origins": ["https://app.example"]}})).unwrap();
     let deny = |origin: &str| {
         let request = request(&[(ORIGIN, origin)]);
-        let response = responder.deny(&denial(wait()), NOW, &request).unwrap();
+        let response = responder
+            .deny(&denial(wait()), NOW, &Method::GET, &request)
+            .unwrap();
         assert_eq!(response.headers()[VARY], "origin");
         response.headers().clone()
     };
@@ -210,7 +217,7 @@ fn a_rejection_is_a_problem_document() {
         key: "api_key".to_owned(),
         flaw: crate::rejection::Flaw::Missing,
     };
-    let response = Responder::default().reject(&rejection, &HeaderMap::new());
+    let response = Responder::default().reject(&rejection, &Method::GET, &HeaderMap::new());
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
     assert!(response.body().contains("api_key"));
     assert!(!response.headers().contains_key(RETRY_AFTER));
@@ -271,7 +278,9 @@ fn a_grpc_request_gets_the_status_of_grpc() {
         (Wait::Never, "-1"),
     ];
     for (wait, pushback) in waits {
-        let response = responder.deny(&denial(wait), NOW, &request).unwrap();
+        let response = responder
+            .deny(&denial(wait), NOW, &Method::POST, &request)
+            .unwrap();
         let headers = response.headers();
         assert_eq!(
             (response.status(), response.body().as_str()),
@@ -283,9 +292,43 @@ fn a_grpc_request_gets_the_status_of_grpc() {
         assert!(headers.contains_key("ratelimit"));
     }
     let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "no");
-    let response = responder.fail(&problem, &request);
+    let response = responder.fail(&problem, &Method::POST, &request);
     assert_eq!(response.headers()[GRPC_STATUS], "13");
     assert_eq!(response.headers()[GRPC_MESSAGE], "no");
+}
+
+/// A cache that keeps a 200 would serve it to every client.
+#[test]
+fn no_response_of_our_own_may_be_stored_and_only_a_post_is_grpc() {
+    let request = request(&[(CONTENT_TYPE, "application/grpc")]);
+    let responder = Responder::default();
+    let rejection = Rejection {
+        key: "api_key".to_owned(),
+        flaw: crate::rejection::Flaw::Missing,
+    };
+    let responses_to = |method: &Method| {
+        let problem = Problem::in_flight("per_client", 1);
+        [
+            responder
+                .deny(&denial(wait()), NOW, method, &request)
+                .unwrap(),
+            responder.deny_with(problem.clone(), method, &request),
+            responder.reject(&rejection, method, &request),
+            responder.fail(&problem, method, &request),
+        ]
+    };
+    for (method, statuses) in [
+        (Method::GET, [429, 429, 403, 429]),
+        (Method::HEAD, [429, 429, 403, 429]),
+        (Method::POST, [200, 200, 200, 200]),
+    ] {
+        for (response, status) in responses_to(&method).iter().zip(statuses) {
+            assert_eq!(response.status().as_u16(), status, "{method}");
+            assert_eq!(response.headers()[CACHE_CONTROL], "no-store", "{method}");
+            let is_grpc = response.headers().contains_key(GRPC_STATUS);
+            assert_eq!(is_grpc, method == Method::POST);
+        }
+    }
 }
 
 #[test]
@@ -297,7 +340,7 @@ fn a_denial_without_an_answer_has_no_retry_time() {
     let responder = responder(settings).unwrap();
     let deny = |accept: &str| {
         let request = request(&[(ACCEPT, accept)]);
-        responder.deny_with(Problem::in_flight("per_client", 1), &request)
+        responder.deny_with(Problem::in_flight("per_client", 1), &Method::GET, &request)
     };
     let response = deny("*/*");
     assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -313,7 +356,7 @@ fn a_denial_without_an_answer_has_no_retry_time() {
     // That text needs a retry time.
     assert_eq!(deny("text/plain").headers()[CONTENT_TYPE], MEDIA_TYPE);
     let grpc = request(&[(CONTENT_TYPE, "application/grpc")]);
-    let response = responder.deny_with(Problem::in_flight("per_client", 2), &grpc);
+    let response = responder.deny_with(Problem::in_flight("per_client", 2), &Method::POST, &grpc);
     assert_eq!(response.headers()[GRPC_STATUS], "8");
     assert_eq!(response.headers().get(GRPC_RETRY_PUSHBACK_MS), None);
 }

@@ -55,9 +55,9 @@ impl Decided {
     pub(super) fn denial(
         &self,
         responder: &Responder,
-        request: &HeaderMap,
+        request: &Parts,
     ) -> Option<Response<String>> {
-        responder.deny(&self.answer, self.at, request)
+        responder.deny(&self.answer, self.at, &request.method, &request.headers)
     }
 
     /// Adds the headers of an allowed answer.

@@ -257,6 +257,40 @@ async fn responses_are_as_set() {
     assert_eq!(denied.headers()["x-ratelimit-reset"], "60");
 }
 
+/// A cache that keeps responses with status 200 would serve an empty one to every client.
+#[tokio::test(start_paused = true)]
+async fn only_a_post_is_denied_as_grpc_is_and_no_denial_may_be_stored() {
+    let limiter = limiter(Limit::per_hour(1));
+    let app = app(RateLimitLayer::by_client_address(
+        limiter,
+        ClientAddress::default(),
+        peer,
+    ));
+    assert_eq!(status(&app, request("192.0.2.7")).await, StatusCode::OK);
+    // Without a peer, the request has no decision.
+    for (peer, http, code) in [(Some("192.0.2.7"), 429, "8"), (None, 500, "13")] {
+        for method in [Method::GET, Method::HEAD, Method::POST] {
+            let mut asked = peer.map_or_else(|| Request::new(Body::empty()), request);
+            *asked.method_mut() = method.clone();
+            let headers = asked.headers_mut();
+            headers.insert("content-type", "application/grpc".parse().unwrap());
+            let response = app.clone().oneshot(asked).await.unwrap();
+            let (status, headers, _) = read(response).await;
+            let is_grpc = method == Method::POST;
+            assert_eq!(
+                status.as_u16(),
+                if is_grpc { 200 } else { http },
+                "{method}"
+            );
+            assert_eq!(headers["cache-control"], "no-store", "{method}");
+            let grpc_status = headers
+                .get("grpc-status")
+                .map(|value| value.to_str().unwrap());
+            assert_eq!(grpc_status, is_grpc.then_some(code), "{method}");
+        }
+    }
+}
+
 fn preflight() -> Request<Body> {
     let mut preflight = request("192.0.2.7");
     *preflight.method_mut() = Method::OPTIONS;

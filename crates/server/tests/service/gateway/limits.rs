@@ -408,3 +408,31 @@ async fn without_the_store_each_limit_does_what_it_says() {
         assert_eq!(reply.status, status, "{choice}: {reply:?}");
     }
 }
+
+/// A cache in front that keeps responses with status 200 would serve an empty one to all clients.
+#[tokio::test]
+async fn only_a_post_is_denied_as_grpc_is_and_no_denial_may_be_stored() {
+    let upstream = Echo::start().await;
+    let house = gateway(upstream.address, "").await;
+    let mut client = Client::to(house.gateway()).await;
+    for _ in 0..2 {
+        assert_eq!(client.get("/").await.status, 200);
+    }
+    for (method, status) in [("GET", 429), ("DELETE", 429), ("POST", 200)] {
+        let head = format!("{method} / HTTP/1.1\r\nhost: h\r\ncontent-type: application/grpc\r\n");
+        client
+            .send((head + "content-length: 0\r\n\r\n").as_bytes())
+            .await;
+        let denied = client.reply().await.unwrap();
+        assert_eq!(denied.status, status, "{method}: {denied:?}");
+        assert_eq!(denied.header("cache-control"), Some("no-store"), "{method}");
+        let is_grpc = denied.header("grpc-status") == Some("8");
+        assert_eq!(is_grpc, method == "POST", "{denied:?}");
+    }
+    // Nor may what is answered before any limit: no route, and a path that has no normal form.
+    for path in ["/%", "/a%2Fb/%zz"] {
+        let failed = client.get(path).await;
+        assert!(failed.status >= 400, "{failed:?}");
+        assert_eq!(failed.header("cache-control"), Some("no-store"), "{path}");
+    }
+}
