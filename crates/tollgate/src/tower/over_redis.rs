@@ -74,11 +74,14 @@ impl<K: SharedKey + ?Sized> KeyedLimit<K> for Limiter {
     }
 }
 
-/// The response to a request on which Redis has not decided.
+/// The response to a request on which Redis has not decided. Clients must not learn its address.
 fn problem(error: &StoreError) -> Problem {
+    let error = error.without_address();
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
-        format!("there is no decision on the request: {error}"),
+        format!(
+            "there is no decision on the request: the rate limit store is unavailable: {error}"
+        ),
     )
 }
 

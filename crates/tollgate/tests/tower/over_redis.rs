@@ -227,6 +227,29 @@ async fn the_cost_that_identity_states_is_charged_in_every_store() {
     }
 }
 
+#[tokio::test]
+async fn no_client_learns_the_address_of_redis() {
+    let redis = unconnected();
+    let limiter = redis.limiter("clients", Limit::per_day(8)).unwrap();
+    let of_limiter = by_address(limiter.on_store_error(OnStoreError::Error));
+    let rule = "{window: 1d, requests_per_unit: 8, on_store_error: error}";
+    for app in [of_limiter, by_rules(&redis, rule)] {
+        for is_grpc in [false, true] {
+            let mut asked = request(CLIENT);
+            if is_grpc {
+                *asked.method_mut() = http::Method::POST;
+                let headers = asked.headers_mut();
+                headers.insert("content-type", "application/grpc".parse().unwrap());
+            }
+            let (_, headers, body) = read(app.clone().oneshot(asked).await.unwrap()).await;
+            assert_eq!(headers.contains_key("grpc-status"), is_grpc);
+            let shown = format!("{headers:?} {body}");
+            assert!(shown.contains("no decision on the request"), "{shown}");
+            assert!(!shown.contains("127.0.0.1"), "{shown}");
+        }
+    }
+}
+
 /// The second request of an empty bucket is held for half an hour, and then a third is denied.
 async fn a_dropped_request_is_refunded(app: Router, remaining: impl AsyncFn() -> u32) {
     assert_eq!(status(&app, request(CLIENT)).await, StatusCode::OK);
