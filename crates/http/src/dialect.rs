@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use tollgate_core::{Answer, Span};
@@ -51,6 +52,10 @@ impl Dialect {
     }
 
     /// Adds its headers. `policies` are the answer's, `now` is the wall-clock time since 1970.
+    ///
+    /// The headers may be those of a response that has passed another limiter. Fields that are
+    /// lists then name the limits of both. The others name one limit: that of a denial, or else the
+    /// one with the least remaining, so that no client expects more than it may have.
     pub(crate) fn write(
         self,
         answer: &Answer,
@@ -65,6 +70,11 @@ impl Dialect {
         let Some(policy) = tightest(answer, policies) else {
             return;
         };
+        if is_tighter(headers, limit, remaining, policy.remaining) {
+            return;
+        }
+        headers.remove(remaining);
+        headers.remove(reset);
         headers.insert(limit, HeaderValue::from(policy.limit.nominal()));
         // Without the store, nobody knows what remains.
         if answer.is_store_unavailable() {
@@ -99,6 +109,23 @@ impl Dialect {
             Self::XRateLimitEpoch => Some((dashed, Reset::Epoch)),
         }
     }
+}
+
+/// Whether the headers say already that no more is left than `own` units: another limiter, behind
+/// this one, denied the request or has no more units than that.
+fn is_tighter(headers: &HeaderMap, limit: &str, remaining: &str, own: u32) -> bool {
+    if !headers.contains_key(limit) {
+        return false;
+    }
+    let Some(value) = headers.get(remaining) else {
+        // Without its store, a limiter denies requests and does not know what remains.
+        return headers.contains_key(RETRY_AFTER);
+    };
+    let value = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    headers.contains_key(RETRY_AFTER) || value.is_some_and(|value: u64| value <= own.into())
 }
 
 /// The limit that matters most to the client.

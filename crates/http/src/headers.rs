@@ -53,17 +53,28 @@ pub fn headers(answer: &Answer, headers: &mut HeaderMap) {
     retry_headers(answer, headers);
 }
 
-/// Adds the part of [`headers`] that is the draft's. `policies` are those of the answer.
+/// Adds the part of [`headers`] that is the draft's. `policies` are those of the answer. Both
+/// fields are lists, so the items of other limiters that the headers have already stay.
 pub(crate) fn rate_limit(answer: &Answer, policies: &[Policy<'_>], headers: &mut HeaderMap) {
     if policies.is_empty() {
         return;
     }
     with_texts(policies, |texts, buffer| {
         if !answer.is_store_unavailable() {
-            headers.insert(RATE_LIMIT, texts.remaining(policies, buffer));
+            add_items(RATE_LIMIT, texts.remaining(policies, buffer), headers);
         }
-        headers.insert(RATE_LIMIT_POLICY, texts.policy.clone());
+        add_items(RATE_LIMIT_POLICY, texts.policy.clone(), headers);
     });
+}
+
+/// Adds items to a field that is a list of strings. Anything else in it is replaced: it would make
+/// the whole field unreadable.
+fn add_items(name: HeaderName, items: HeaderValue, headers: &mut HeaderMap) {
+    let mut others = headers.get_all(&name).iter();
+    match others.all(|other| other.as_bytes().starts_with(b"\"")) {
+        true => _ = headers.append(name, items),
+        false => _ = headers.insert(name, items),
+    }
 }
 
 /// Adds the part of [`headers`] that every dialect has: when to try again, the delay, and whether

@@ -86,7 +86,9 @@ impl Responder {
     }
 
     /// Adds the headers of an allowed answer to the response to the request. `now` is the
-    /// wall-clock time since 1970.
+    /// wall-clock time since 1970. If the response has such headers already, those of another
+    /// limiter, `RateLimit` and `RateLimit-Policy` name the limits of both, and the other dialects
+    /// the limit with the least remaining.
     pub fn decorate(&self, answer: &Answer, now: Duration, response: &mut HeaderMap) {
         if self.headers_on == HeadersOn::Always {
             self.write(answer, now, response);

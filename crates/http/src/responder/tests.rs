@@ -111,6 +111,83 @@ fn dialects_name_the_tightest_limit_and_round_up() {
     }
 }
 
+/// Adds the headers of an outer limit of 100, with so many remaining, to those of a response that
+/// has passed an inner limiter already.
+fn decorate_as_outer(dialect: &str, headers: &mut HeaderMap, remaining: u32) {
+    let responder = responder(json!({"headers": [dialect]})).unwrap();
+    let outer = limited("outer", minute(100), grant(remaining, 60_000));
+    responder.decorate(&allowed_answer(vec![outer]), NOW, headers);
+}
+
+#[test]
+fn lists_name_the_limits_of_all_layers() {
+    let inner = limited("inner", minute(10), grant(3, 1_500));
+    let mut headers = HeaderMap::new();
+    Responder::default().decorate(&allowed_answer(vec![inner]), NOW, &mut headers);
+    decorate_as_outer("ratelimit", &mut headers, 99);
+    let all = |name: &str| -> Vec<&str> {
+        let values = headers.get_all(name).iter();
+        values.map(|value| value.to_str().unwrap()).collect()
+    };
+    let left = [r#""inner";r=3;t=2"#, r#""outer";r=99;t=60"#];
+    assert_eq!(all("ratelimit"), left);
+    let policies = [r#""inner";q=10;w=60"#, r#""outer";q=100;w=60"#];
+    assert_eq!(all("ratelimit-policy"), policies);
+    // What is no list of the draft would make ours unreadable.
+    let name = HeaderName::from_static("ratelimit");
+    let mut other = request(&[(name, "limit=10, remaining=9")]);
+    decorate_as_outer("ratelimit", &mut other, 99);
+    let values: Vec<_> = other.get_all("ratelimit").iter().collect();
+    assert_eq!(values, [r#""outer";r=99;t=60"#]);
+}
+
+#[test]
+fn headers_of_one_limit_never_hide_that_less_remains() {
+    for (dialect, prefix) in [
+        ("ratelimit_draft_06", "ratelimit"),
+        ("x_ratelimit_seconds", "x-ratelimit"),
+        ("x_rate_limit_epoch", "x-rate-limit"),
+    ] {
+        for (remaining, has_retry_after, own, is_kept, why) in [
+            (
+                Some("3"),
+                false,
+                99,
+                true,
+                "less remains of the inner limit",
+            ),
+            (Some("3"), false, 3, true, "as much"),
+            (Some("3"), false, 2, false, "more"),
+            (Some("3"), true, 2, true, "it denied a larger cost"),
+            (None, true, 2, true, "its store does not answer"),
+            (Some("many"), false, 2, false, "it says nothing"),
+            (None, false, 2, false, "it says nothing"),
+        ] {
+            let name = |field: &str| HeaderName::try_from(format!("{prefix}-{field}")).unwrap();
+            let mut inner = request(&[(name("limit"), "10")]);
+            if let Some(remaining) = remaining {
+                inner.insert(name("remaining"), remaining.parse().unwrap());
+                inner.insert(name("reset"), "7".parse().unwrap());
+            }
+            if has_retry_after {
+                inner.insert(RETRY_AFTER, "7".parse().unwrap());
+            }
+            let before = inner.clone();
+            decorate_as_outer(dialect, &mut inner, own);
+            assert_eq!(inner == before, is_kept, "{dialect}: {why}");
+            if !is_kept {
+                assert_eq!(inner[name("limit")], "100", "{dialect}: {why}");
+                assert_eq!(
+                    inner[name("remaining")],
+                    own.to_string(),
+                    "{dialect}: {why}"
+                );
+                assert_eq!(inner.len(), 3, "{dialect}: {why}");
+            }
+        }
+    }
+}
+
 #[test]
 fn allowed_responses_may_be_left_alone() {
     let responder = responder(json!({"headers_on": "denied"})).unwrap();

@@ -10,14 +10,16 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use http::header::RETRY_AFTER;
 use http::request::Parts;
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::tower::{
     AddressSource, Classifier, ClientAddress, ClientAddressSettings, Gate, IdentitySettings,
     Problem, RateLimitLayer, ResponseSettings,
 };
-use tollgate::{Limit, Limiter, ManualClock, Memory, OnUnknownDomain, RuleLimiter, Source};
+use tollgate::{
+    Limit, Limiter, ManualClock, Memory, OnUnknownDomain, RuleLimiter, Source, TokioClock,
+};
 use tower::ServiceExt;
 
 use crate::{limiter, peer, read, request};
@@ -257,7 +259,52 @@ async fn responses_are_as_set() {
     assert_eq!(denied.headers()["x-ratelimit-reset"], "60");
 }
 
-/// A cache that keeps responses with status 200 would serve an empty one to every client.
+/// The inner limit of two denies, and the headers of every dialect say so.
+#[tokio::test(start_paused = true)]
+async fn two_layers_do_not_contradict_each_other() {
+    let layer = |name: &str, limit, headers: &str| {
+        let builder = Limiter::builder(limit).name(name).max_keys(100);
+        let limiter = builder.clock(TokioClock::new()).build().into();
+        let layer = RateLimitLayer::by_client_address(limiter, ClientAddress::default(), peer);
+        let settings = serde_json::from_value(serde_json::json!({"headers": [headers]}));
+        layer.responses(&settings.unwrap()).unwrap()
+    };
+    let two = |headers| {
+        let inner = app(layer("inner", Limit::per_hour(1), headers));
+        inner.layer(layer("outer", Limit::per_hour(100), headers))
+    };
+    let texts = |headers: &HeaderMap, name: &str| -> Vec<String> {
+        let values = headers.get_all(name).iter();
+        values
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect()
+    };
+    let app = two("ratelimit");
+    for (expected, waits) in [(StatusCode::OK, 36), (StatusCode::TOO_MANY_REQUESTS, 72)] {
+        let response = app.clone().oneshot(request("192.0.2.7")).await.unwrap();
+        let (status, headers, _) = read(response).await;
+        assert_eq!(status, expected);
+        let remaining = 100 - waits / 36;
+        let limits = [
+            "\"inner\";r=0;t=3600".to_owned(),
+            format!("\"outer\";r={remaining};t={waits}"),
+        ];
+        assert_eq!(texts(&headers, "ratelimit"), limits);
+        let policies = ["\"inner\";q=1;w=3600", "\"outer\";q=100;w=3600"];
+        assert_eq!(texts(&headers, "ratelimit-policy"), policies);
+    }
+    let app = two("x_ratelimit_seconds");
+    for expected in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+        let response = app.clone().oneshot(request("192.0.2.7")).await.unwrap();
+        let (status, headers, _) = read(response).await;
+        assert_eq!(status, expected);
+        assert_eq!(texts(&headers, "x-ratelimit-limit"), ["1"]);
+        assert_eq!(texts(&headers, "x-ratelimit-remaining"), ["0"]);
+        assert_eq!(texts(&headers, "x-ratelimit-reset"), ["3600"]);
+    }
+}
+
+/// A cache that keeps responses with status 200 would serve an empty one to all clients.
 #[tokio::test(start_paused = true)]
 async fn only_a_post_is_denied_as_grpc_is_and_no_denial_may_be_stored() {
     let limiter = limiter(Limit::per_hour(1));

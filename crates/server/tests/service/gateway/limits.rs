@@ -436,3 +436,26 @@ async fn only_a_post_is_denied_as_grpc_is_and_no_denial_may_be_stored() {
         assert_eq!(failed.header("cache-control"), Some("no-store"), "{path}");
     }
 }
+
+/// An upstream with limits of its own: the client must not believe that more is left than they say.
+#[tokio::test]
+async fn what_an_upstream_says_of_its_limits_stays() {
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), "").await;
+    let mut client = Client::to(house.gateway()).await;
+    client.send(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let mut upstream = stage.accept().await;
+    upstream.head().await;
+    let response =
+        "HTTP/1.1 200 OK\r\nratelimit: \"upstream\";r=0;t=9\r\ncontent-length: 0\r\n\r\n";
+    upstream.send(response).await;
+    let reply = client.reply().await.unwrap();
+    for line in [
+        r#"ratelimit: "upstream";r=0;t=9"#,
+        r#"ratelimit: "remote_address";r=1;t=3600"#,
+        r#"ratelimit-policy: "remote_address";q=2;w=3600"#,
+    ] {
+        let count = reply.head.lines().filter(|other| *other == line).count();
+        assert_eq!(count, 1, "{line}: {reply:?}");
+    }
+}
