@@ -104,7 +104,6 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 pub use body::ResponseBody;
-pub use gate::Gate;
 pub use http::Extensions;
 pub use keyed::{KeyedLimit, OneLimit};
 pub use response::ResponseFuture;
@@ -120,23 +119,62 @@ pub use tollgate_http::{
     PathParameters, PathSettings, SourceSettings, TrailingSlash, UserAgentPattern,
 };
 
-use gate::Outcome;
+use gate::{Gate, Outcome};
 use keyed::Keyed;
 use response::Decoration;
 #[cfg(feature = "rules")]
 use ruled::Ruled;
 
 /// Limits the requests to a service; the [module's documentation](self) has examples.
-pub struct RateLimitLayer<G = ()> {
-    gate: Arc<G>,
-    responder: Arc<Responder>,
+///
+/// Its type does not depend on the limits, so a program can keep it in a struct, and choose between
+/// limits in memory and over Redis when it starts:
+///
+/// ```
+/// # #[cfg(feature = "redis")]
+/// # {
+/// use std::sync::Arc;
+///
+/// use tollgate::redis::Redis;
+/// use tollgate::tower::{ClientAddress, Extensions, Peer, RateLimitLayer};
+/// use tollgate::{Limit, Limiter};
+///
+/// const LIMIT: Limit = Limit::per_minute(100);
+///
+/// /// Redis in production, memory on a developer's machine.
+/// fn layer(redis: Option<&Redis>) -> Result<RateLimitLayer, Box<dyn std::error::Error>> {
+///     let peer = |extensions: &Extensions| extensions.get::<Peer>().copied();
+///     let addresses = ClientAddress::default();
+///     Ok(match redis {
+///         Some(redis) => {
+///             let limiter = Arc::new(redis.limiter("per client", LIMIT)?);
+///             RateLimitLayer::by_client_address(limiter, addresses, peer)
+///         }
+///         None => {
+///             let limiter = Arc::new(Limiter::builder(LIMIT).name("per client").build());
+///             RateLimitLayer::by_client_address(limiter, addresses, peer)
+///         }
+///     })
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RateLimitLayer {
+    terms: Arc<Terms>,
 }
 
 /// A service whose requests are limited; made by [`RateLimitLayer`].
-pub struct RateLimit<S, G> {
+#[derive(Clone)]
+pub struct RateLimit<S> {
     inner: S,
-    gate: Arc<G>,
-    responder: Arc<Responder>,
+    terms: Arc<Terms>,
+}
+
+/// What is done with the requests to a service.
+#[derive(Clone)]
+struct Terms {
+    gate: Arc<dyn Gate>,
+    responder: Responder,
 }
 
 // === impl RateLimitLayer ===
@@ -162,7 +200,7 @@ impl RateLimitLayer {
     ///     key.cloned().ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "no x-api-key"))
     /// });
     /// ```
-    pub fn by_key<L, K, F>(limiter: Arc<L>, classify: F) -> RateLimitLayer<impl Gate>
+    pub fn by_key<L, K, F>(limiter: Arc<L>, classify: F) -> RateLimitLayer
     where
         L: KeyedLimit<K>,
         F: Fn(&Parts) -> Result<K, Problem> + Send + Sync + 'static,
@@ -177,7 +215,7 @@ impl RateLimitLayer {
         limiter: Arc<L>,
         addresses: ClientAddress,
         peer: P,
-    ) -> RateLimitLayer<impl Gate>
+    ) -> RateLimitLayer
     where
         L: OneLimit,
         P: Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
@@ -219,20 +257,21 @@ impl RateLimitLayer {
         domain: &str,
         classifier: Classifier,
         peer: P,
-    ) -> RateLimitLayer<impl Gate>
+    ) -> RateLimitLayer
     where
         L: RuleLimits,
         P: Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
     {
         RateLimitLayer::of(Ruled::new(limiter, domain, classifier, peer))
     }
-}
 
-impl<G> RateLimitLayer<G> {
-    fn of(gate: G) -> RateLimitLayer<G> {
-        RateLimitLayer {
+    fn of(gate: impl Gate) -> RateLimitLayer {
+        let terms = Terms {
             gate: Arc::new(gate),
-            responder: Arc::default(),
+            responder: Responder::default(),
+        };
+        RateLimitLayer {
+            terms: Arc::new(terms),
         }
     }
 
@@ -242,33 +281,29 @@ impl<G> RateLimitLayer<G> {
     ///
     /// Every setting that cannot be used.
     pub fn responses(self, settings: &ResponseSettings) -> Result<Self, InvalidSettings> {
-        let responder = Arc::new(Responder::new(settings)?);
-        Ok(RateLimitLayer { responder, ..self })
+        let responder = Responder::new(settings)?;
+        Ok(self.with(|terms| terms.responder = responder))
+    }
+
+    /// Changes the terms; clones of this layer keep theirs.
+    fn with(mut self, change: impl FnOnce(&mut Terms)) -> RateLimitLayer {
+        change(Arc::make_mut(&mut self.terms));
+        self
     }
 }
 
-impl<S, G> Layer<S> for RateLimitLayer<G> {
-    type Service = RateLimit<S, G>;
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
 
-    fn layer(&self, inner: S) -> RateLimit<S, G> {
+    fn layer(&self, inner: S) -> RateLimit<S> {
         RateLimit {
             inner,
-            gate: Arc::clone(&self.gate),
-            responder: Arc::clone(&self.responder),
+            terms: Arc::clone(&self.terms),
         }
     }
 }
 
-impl<G> Clone for RateLimitLayer<G> {
-    fn clone(&self) -> RateLimitLayer<G> {
-        RateLimitLayer {
-            gate: Arc::clone(&self.gate),
-            responder: Arc::clone(&self.responder),
-        }
-    }
-}
-
-impl<G> fmt::Debug for RateLimitLayer<G> {
+impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer").finish_non_exhaustive()
     }
@@ -284,11 +319,10 @@ fn missing_peer() -> Problem {
 
 // === impl RateLimit ===
 
-impl<S, G, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S, G>
+impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone + Send + 'static,
     S::Future: Send + 'static,
-    G: Gate,
     ReqBody: Send + 'static,
 {
     type Response = Response<ResponseBody<ResBody>>;
@@ -302,15 +336,19 @@ where
     /// Decides on the request. A denied one leaves the inner service as ready as it was.
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (head, body) = request.into_parts();
-        let responder = &self.responder;
-        let decided = match self.gate.decide(&head) {
+        let terms = &self.terms;
+        let decided = match terms.gate.decide(&head) {
             Outcome::Unlimited => None,
             Outcome::Decided(decided) => Some(decided),
             Outcome::Failed(problem) => {
-                return ResponseFuture::own(responder.fail(&problem, &head.method, &head.headers));
+                return ResponseFuture::own(terms.responder.fail(
+                    &problem,
+                    &head.method,
+                    &head.headers,
+                ));
             }
             Outcome::Delayed(decided) => {
-                let responder = Arc::clone(responder);
+                let terms = Arc::clone(terms);
                 // The one that was polled to readiness is called; its clone is polled again.
                 let next = self.inner.clone();
                 let mut inner = std::mem::replace(&mut self.inner, next);
@@ -318,40 +356,30 @@ where
                     let decided = match decided.await {
                         Ok(decided) => decided,
                         Err(problem) => {
-                            let own = responder.fail(&problem, &head.method, &head.headers);
+                            let own = terms.responder.fail(&problem, &head.method, &head.headers);
                             return Ok(own.map(ResponseBody::own));
                         }
                     };
-                    if let Some(denial) = decided.denial(&responder, &head) {
+                    if let Some(denial) = decided.denial(&terms.responder, &head) {
                         return Ok(denial.map(ResponseBody::own));
                     }
                     let response = inner.call(Request::from_parts(head, body)).await?;
-                    Ok(Decoration::new(responder, decided).apply(response))
+                    Ok(Decoration::new(terms, decided).apply(response))
                 });
             }
         };
         if let Some(decided) = &decided
-            && let Some(denial) = decided.denial(responder, &head)
+            && let Some(denial) = decided.denial(&terms.responder, &head)
         {
             return ResponseFuture::own(denial);
         }
-        let decoration = decided.map(|decided| Decoration::new(Arc::clone(responder), decided));
+        let decoration = decided.map(|decided| Decoration::new(Arc::clone(terms), decided));
         let future = self.inner.call(Request::from_parts(head, body));
         ResponseFuture::forward(future, decoration)
     }
 }
 
-impl<S: Clone, G> Clone for RateLimit<S, G> {
-    fn clone(&self) -> RateLimit<S, G> {
-        RateLimit {
-            inner: self.inner.clone(),
-            gate: Arc::clone(&self.gate),
-            responder: Arc::clone(&self.responder),
-        }
-    }
-}
-
-impl<S: fmt::Debug, G> fmt::Debug for RateLimit<S, G> {
+impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)

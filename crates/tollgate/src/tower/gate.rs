@@ -9,10 +9,8 @@ use http::{HeaderMap, Response};
 use tollgate_core::{Answer, Clock, Moment, Span, Timeline};
 use tollgate_http::{Problem, Responder};
 
-/// Identifies who sends a request, and decides on it. The constructors of
-/// [`RateLimitLayer`](super::RateLimitLayer) make the only ones there are.
-pub trait Gate: Send + Sync + 'static {
-    #[doc(hidden)]
+/// Identifies who sends a request, and decides on it.
+pub(super) trait Gate: Send + Sync + 'static {
     fn decide(&self, head: &Parts) -> Outcome;
 }
 

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use http::Response;
 use pin_project_lite::pin_project;
-use tollgate_http::Responder;
 
+use super::Terms;
 use super::body::ResponseBody;
 use super::gate::Decided;
 
@@ -34,7 +34,7 @@ pin_project! {
 
 /// What the response to an allowed request gets: the headers of its answer.
 pub(super) struct Decoration {
-    responder: Arc<Responder>,
+    terms: Arc<Terms>,
     decided: Decided,
 }
 
@@ -102,13 +102,13 @@ impl<F, B, E> std::fmt::Debug for ResponseFuture<F, B, E> {
 // === impl Decoration ===
 
 impl Decoration {
-    pub(super) const fn new(responder: Arc<Responder>, decided: Decided) -> Decoration {
-        Decoration { responder, decided }
+    pub(super) const fn new(terms: Arc<Terms>, decided: Decided) -> Decoration {
+        Decoration { terms, decided }
     }
 
     pub(super) fn apply<B>(self, mut response: Response<B>) -> Response<ResponseBody<B>> {
         self.decided
-            .decorate(&self.responder, response.headers_mut());
+            .decorate(&self.terms.responder, response.headers_mut());
         response.map(ResponseBody::inner)
     }
 }

@@ -14,8 +14,8 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tollgate::tower::{
-    AddressSource, Classifier, ClientAddress, ClientAddressSettings, Gate, IdentitySettings,
-    Problem, RateLimitLayer, ResponseSettings,
+    AddressSource, Classifier, ClientAddress, ClientAddressSettings, IdentitySettings, Problem,
+    RateLimitLayer, ResponseSettings,
 };
 use tollgate::{
     Limit, Limiter, ManualClock, Memory, OnUnknownDomain, RuleLimiter, Source, TokioClock,
@@ -33,7 +33,7 @@ descriptors:
     rate_limit: {name: per-user, window: 1m, requests_per_unit: 1}
 ";
 
-fn app(layer: RateLimitLayer<impl Gate>) -> Router {
+fn app(layer: RateLimitLayer) -> Router {
     Router::new().route("/", get(async || "hello")).layer(layer)
 }
 

@@ -8,7 +8,7 @@ use axum::routing::get;
 use http::StatusCode;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
-use tollgate::tower::{Classifier, ClientAddress, Gate, IdentitySettings, RateLimitLayer};
+use tollgate::tower::{Classifier, ClientAddress, IdentitySettings, RateLimitLayer};
 use tollgate::{
     Algorithm, Limit, Limiter, ManualClock, Memory, RuleLimiter, Source, Span, TokioClock,
 };
@@ -31,7 +31,7 @@ descriptors:
 /// What became of a request, and after how many milliseconds.
 type Served = (StatusCode, u128);
 
-fn app(layer: RateLimitLayer<impl Gate>) -> Router {
+fn app(layer: RateLimitLayer) -> Router {
     Router::new().route("/", get(async || "hello")).layer(layer)
 }
 

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::tower::{ClientAddress, Gate, RateLimitLayer};
+use tollgate::tower::{ClientAddress, RateLimitLayer};
 use tollgate::{Algorithm, Limit};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -17,7 +17,7 @@ use crate::{limiter, peer, request};
 
 const CLIENT: &str = "192.0.2.7";
 
-fn layer(limit: Limit) -> RateLimitLayer<impl Gate> {
+fn layer(limit: Limit) -> RateLimitLayer {
     RateLimitLayer::by_client_address(limiter(limit), ClientAddress::default(), peer)
 }
 

@@ -14,6 +14,8 @@ mod hyper;
 #[cfg(feature = "redis")]
 mod over_redis;
 
+mod stored;
+
 mod tonic;
 
 use std::net::{IpAddr, SocketAddr};

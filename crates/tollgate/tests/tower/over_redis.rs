@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::{Request, StatusCode};
 use tokio::task::JoinSet;
 use tollgate::redis::{Config, OnStoreError, Redis, RuleLimiter};
-use tollgate::tower::{Classifier, ClientAddress, Gate, IdentitySettings, Problem, RateLimitLayer};
+use tollgate::tower::{Classifier, ClientAddress, IdentitySettings, Problem, RateLimitLayer};
 use tollgate::{Algorithm, ChargeDenied, Cost, Descriptor, Entry, Limit, Span};
 use tollgate_testbed as testbed;
 use tower::ServiceExt;
@@ -45,7 +45,7 @@ fn unconnected() -> Redis {
     Redis::builder(config).local_keys(100).open().unwrap()
 }
 
-fn app(layer: RateLimitLayer<impl Gate>) -> Router {
+fn app(layer: RateLimitLayer) -> Router {
     Router::new().route("/", get(async || "hello")).layer(layer)
 }
 
