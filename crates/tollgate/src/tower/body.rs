@@ -43,6 +43,13 @@ impl<B> ResponseBody<B> {
     }
 }
 
+/// An empty body, which layers outside this one need for responses of their own.
+impl<B> Default for ResponseBody<B> {
+    fn default() -> ResponseBody<B> {
+        ResponseBody::own(String::new())
+    }
+}
+
 impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     type Data = Bytes;
     type Error = B::Error;

@@ -117,6 +117,29 @@ async fn errors_of_the_service_and_of_its_body_are_passed_on() {
     assert_eq!(body.frame().await.unwrap().unwrap_err(), "cut");
 }
 
+/// A layer that answers requests itself with an empty body, as those of `tower-http` for timeouts
+/// and CORS do, and demands the same of the body.
+fn answer_with_nothing<S, B>(_inside: &S) -> Response<B>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    B: Default,
+{
+    Response::default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn layers_outside_this_one_make_empty_bodies() {
+    use http_body::Body as _;
+    let service = service_fn(async |_: Request<Body>| {
+        Ok::<_, Infallible>(Response::new(Body::from("hello")))
+    });
+    let response = answer_with_nothing(&layer(Limit::per_minute(1)).layer(service));
+    assert!(response.body().is_end_stream());
+    assert_eq!(response.body().size_hint().exact(), Some(0));
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(bytes.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_length_that_is_known_stays_known() {
     use http_body::Body as _;
