@@ -74,7 +74,8 @@
 //!   not read to its end refund nothing. It costs one unit; with rules, what the `cost` of its
 //!   descriptor says.
 //! * The inner service must be `Clone`, and is cloned only for requests that may be delayed: those
-//!   of leaky buckets and, over Redis, all.
+//!   of leaky buckets and, over Redis, all. Such a request takes nothing of the inner service while
+//!   it waits: it is polled to readiness again when it is its turn.
 
 mod body;
 
@@ -94,6 +95,7 @@ mod response;
 mod ruled;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -333,7 +335,8 @@ where
         self.inner.poll_ready(cx)
     }
 
-    /// Decides on the request. A denied one leaves the inner service as ready as it was.
+    /// Decides on the request. One that is denied at once leaves the inner service as ready as it
+    /// was.
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (head, body) = request.into_parts();
         let terms = &self.terms;
@@ -349,9 +352,7 @@ where
             }
             Outcome::Delayed(decided) => {
                 let terms = Arc::clone(terms);
-                // The one that was polled to readiness is called; its clone is polled again.
-                let next = self.inner.clone();
-                let mut inner = std::mem::replace(&mut self.inner, next);
+                let mut inner = self.release_inner();
                 return ResponseFuture::delay(async move {
                     let decided = match decided.await {
                         Ok(decided) => decided,
@@ -363,6 +364,7 @@ where
                     if let Some(denial) = decided.denial(&terms.responder, &head) {
                         return Ok(denial.map(ResponseBody::own));
                     }
+                    poll_fn(|context| inner.poll_ready(context)).await?;
                     let response = inner.call(Request::from_parts(head, body)).await?;
                     Ok(Decoration::new(terms, decided).apply(response))
                 });
@@ -376,6 +378,17 @@ where
         let decoration = decided.map(|decided| Decoration::new(Arc::clone(terms), decided));
         let future = self.inner.call(Request::from_parts(head, body));
         ResponseFuture::forward(future, decoration)
+    }
+}
+
+impl<S: Clone> RateLimit<S> {
+    /// A service for a request that has to wait. What made the inner service ready, such as a
+    /// permit of a concurrency limit, is released: others need it meanwhile. The service that is
+    /// returned, a clone as the one that stays, must be polled to readiness when it is its turn.
+    fn release_inner(&mut self) -> S {
+        let later = self.inner.clone();
+        self.inner = later.clone();
+        later
     }
 }
 

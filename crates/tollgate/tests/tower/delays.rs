@@ -1,18 +1,21 @@
 //! Requests that a leaky bucket holds, in virtual time.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::routing::get;
-use http::StatusCode;
-use tokio::task::JoinHandle;
+use http::{Request, Response, StatusCode};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 use tollgate::tower::{Classifier, ClientAddress, IdentitySettings, RateLimitLayer};
 use tollgate::{
     Algorithm, Limit, Limiter, ManualClock, Memory, RuleLimiter, Source, Span, TokioClock,
 };
-use tower::ServiceExt;
+use tower::limit::ConcurrencyLimit;
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::{limiter, peer, request};
 
@@ -48,6 +51,14 @@ fn by_rules() -> (Router, Arc<RuleLimiter<TokioClock>>) {
 }
 
 fn layer_of(rules: &str, identity: &IdentitySettings) -> (Router, Arc<RuleLimiter<TokioClock>>) {
+    let (layer, rules) = rules_layer(rules, identity);
+    (app(layer), rules)
+}
+
+fn rules_layer(
+    rules: &str,
+    identity: &IdentitySettings,
+) -> (RateLimitLayer, Arc<RuleLimiter<TokioClock>>) {
     let store = Memory::builder()
         .max_keys(100)
         .clock(TokioClock::new())
@@ -56,7 +67,7 @@ fn layer_of(rules: &str, identity: &IdentitySettings) -> (Router, Arc<RuleLimite
     let rules = Arc::new(rules.unwrap());
     let classifier = Classifier::new(identity).unwrap();
     let layer = RateLimitLayer::by_rules(Arc::clone(&rules), "shop", classifier, peer);
-    (app(layer), rules)
+    (layer, rules)
 }
 
 /// Starts requests one after the other, at the same moment.
@@ -191,6 +202,67 @@ async fn no_more_are_held_than_may_wait() {
     let app = by_address(Arc::clone(&limiter));
     let tasks = start(&app, 3).await;
     assert_eq!(served(tasks).await, [ok(0), ok(500), DENIED]);
+}
+
+/// While one client's request waits for its turn, the only permit of the service is free.
+#[tokio::test(start_paused = true)]
+async fn a_held_request_keeps_no_permit_of_the_service() {
+    let limit = Limit::per_second(1)
+        .counted_by(Algorithm::LeakyBucket)
+        .burst(2);
+    let by_address = {
+        let addresses = ClientAddress::default();
+        RateLimitLayer::by_client_address(limiter(limit), addresses, peer)
+    };
+    let rules = "{domain: shop, descriptors: [{key: remote_address, rate_limit: {unit: second, \
+        requests_per_unit: 1, algorithm: leaky_bucket, queue: 2}}]}";
+    for layer in [
+        by_address,
+        rules_layer(rules, &IdentitySettings::default()).0,
+    ] {
+        let answer = service_fn(async |_: Request<Body>| {
+            Ok::<_, Infallible>(Response::new(Body::from("hello")))
+        });
+        let service = layer.layer(ConcurrencyLimit::new(answer, 1));
+        // As a connection has it: the service lives on while its request is held.
+        let mut connection = service.clone();
+        let began = Instant::now();
+        let mut ask = async || connection.ready().await.unwrap().call(request(CLIENT));
+        let first = ask().await;
+        assert_eq!(first.await.unwrap().status(), StatusCode::OK);
+        let second = ask().await;
+        let held = tokio::spawn(async move { second.await.unwrap().status() });
+        tokio::task::yield_now().await;
+        let other = service.clone().oneshot(request("192.0.2.8")).await.unwrap();
+        assert_eq!(other.status(), StatusCode::OK);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        assert!(!held.is_finished());
+        assert_eq!(held.await.unwrap(), StatusCode::OK);
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+    }
+}
+
+/// When its turn comes, it waits for the service like any other request.
+#[tokio::test(start_paused = true)]
+async fn a_held_request_waits_until_the_service_is_ready() {
+    let slow = service_fn(async |_: Request<Body>| {
+        sleep(Duration::from_secs(3)).await;
+        Ok::<_, Infallible>(Response::new(Body::from("hello")))
+    });
+    let layer = RateLimitLayer::by_client_address(limiter(LEAKY), ClientAddress::default(), peer);
+    let mut service = layer.layer(ConcurrencyLimit::new(slow, 1));
+    let began = Instant::now();
+    let mut requests = JoinSet::new();
+    for _ in 0..3 {
+        let service = service.ready().await.unwrap();
+        requests.spawn(service.call(request(CLIENT)));
+    }
+    let mut ends = Vec::new();
+    while let Some(response) = requests.join_next().await {
+        assert_eq!(response.unwrap().unwrap().status(), StatusCode::OK);
+        ends.push(began.elapsed().as_secs());
+    }
+    assert_eq!(ends, [3, 6, 9]);
 }
 
 #[tokio::test(start_paused = true)]
