@@ -201,6 +201,12 @@ async fn no_more_are_held_than_may_wait() {
     let limiter = Arc::new(builder.clock(TokioClock::new()).build());
     let app = by_address(Arc::clone(&limiter));
     let tasks = start(&app, 3).await;
+    // Units of the queue of four are left, but nobody could have one now.
+    let denied = app.clone().oneshot(request(CLIENT)).await.unwrap();
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    let remaining = denied.headers()["ratelimit"].to_str().unwrap();
+    assert!(remaining.contains(";r=0;"), "{remaining}");
+    assert_eq!(denied.headers()["retry-after"], "1");
     assert_eq!(served(tasks).await, [ok(0), ok(500), DENIED]);
 }
 

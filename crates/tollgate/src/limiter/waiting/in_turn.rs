@@ -10,7 +10,7 @@ use crate::queue::Attempt;
 
 impl<C: Clock> Limiter<C> {
     /// Decides on one unit at once, and holds an allowed request until its turn in a leaky bucket.
-    /// If more requests are held than may wait, it is denied.
+    /// If as many requests are held as may wait, it is denied, and nothing remains for the key.
     pub(crate) async fn check_in_turn<S: Future>(
         &self,
         key: Key,
@@ -36,7 +36,8 @@ impl<C: Clock> Limiter<C> {
             Err(_max) => {
                 let (limit, newest) = (self.limit(), self.decide(key, Cost::Peek(1)));
                 let wait = Wait::For(limit.interval().unwrap_or(Span::SECOND));
-                Decision::Deny(Denial::new(wait, newest.remaining(), newest.reset()))
+                // Whatever the bucket has left, no request would be allowed now.
+                Decision::Deny(Denial::new(wait, 0, newest.reset()))
             }
         }
     }
