@@ -8,6 +8,7 @@ pub(crate) mod reservation;
 
 mod waiting;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,19 @@ pub(crate) type Names = PerCharge<SmolStr>;
 pub struct JointDecision {
     names: Names,
     verdict: Verdict,
+}
+
+/// The decision of several limits that allow a request; made by [`JointDecision::into_result`].
+#[derive(Clone, Debug)]
+pub struct JointGrant {
+    decision: JointDecision,
+}
+
+/// The denial of several limits as an error, for `?`; made by [`JointDecision::into_result`].
+#[derive(Clone, Debug)]
+pub struct JointDenial {
+    /// In a box, because a result has room for its error.
+    decision: Box<JointDecision>,
 }
 
 /// Decides on several limits at once: the request is allowed only if all of them allow it, and only
@@ -152,6 +166,37 @@ impl JointDecision {
         self.verdict.is_allowed()
     }
 
+    /// The decision that allows the request, or the denial as an error, for `?`.
+    ///
+    /// # Errors
+    ///
+    /// [`JointDenial`] if the request is denied.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate::{JointDenial, Limit, Limits};
+    ///
+    /// fn send(limits: &Limits, user: &str) -> Result<(), JointDenial> {
+    ///     limits.check(user).into_result()?;
+    ///     // send
+    ///     Ok(())
+    /// }
+    ///
+    /// let builder = Limits::builder().limit("minute", Limit::per_minute(1));
+    /// let limits = builder.limit("day", Limit::per_day(100)).build();
+    /// assert!(send(&limits, "alice").is_ok());
+    /// let denial = send(&limits, "alice").expect_err("one a minute");
+    /// assert_eq!(denial.denied_by(), Some("minute"));
+    /// assert!(denial.to_string().starts_with("denied by `minute`; try again in "));
+    /// ```
+    pub fn into_result(self) -> Result<JointGrant, JointDenial> {
+        match self.is_allowed() {
+            true => Ok(JointGrant::new(self)),
+            false => Err(JointDenial::new(self)),
+        }
+    }
+
     /// The limit that denied the request: of several, the first of those with the longest wait.
     pub fn denied_by(&self) -> Option<&str> {
         let denial = self.verdict.denial?;
@@ -194,6 +239,89 @@ impl JointDecision {
         names.zip(&self.verdict.decisions)
     }
 }
+
+// === impl JointGrant ===
+
+impl JointGrant {
+    const fn new(decision: JointDecision) -> JointGrant {
+        JointGrant { decision }
+    }
+
+    /// The decision, which has the decision of each limit.
+    pub const fn decision(&self) -> &JointDecision {
+        &self.decision
+    }
+
+    /// The decision by value.
+    pub fn into_decision(self) -> JointDecision {
+        self.decision
+    }
+
+    /// See [`JointDecision::remaining`].
+    pub fn remaining(&self) -> Option<u32> {
+        self.decision.remaining()
+    }
+
+    /// See [`JointDecision::delay`].
+    pub fn delay(&self) -> Duration {
+        self.decision.delay()
+    }
+}
+
+// === impl JointDenial ===
+
+impl JointDenial {
+    fn new(decision: JointDecision) -> JointDenial {
+        JointDenial {
+            decision: Box::new(decision),
+        }
+    }
+
+    /// The decision, which has the decision of each limit.
+    pub const fn decision(&self) -> &JointDecision {
+        &self.decision
+    }
+
+    /// The decision by value.
+    pub fn into_decision(self) -> JointDecision {
+        *self.decision
+    }
+
+    /// See [`JointDecision::denied_by`].
+    pub fn denied_by(&self) -> Option<&str> {
+        self.decision.denied_by()
+    }
+
+    /// See [`JointDecision::wait`].
+    pub fn wait(&self) -> Wait {
+        self.decision.wait().unwrap_or(Wait::Never)
+    }
+
+    /// See [`JointDecision::retry_after`].
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.decision.retry_after()
+    }
+
+    /// See [`JointDecision::retry_after_secs`].
+    pub fn retry_after_secs(&self) -> Option<u64> {
+        self.decision.retry_after_secs()
+    }
+}
+
+impl fmt::Display for JointDenial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.denied_by() {
+            Some(name) => write!(f, "denied by `{name}`")?,
+            None => f.write_str("denied, because the store has no answer")?,
+        }
+        match self.wait() {
+            Wait::For(span) => write!(f, "; try again in {span}"),
+            Wait::Never => f.write_str(": the cost exceeds what the limit ever allows"),
+        }
+    }
+}
+
+impl std::error::Error for JointDenial {}
 
 /// The denial of a request for which the store failed; see [`Limiter::check`].
 pub(crate) fn without_answer(limits: usize) -> Verdict {

@@ -230,7 +230,9 @@ pub mod tower;
 pub use joint::reservation::{JointReservation, NotReserved, reserve_all};
 #[cfg(feature = "async")]
 pub use joint::until_all_ready;
-pub use joint::{Ask, JointDecision, JointError, check_all, until_all_ready_with};
+pub use joint::{
+    Ask, JointDecision, JointDenial, JointError, JointGrant, check_all, until_all_ready_with,
+};
 pub use limiter::reservation::Reservation;
 pub use limiter::{BuildError, Builder, FAILURE_WAIT, Limiter, NotReady};
 pub use limits::{Limits, LimitsBuilder};

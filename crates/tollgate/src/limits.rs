@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use tollgate_core::{CHARGES_MAX, Clock, Limit, PerCharge};
 use tollgate_memory::SystemClock;
 
-use crate::joint::reservation::JointReservation;
+use crate::joint::reservation::{JointReservation, NotReserved};
 use crate::joint::{Ask, JointDecision, Names};
 use crate::limiter::{BuildError, Builder, Limiter};
 
@@ -79,31 +79,36 @@ impl<C: Clock> Limits<C> {
     ///
     /// # Errors
     ///
-    /// The denial, as [`Limits::check_n`] would answer; nothing was charged.
+    /// [`NotReserved::Denied`], as [`Limits::check_n`] would answer, also if the store fails;
+    /// nothing was charged.
     ///
     /// # Example
     ///
     /// ```
-    /// use tollgate::{Limit, Limits};
+    /// use tollgate::{Limit, Limits, NotReserved};
     ///
     /// let builder = Limits::builder().limit("minute", Limit::per_minute(5_000));
     /// let tokens = builder.limit("day", Limit::per_day(100_000)).build();
-    /// let reservation = tokens.reserve("alice", 4_000).expect("the first fits");
-    /// let denied = tokens.reserve("alice", 4_000).expect_err("5 000 a minute");
-    /// assert_eq!(denied.denied_by(), Some("minute"));
+    /// let reservation = tokens.reserve("alice", 4_000)?;
+    /// let Err(NotReserved::Denied(denial)) = tokens.reserve("alice", 4_000) else {
+    ///     panic!("5 000 a minute");
+    /// };
+    /// assert_eq!(denial.denied_by(), Some("minute"));
     /// reservation.settle(1_200);
     /// assert_eq!(tokens.limiter("day").unwrap().peek("alice", 1).remaining(), 98_800);
+    /// # Ok::<(), NotReserved>(())
     /// ```
     pub fn reserve<K: Hash + ?Sized>(
         &self,
         key: &K,
         units: u64,
-    ) -> Result<JointReservation<'_, C>, Box<JointDecision>> {
+    ) -> Result<JointReservation<'_, C>, NotReserved> {
         let asks = self
             .limiters
             .iter()
             .map(|limiter| limiter.ask_n(key, units));
-        JointReservation::of(&self.names, &asks.collect::<PerCharge<_>>())
+        let reservation = JointReservation::of(&self.names, &asks.collect::<PerCharge<_>>());
+        Ok(reservation?)
     }
 
     /// What [`Limits::check_n`] would decide; charges nothing.

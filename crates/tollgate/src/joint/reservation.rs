@@ -7,7 +7,9 @@ use tollgate_core::{
 };
 use tollgate_memory::SystemClock;
 
-use super::{Ask, JointDecision, JointError, Names, decide_by, names_of, without_answer};
+use super::{
+    Ask, JointDecision, JointDenial, JointError, Names, decide_by, names_of, without_answer,
+};
 use crate::limiter::Limiter;
 use crate::limiter::reservation::Reservation;
 
@@ -27,7 +29,7 @@ pub struct JointReservation<'l, C: Clock = SystemClock> {
 #[non_exhaustive]
 pub enum NotReserved {
     /// A limit denied the request.
-    Denied(Box<JointDecision>),
+    Denied(JointDenial),
     /// There is no decision.
     Failed(JointError),
 }
@@ -38,7 +40,7 @@ type Part = (usize, Grant, Reserved);
 /// Reserves the units of `asks` if all limits allow it, as [`crate::check_all`] decides.
 ///
 /// [`crate::Limits::reserve`] does the same for limits that apply to every request, and fails only
-/// with a denial.
+/// with [`NotReserved::Denied`].
 ///
 /// # Errors
 ///
@@ -61,10 +63,9 @@ type Part = (usize, Grant, Reserved);
 pub fn reserve_all<'l, C: Clock>(
     asks: &[Ask<'l, Limiter<C>>],
 ) -> Result<JointReservation<'l, C>, NotReserved> {
-    let names = names_of(asks).map_err(NotReserved::Failed)?;
-    let answer = JointReservation::try_of(&names, asks);
-    let answer = answer.map_err(|error| NotReserved::Failed(JointError::Store(error)))?;
-    answer.map_err(NotReserved::Denied)
+    let names = names_of(asks)?;
+    let answer = JointReservation::try_of(&names, asks).map_err(JointError::Store)?;
+    Ok(answer?)
 }
 
 /// What the charges on each key reserved, with the index of the first of them.
@@ -89,11 +90,11 @@ impl<'l, C: Clock> JointReservation<'l, C> {
     pub(crate) fn of(
         names: &Names,
         asks: &[Ask<'l, Limiter<C>>],
-    ) -> Result<JointReservation<'l, C>, Box<JointDecision>> {
+    ) -> Result<JointReservation<'l, C>, JointDenial> {
         JointReservation::try_of(names, asks).unwrap_or_else(|_| {
             asks.iter().for_each(|ask| ask.limiter.count_failure());
             let verdict = without_answer(asks.len());
-            Err(Box::new(JointDecision {
+            Err(JointDenial::new(JointDecision {
                 names: names.clone(),
                 verdict,
             }))
@@ -104,7 +105,7 @@ impl<'l, C: Clock> JointReservation<'l, C> {
     fn try_of(
         names: &Names,
         asks: &[Ask<'l, Limiter<C>>],
-    ) -> Result<Result<JointReservation<'l, C>, Box<JointDecision>>, StoreError> {
+    ) -> Result<Result<JointReservation<'l, C>, JointDenial>, StoreError> {
         let (verdict, charged) = decide_by(asks, |store, charges| {
             let (verdict, now) = store.decide_timed(charges)?;
             let parts = parts(charges, &verdict, now);
@@ -114,9 +115,10 @@ impl<'l, C: Clock> JointReservation<'l, C> {
             names: names.clone(),
             verdict,
         };
-        if !decision.is_allowed() {
-            return Ok(Err(Box::new(decision)));
-        }
+        let decision = match decision.into_result() {
+            Ok(grant) => grant.into_decision(),
+            Err(denial) => return Ok(Err(denial)),
+        };
         let charged = charged.into_iter();
         let parts = charged.map(|(first, grant, reserved)| {
             let ask = &asks[first];
@@ -164,14 +166,34 @@ impl<C: Clock> fmt::Debug for JointReservation<'_, C> {
 
 // === impl NotReserved ===
 
+impl NotReserved {
+    /// The denial; `None` if there is no decision.
+    pub const fn denial(&self) -> Option<&JointDenial> {
+        match self {
+            NotReserved::Denied(denial) => Some(denial),
+            NotReserved::Failed(_) => None,
+        }
+    }
+}
+
+impl From<JointDenial> for NotReserved {
+    fn from(denial: JointDenial) -> NotReserved {
+        NotReserved::Denied(denial)
+    }
+}
+
+impl From<JointError> for NotReserved {
+    fn from(error: JointError) -> NotReserved {
+        NotReserved::Failed(error)
+    }
+}
+
+/// The errors inside have no words but these, so [`std::error::Error::source`] leaves them out.
 impl fmt::Display for NotReserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotReserved::Denied(decision) => match decision.denied_by() {
-                Some(name) => write!(f, "denied by `{name}`"),
-                None => f.write_str("denied"),
-            },
-            NotReserved::Failed(_) => f.write_str("the limits cannot be asked together"),
+            NotReserved::Denied(denial) => denial.fmt(f),
+            NotReserved::Failed(error) => error.fmt(f),
         }
     }
 }
@@ -179,8 +201,8 @@ impl fmt::Display for NotReserved {
 impl std::error::Error for NotReserved {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            NotReserved::Denied(_) => None,
-            NotReserved::Failed(source) => Some(source),
+            NotReserved::Denied(denial) => denial.source(),
+            NotReserved::Failed(error) => error.source(),
         }
     }
 }

@@ -103,7 +103,7 @@ fn take<'l, C: Clock>(asks: &[Ask<'l, Limiter<C>>]) -> Result<Taken<'l, C>, NotR
     }
     match reserve_all(asks) {
         Ok(reservation) => Ok(Taken::Reserved(reservation)),
-        Err(NotReserved::Denied(decision)) => Ok(Taken::Denied(*decision)),
+        Err(NotReserved::Denied(denial)) => Ok(Taken::Denied(denial.into_decision())),
         Err(NotReserved::Failed(error)) => Err(error.into()),
     }
 }

@@ -1,8 +1,8 @@
 //! Reservations of several limits at once.
 
 use tollgate::{
-    Algorithm, Anchor, ChargeDenied, JointError, Limit, Limiter, Limits, NotReserved, Span,
-    reserve_all,
+    Algorithm, Anchor, ChargeDenied, JointDenial, JointError, Limit, Limiter, Limits, NotReserved,
+    Span, reserve_all,
 };
 
 use super::{TestClock, algorithms, remaining, small};
@@ -97,7 +97,52 @@ fn limits_of_every_algorithm_settle_together() {
     let settled = reservation.settle(1);
     assert!(settled.iter().all(|settlement| settlement.charged == 85));
     let denied = limits.reserve("ann", 101).unwrap_err();
-    assert_eq!(denied.retry_after(), None);
+    let denial = denied.denial().unwrap();
+    assert_eq!(denial.retry_after(), None);
+    let text = "denied by `0`: the cost exceeds what the limit ever allows";
+    assert_eq!(denied.to_string(), text);
+}
+
+/// A program that passes the error on, and one that prints it.
+#[test]
+fn errors_of_several_limits_pass_through_question_marks_and_say_why() {
+    fn work(limits: &Limits<TestClock>, units: u64) -> Result<u64, Box<dyn std::error::Error>> {
+        let reservation = limits.reserve("ann", units)?;
+        limits.check("ann").into_result()?;
+        Ok(reservation.settle(1).iter().map(|it| it.charged).sum())
+    }
+    let (clock, _) = small(Limit::per_hour(1));
+    let builder = Limits::builder().max_keys(100).clock(clock);
+    let builder = builder.limit("minute", Limit::per_minute(4));
+    let limits = builder.limit("day", Limit::per_day(100)).build();
+    assert_eq!(work(&limits, 1).unwrap(), 2);
+    let reserved = work(&limits, 4).unwrap_err();
+    assert_eq!(reserved.to_string(), "denied by `minute`; try again in 30s");
+    assert!(reserved.is::<NotReserved>());
+    let checked = work(&limits, 2).unwrap_err();
+    assert_eq!(checked.to_string(), "denied by `minute`; try again in 15s");
+    assert!(checked.is::<JointDenial>());
+}
+
+#[test]
+fn an_error_of_the_store_is_called_so() {
+    let log = Limit::per_hour(100_000).counted_by(Algorithm::SlidingLog);
+    let (clock, _) = small(log);
+    let builder = Limiter::builder(log).max_keys(1_000).max_bytes(30_000);
+    let limiter = builder.clock(clock.clone()).build();
+    let is_full = (0..100_000).any(|_| {
+        clock.advance(Span::from_nanos(7_919));
+        limiter.try_check("ann", 1).is_err()
+    });
+    assert!(is_full, "100 000 stamps do not fit in 30 kB");
+    let error = reserve_all(&[limiter.ask("ann")]).unwrap_err();
+    assert!(error.denial().is_none());
+    assert_eq!(error.to_string(), "the store has no answer");
+    let source = std::error::Error::source(&error).unwrap();
+    assert_eq!(
+        source.to_string(),
+        "the store's memory for large states is spent"
+    );
 }
 
 #[test]
