@@ -295,7 +295,6 @@ impl<C: Clock> Limiter<C> {
         self.name.clone()
     }
 
-    #[cfg(feature = "tower")]
     pub(crate) fn key_of<K: Hash + ?Sized>(&self, key: &K) -> Key {
         self.keys.of(key)
     }

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use smol_str::SmolStr;
-use tollgate_core::{CHARGES_MAX, Clock, Limit, PerCharge};
+use tollgate_core::{CHARGES_MAX, Clock, Cost, Limit, PerCharge};
 use tollgate_memory::SystemClock;
 
 use crate::joint::reservation::{JointReservation, NotReserved};
 use crate::joint::{Ask, JointDecision, Names};
+use crate::limiter::reservation::Owner;
 use crate::limiter::{BuildError, Builder, Limiter};
 
 /// Several limits over the same keys: a request is allowed only if all of them allow it, and only
@@ -67,11 +69,7 @@ impl<C: Clock> Limits<C> {
 
     /// Consumes `units` of `key` in every limit, all or none; 0 is answered as by [`Limits::peek`].
     pub fn check_n<K: Hash + ?Sized>(&self, key: &K, units: u64) -> JointDecision {
-        let asks = self
-            .limiters
-            .iter()
-            .map(|limiter| limiter.ask_n(key, units));
-        JointDecision::of(&self.names, &asks.collect::<PerCharge<_>>())
+        JointDecision::of(&self.names, &self.asks(key, Cost::Take(units)))
     }
 
     /// Consumes an estimate of `units` of `key` in every limit, all or none, to be settled when the
@@ -103,21 +101,48 @@ impl<C: Clock> Limits<C> {
         key: &K,
         units: u64,
     ) -> Result<JointReservation<'_, C>, NotReserved> {
-        let asks = self
-            .limiters
-            .iter()
-            .map(|limiter| limiter.ask_n(key, units));
-        let reservation = JointReservation::of(&self.names, &asks.collect::<PerCharge<_>>());
-        Ok(reservation?)
+        let asks = self.asks(key, Cost::Take(units));
+        let owner = |index| Owner::Borrowed(self.limiter_at(index));
+        Ok(JointReservation::of(&self.names, &asks, owner)?)
+    }
+
+    /// As [`Limits::reserve`], for a reservation that is stored or moved to another task: it shares
+    /// the limits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limits::reserve`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tollgate::{JointReservation, Limit, Limits, NotReserved};
+    ///
+    /// struct Job {
+    ///     reservation: JointReservation<'static>,
+    /// }
+    ///
+    /// let builder = Limits::builder().limit("minute", Limit::per_minute(10));
+    /// let limits = Arc::new(builder.limit("day", Limit::per_day(100)).build());
+    /// let job = Job { reservation: limits.reserve_owned("alice", 4)? };
+    /// std::thread::spawn(move || job.reservation.settle(3)).join().expect("it does not panic");
+    /// assert_eq!(limits.peek("alice", 1).remaining(), Some(7));
+    /// # Ok::<(), NotReserved>(())
+    /// ```
+    pub fn reserve_owned<K: Hash + ?Sized>(
+        self: &Arc<Self>,
+        key: &K,
+        units: u64,
+    ) -> Result<JointReservation<'static, C>, NotReserved> {
+        let asks = self.asks(key, Cost::Take(units));
+        let owner = |index| Owner::OneOf(Arc::clone(self), index);
+        Ok(JointReservation::of(&self.names, &asks, owner)?)
     }
 
     /// What [`Limits::check_n`] would decide; charges nothing.
     pub fn peek<K: Hash + ?Sized>(&self, key: &K, units: u64) -> JointDecision {
-        let asks = self
-            .limiters
-            .iter()
-            .map(|limiter| limiter.ask_n(key, units));
-        JointDecision::of(&self.names, &asks.map(Ask::peek).collect::<PerCharge<_>>())
+        JointDecision::of(&self.names, &self.asks(key, Cost::Peek(units)))
     }
 
     /// Refunds units to every limit; see [`Limiter::refund`].
@@ -135,6 +160,22 @@ impl<C: Clock> Limits<C> {
     /// The limiter of the limit with this name, to inspect or replace it.
     pub fn limiter(&self, name: &str) -> Option<&Limiter<C>> {
         self.limiters.iter().find(|limiter| limiter.name() == name)
+    }
+
+    fn asks<K: Hash + ?Sized>(&self, key: &K, cost: Cost) -> PerCharge<Ask<'_, Limiter<C>>> {
+        let limiters = self.limiters.iter();
+        limiters
+            .map(|limiter| Ask::new(limiter, limiter.key_of(key), cost))
+            .collect()
+    }
+}
+
+impl<C> Limits<C> {
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub(crate) fn limiter_at(&self, index: usize) -> &Limiter<C> {
+        &self.limiters[index]
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Clock, Decision, Denial, Grant, Limit};
-use tollgate_memory::SystemClock;
+use tollgate_core::{Clock, Decision, Denial, Grant, Limit, StoreError};
+use tollgate_memory::{Stats, SystemClock};
 
 use crate::limiter::reservation::Reservation;
-use crate::limiter::{Limiter, NotReady};
+use crate::limiter::{BuildError, Builder, Limiter, NotReady};
 
 /// A limiter with a single counter, for instance for all calls to one upstream; made by
 /// [`Limiter::single`].
@@ -31,18 +31,62 @@ pub struct SingleLimiter<C = SystemClock> {
 impl Limiter {
     /// A limiter with a single counter, without keys. It reserves 16 MB of address space for a
     /// large log, but uses only what the state needs: a few kilobytes for a token bucket.
+    ///
+    /// Use [`Builder::build_single`] for another name or clock.
+    ///
+    /// # Panics
+    ///
+    /// If the system does not have the memory.
     pub fn single(limit: Limit) -> SingleLimiter {
-        SingleLimiter {
-            limiter: Limiter::builder(limit).max_keys(1).build(),
-        }
+        Limiter::builder(limit).build_single()
+    }
+}
+
+// === impl Builder ===
+
+impl<C: Clock> Builder<C> {
+    /// Builds a limiter with a single counter, as [`Limiter::single`] does, with this name and
+    /// clock. Whatever [`Builder::max_keys`] says, there is room for one key.
+    ///
+    /// # Panics
+    ///
+    /// If the system does not have the memory; [`Builder::try_build_single`] returns that as an
+    /// error.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use tollgate::{Limit, Limiter, ManualClock};
+    ///
+    /// let clock = Arc::new(ManualClock::default());
+    /// let builder = Limiter::builder(Limit::per_second(1)).clock(Arc::clone(&clock));
+    /// let upstream = builder.build_single();
+    /// assert!(upstream.check().is_allowed());
+    /// assert!(!upstream.check().is_allowed());
+    /// clock.advance(Duration::from_secs(1));
+    /// assert!(upstream.check().is_allowed());
+    /// ```
+    pub fn build_single(self) -> SingleLimiter<C> {
+        SingleLimiter::of(self.max_keys(1).build())
+    }
+
+    /// As [`Builder::build_single`], or fails if there is not enough memory.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::TooLarge`].
+    pub fn try_build_single(self) -> Result<SingleLimiter<C>, BuildError> {
+        self.max_keys(1).try_build().map(SingleLimiter::of)
     }
 }
 
 // === impl SingleLimiter ===
 
 impl<C: Clock> SingleLimiter<C> {
-    /// The single counter of a limiter from a [`Builder`](crate::Builder), for another clock or
-    /// more memory.
+    /// A single counter of a limiter: that of the key `()`. A limiter that [`Builder::build`] makes
+    /// has room for a million keys; [`Builder::build_single`] has room for this one.
     pub const fn of(limiter: Limiter<C>) -> SingleLimiter<C> {
         SingleLimiter { limiter }
     }
@@ -57,6 +101,16 @@ impl<C: Clock> SingleLimiter<C> {
     #[inline(always)]
     pub fn check_n(&self, units: u64) -> Decision {
         self.limiter.check_n(&(), units)
+    }
+
+    /// As [`SingleLimiter::check_n`], but returns an error if the store fails; see
+    /// [`Limiter::try_check`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::try_check`]; nothing was charged.
+    pub fn try_check(&self, units: u64) -> Result<Decision, StoreError> {
+        self.limiter.try_check(&(), units)
     }
 
     /// Consumes an estimate of `units`, to be settled when the actual number is known; see
@@ -89,9 +143,27 @@ impl<C: Clock> SingleLimiter<C> {
     /// # Errors
     ///
     /// [`NotReady`] if waiting would not help.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with an enabled timer.
     #[cfg(feature = "async")]
     pub async fn until_ready(&self) -> Result<Grant, NotReady> {
         self.limiter.until_ready(&()).await
+    }
+
+    /// Consumes `units` as soon as they fit, on tokio's timer; see [`Limiter::until_n_ready`].
+    ///
+    /// # Errors
+    ///
+    /// [`NotReady`] if waiting would not help.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with an enabled timer.
+    #[cfg(feature = "async")]
+    pub async fn until_n_ready(&self, units: u64) -> Result<Grant, NotReady> {
+        self.limiter.until_n_ready(&(), units).await
     }
 
     /// Consumes `units` as soon as they fit, on any timer; see [`Limiter::until_n_ready_with`].
@@ -115,5 +187,16 @@ impl<C: Clock> SingleLimiter<C> {
     /// The limit in effect.
     pub fn limit(&self) -> Limit {
         self.limiter.limit()
+    }
+
+    /// What is stored; see [`Limiter::stats`].
+    pub fn stats(&self) -> Stats {
+        self.limiter.stats()
+    }
+
+    /// The limiter whose key `()` this is, for what else it can do: `limiter.ask(&())` for
+    /// [`check_all`](crate::check_all), [`Limiter::failures`], [`Limiter::clock`].
+    pub const fn limiter(&self) -> &Limiter<C> {
+        &self.limiter
     }
 }

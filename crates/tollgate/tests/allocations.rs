@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use allocation_counter::measure;
-use tollgate::{Limit, Limiter, Limits, check_all};
+use tollgate::{Limit, Limiter, Limits, ManualClock, check_all};
 
 /// How many limits a request may have; one more is allowed to allocate.
 const LIMITS: usize = 8;
@@ -34,6 +34,21 @@ fn several_limits_on_a_request() {
             assert_eq!(counted.count_total, 0, "{count} limits, {allowed:?}");
         }
         assert_eq!(allowed.iter().filter(|it| **it).count(), 5);
+    }
+}
+
+/// A table for a million keys takes 24 MB, and a single counter none of it, whatever its clock is.
+#[test]
+fn a_single_counter_has_no_table() {
+    let limit = Limit::per_hour(5);
+    let plain = measure(|| drop(Limiter::single(limit)));
+    let with_clock = measure(|| {
+        let builder = Limiter::builder(limit).clock(ManualClock::default());
+        drop(builder.name("upstream").build_single());
+    });
+    for counted in [plain, with_clock] {
+        // The address space for large states is 16 MiB.
+        assert!(counted.bytes_max < 17 << 20, "{counted:?}");
     }
 }
 

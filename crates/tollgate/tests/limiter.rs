@@ -169,6 +169,25 @@ fn another_limit_keeps_what_was_consumed() {
 }
 
 #[test]
+fn a_single_counter_has_what_a_limiter_has() {
+    let (clock, builder) = small(Limit::per_minute(3));
+    let single = builder.name("upstream").try_build_single().unwrap();
+    assert_eq!(single.limiter().name(), "upstream");
+    assert_eq!(single.stats().live_keys, 0);
+    assert_eq!(single.try_check(2).unwrap().remaining(), 1);
+    let own = single.limiter();
+    let joint = check_all(&[own.ask_n(&(), 2)]).unwrap();
+    assert_eq!(joint.denied_by(), Some("upstream"));
+    assert_eq!(
+        (single.check().is_allowed(), single.check().is_allowed()),
+        (true, false)
+    );
+    assert_eq!(single.stats().live_keys, 1);
+    clock.advance(Span::from_secs(20));
+    assert!(single.check().is_allowed());
+}
+
+#[test]
 fn a_store_without_room_denies_and_counts_it() {
     let log = Limit::per_hour(100_000).counted_by(Algorithm::SlidingLog);
     let clock = Arc::new(ManualClock::default());

@@ -11,7 +11,7 @@ use super::{
     Ask, JointDecision, JointDenial, JointError, Names, decide_by, names_of, without_answer,
 };
 use crate::limiter::Limiter;
-use crate::limiter::reservation::Reservation;
+use crate::limiter::reservation::{Owner, Reservation};
 
 /// Units that several limits are charged as estimates, until it is known how many were used.
 ///
@@ -64,7 +64,8 @@ pub fn reserve_all<'l, C: Clock>(
     asks: &[Ask<'l, Limiter<C>>],
 ) -> Result<JointReservation<'l, C>, NotReserved> {
     let names = names_of(asks)?;
-    let answer = JointReservation::try_of(&names, asks).map_err(JointError::Store)?;
+    let owner = |index: usize| Owner::Borrowed(asks[index].limiter);
+    let answer = JointReservation::try_of(&names, asks, owner).map_err(JointError::Store)?;
     Ok(answer?)
 }
 
@@ -86,12 +87,14 @@ fn parts(charges: &[Charge<'_>], verdict: &Verdict, now: Now) -> Vec<Part> {
 // === impl JointReservation ===
 
 impl<'l, C: Clock> JointReservation<'l, C> {
-    /// A reservation, or the denial; a denial also if the store failed.
+    /// A reservation, or the denial; a denial also if the store failed. `owner` refers to the
+    /// limiter of the ask with an index.
     pub(crate) fn of(
         names: &Names,
-        asks: &[Ask<'l, Limiter<C>>],
+        asks: &[Ask<'_, Limiter<C>>],
+        owner: impl Fn(usize) -> Owner<'l, C>,
     ) -> Result<JointReservation<'l, C>, JointDenial> {
-        JointReservation::try_of(names, asks).unwrap_or_else(|_| {
+        JointReservation::try_of(names, asks, owner).unwrap_or_else(|_| {
             asks.iter().for_each(|ask| ask.limiter.count_failure());
             let verdict = without_answer(asks.len());
             Err(JointDenial::new(JointDecision {
@@ -104,7 +107,8 @@ impl<'l, C: Clock> JointReservation<'l, C> {
     /// As [`JointReservation::of`], but returns an error if the store fails.
     fn try_of(
         names: &Names,
-        asks: &[Ask<'l, Limiter<C>>],
+        asks: &[Ask<'_, Limiter<C>>],
+        owner: impl Fn(usize) -> Owner<'l, C>,
     ) -> Result<Result<JointReservation<'l, C>, JointDenial>, StoreError> {
         let (verdict, charged) = decide_by(asks, |store, charges| {
             let (verdict, now) = store.decide_timed(charges)?;
@@ -123,7 +127,7 @@ impl<'l, C: Clock> JointReservation<'l, C> {
         let parts = charged.map(|(first, grant, reserved)| {
             let ask = &asks[first];
             let key = (ask.priority, ask.key);
-            Reservation::of(ask.limiter, key, grant, reserved)
+            Reservation::new(owner(first), key, grant, reserved)
         });
         let parts = parts.collect();
         Ok(Ok(JointReservation { decision, parts }))

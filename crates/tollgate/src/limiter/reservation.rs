@@ -9,6 +9,7 @@ use tollgate_core::{Clock, Cost, Decision, Denial, Grant, Key, Reserved, Settlem
 use tollgate_memory::SystemClock;
 
 use super::{Limiter, Priority, denial_without_answer};
+use crate::limits::Limits;
 
 /// Units that are charged as an estimate, until [`Reservation::settle`] says how many were used.
 ///
@@ -44,9 +45,11 @@ pub struct Reservation<'l, C: Clock = SystemClock> {
 }
 
 /// How a reservation refers to its limiter.
-enum Owner<'l, C> {
+pub(crate) enum Owner<'l, C> {
     Borrowed(&'l Limiter<C>),
     Shared(Arc<Limiter<C>>),
+    /// The limiter with this index.
+    OneOf(Arc<Limits<C>>, usize),
 }
 
 // === impl Limiter ===
@@ -174,16 +177,7 @@ impl<'l, C: Clock> Reservation<'l, C> {
         Ok(Reservation::new(limiter, key, grant, reserved))
     }
 
-    pub(crate) const fn of(
-        limiter: &'l Limiter<C>,
-        key: (Priority, Key),
-        grant: Grant,
-        reserved: Reserved,
-    ) -> Reservation<'l, C> {
-        Reservation::new(Owner::Borrowed(limiter), key, grant, reserved)
-    }
-
-    const fn new(
+    pub(crate) const fn new(
         limiter: Owner<'l, C>,
         (priority, key): (Priority, Key),
         grant: Grant,
@@ -279,6 +273,7 @@ impl<C> Deref for Owner<'_, C> {
         match self {
             Owner::Borrowed(limiter) => limiter,
             Owner::Shared(limiter) => limiter,
+            Owner::OneOf(limits, index) => limits.limiter_at(*index),
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Reservations of several limits at once.
 
+use std::sync::Arc;
+
 use tollgate::{
-    Algorithm, Anchor, ChargeDenied, JointDenial, JointError, Limit, Limiter, Limits, NotReserved,
-    Span, reserve_all,
+    Algorithm, Anchor, ChargeDenied, JointDenial, JointError, JointReservation, Limit, Limiter,
+    Limits, NotReserved, Span, reserve_all,
 };
 
 use super::{TestClock, algorithms, remaining, small};
@@ -101,6 +103,29 @@ fn limits_of_every_algorithm_settle_together() {
     assert_eq!(denial.retry_after(), None);
     let text = "denied by `0`: the cost exceeds what the limit ever allows";
     assert_eq!(denied.to_string(), text);
+}
+
+/// A job that is stored, and ends in another thread or not at all.
+#[test]
+fn an_owned_reservation_outlives_what_made_it() {
+    struct Jobs(Vec<JointReservation<'static, TestClock>>);
+
+    let (clock, _) = small(Limit::per_hour(1));
+    let builder = Limits::builder().max_keys(100).clock(clock);
+    let builder = builder.limit("minute", Limit::per_minute(40));
+    let limits = Arc::new(builder.limit("day", Limit::per_day(100)).build());
+    let reserve = |units| Arc::clone(&limits).reserve_owned("ann", units);
+    let mut jobs = Jobs(vec![reserve(20).unwrap(), reserve(10).unwrap()]);
+    let left = || ["minute", "day"].map(|name| remaining(limits.limiter(name).unwrap()));
+    assert_eq!(left(), [10, 70]);
+    let denied = reserve(11).unwrap_err();
+    assert_eq!(denied.denial().unwrap().denied_by(), Some("minute"));
+    let last = jobs.0.pop().unwrap();
+    let settled = std::thread::spawn(move || last.settle(4)).join().unwrap();
+    assert_eq!(settled.len(), 2);
+    assert_eq!(left(), [16, 76]);
+    drop(jobs);
+    assert_eq!(left(), [36, 96]);
 }
 
 /// A program that passes the error on, and one that prints it.

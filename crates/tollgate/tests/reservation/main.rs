@@ -15,9 +15,7 @@ mod replaced;
 
 use std::sync::Arc;
 
-use tollgate::{
-    Algorithm, Anchor, Builder, Limit, Limiter, ManualClock, Segments, SingleLimiter, Span, Wait,
-};
+use tollgate::{Algorithm, Anchor, Builder, Limit, Limiter, ManualClock, Segments, Span, Wait};
 
 type TestClock = Arc<ManualClock>;
 
@@ -186,7 +184,7 @@ fn a_reservation_outlives_its_scope_if_it_shares_the_limiter() {
 #[test]
 fn a_single_counter_reserves_too() {
     let (_, builder) = small(Limit::per_hour(100));
-    let single = SingleLimiter::of(builder.build());
+    let single = builder.build_single();
     assert_eq!(single.reserve(40).unwrap().settle(1).remaining, 99);
     drop(single.reserve(99).unwrap());
     assert_eq!(single.peek(1).remaining(), 99);
