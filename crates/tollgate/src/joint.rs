@@ -23,6 +23,8 @@ use crate::limiter::{Limiter, LoadedTerms, denial_without_answer};
 
 pub use ask::Ask;
 pub use error::JointError;
+#[cfg(feature = "tower")]
+pub(crate) use waiting::hold;
 #[cfg(feature = "async")]
 pub use waiting::until_all_ready;
 pub use waiting::until_all_ready_with;
@@ -159,6 +161,12 @@ impl JointDecision {
     #[cfg(feature = "redis")]
     pub(crate) const fn new(names: Names, verdict: Verdict) -> JointDecision {
         JointDecision { names, verdict }
+    }
+
+    /// What was decided, without the names.
+    #[cfg(feature = "tower")]
+    pub(crate) const fn verdict(&self) -> &Verdict {
+        &self.verdict
     }
 
     /// Whether the request is allowed.

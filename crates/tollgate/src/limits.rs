@@ -5,9 +5,13 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use smol_str::SmolStr;
+#[cfg(feature = "tower")]
+use tollgate_core::{Algorithm, Key};
 use tollgate_core::{CHARGES_MAX, Clock, Cost, Limit, PerCharge};
 use tollgate_memory::SystemClock;
 
+#[cfg(feature = "tower")]
+use crate::joint::JointDenial;
 use crate::joint::reservation::{JointReservation, NotReserved};
 use crate::joint::{Ask, JointDecision, Names};
 use crate::limiter::reservation::Owner;
@@ -32,7 +36,8 @@ use crate::limiter::{BuildError, Builder, Limiter};
 /// assert_eq!(limits.limiter("hour").unwrap().peek("alice", 1).remaining(), 2);
 /// ```
 pub struct Limits<C = SystemClock> {
-    limiters: Vec<Limiter<C>>,
+    /// Shared with reservations that are owned.
+    limiters: Arc<[Limiter<C>]>,
     names: Names,
 }
 
@@ -102,7 +107,7 @@ impl<C: Clock> Limits<C> {
         units: u64,
     ) -> Result<JointReservation<'_, C>, NotReserved> {
         let asks = self.asks(key, Cost::Take(units));
-        let owner = |index| Owner::Borrowed(self.limiter_at(index));
+        let owner = |index: usize| Owner::Borrowed(&self.limiters[index]);
         Ok(JointReservation::of(&self.names, &asks, owner)?)
     }
 
@@ -116,7 +121,6 @@ impl<C: Clock> Limits<C> {
     /// # Example
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use tollgate::{JointReservation, Limit, Limits, NotReserved};
     ///
     /// struct Job {
@@ -124,19 +128,19 @@ impl<C: Clock> Limits<C> {
     /// }
     ///
     /// let builder = Limits::builder().limit("minute", Limit::per_minute(10));
-    /// let limits = Arc::new(builder.limit("day", Limit::per_day(100)).build());
+    /// let limits = builder.limit("day", Limit::per_day(100)).build();
     /// let job = Job { reservation: limits.reserve_owned("alice", 4)? };
     /// std::thread::spawn(move || job.reservation.settle(3)).join().expect("it does not panic");
     /// assert_eq!(limits.peek("alice", 1).remaining(), Some(7));
     /// # Ok::<(), NotReserved>(())
     /// ```
     pub fn reserve_owned<K: Hash + ?Sized>(
-        self: &Arc<Self>,
+        &self,
         key: &K,
         units: u64,
     ) -> Result<JointReservation<'static, C>, NotReserved> {
         let asks = self.asks(key, Cost::Take(units));
-        let owner = |index| Owner::OneOf(Arc::clone(self), index);
+        let owner = |index| Owner::OneOf(Arc::clone(&self.limiters), index);
         Ok(JointReservation::of(&self.names, &asks, owner)?)
     }
 
@@ -147,7 +151,7 @@ impl<C: Clock> Limits<C> {
 
     /// Refunds units to every limit; see [`Limiter::refund`].
     pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u64) {
-        for limiter in &self.limiters {
+        for limiter in &*self.limiters {
             limiter.refund(key, units);
         }
     }
@@ -170,18 +174,55 @@ impl<C: Clock> Limits<C> {
     }
 }
 
-impl<C> Limits<C> {
-    /// # Panics
-    ///
-    /// If there are not so many.
-    pub(crate) fn limiter_at(&self, index: usize) -> &Limiter<C> {
-        &self.limiters[index]
+/// What the middleware needs, which knows keys before it asks.
+#[cfg(feature = "tower")]
+impl<C: Clock> Limits<C> {
+    pub(crate) fn limiters(&self) -> impl Iterator<Item = &Limiter<C>> {
+        self.limiters.iter()
+    }
+
+    /// The clock of all limits; `None` if there are no limits.
+    pub(crate) fn clock(&self) -> Option<&C> {
+        self.limiters.first().map(Limiter::clock)
+    }
+
+    /// The key in each limit.
+    pub(crate) fn keys_of<K: Hash + ?Sized>(&self, key: &K) -> PerCharge<Key> {
+        self.limiters
+            .iter()
+            .map(|limiter| limiter.key_of(key))
+            .collect()
+    }
+
+    /// Whether one of the limits is a leaky bucket.
+    pub(crate) fn may_delay(&self) -> bool {
+        let mut limits = self.limiters.iter().map(Limiter::limit);
+        limits.any(|limit| limit.algorithm() == Algorithm::LeakyBucket)
+    }
+
+    pub(crate) fn decide_keys(&self, keys: &[Key]) -> JointDecision {
+        JointDecision::of(&self.names, &self.asks_of(keys))
+    }
+
+    pub(crate) fn reserve_keys(
+        &self,
+        keys: &[Key],
+    ) -> Result<JointReservation<'static, C>, JointDenial> {
+        let owner = |index| Owner::OneOf(Arc::clone(&self.limiters), index);
+        JointReservation::of(&self.names, &self.asks_of(keys), owner)
+    }
+
+    fn asks_of(&self, keys: &[Key]) -> PerCharge<Ask<'_, Limiter<C>>> {
+        let limiters = self.limiters.iter().zip(keys);
+        limiters
+            .map(|(limiter, key)| Ask::new(limiter, *key, Cost::ONE))
+            .collect()
     }
 }
 
 impl<C> fmt::Debug for Limits<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.limiters).finish()
+        f.debug_list().entries(&*self.limiters).finish()
     }
 }
 

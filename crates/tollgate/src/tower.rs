@@ -28,12 +28,13 @@
 //!
 //! | constructor | limits | who is asking |
 //! |---|---|---|
-//! | [`RateLimitLayer::by_client_address`] | one limit | the client's address |
-//! | [`RateLimitLayer::by_key`] | one limit | a function of your own |
+//! | [`RateLimitLayer::by_client_address`] | one limit, or several | the client's address |
+//! | [`RateLimitLayer::by_key`] | one limit, or several | a function of your own |
 //! | `RateLimitLayer::by_rules` (feature `rules`) | a rules file | the descriptors of `identity` |
 //!
-//! Each takes a limiter in memory, or one over Redis (feature `redis`) for a service of several
-//! processes. A client's key over Redis is its network as text: `192.0.2.7` or `2001:db8::/64`.
+//! One limit is a [`Limiter`](crate::Limiter), several on the same key are
+//! [`Limits`](crate::Limits): a request is charged to all of them or to none. Each constructor
+//! takes limits in memory, or over Redis (feature `redis`) for a service of several processes. A client's key over Redis is its network as text: `192.0.2.7` or `2001:db8::/64`.
 //!
 //! # The peer's address
 //!
@@ -54,11 +55,11 @@
 //!
 //! A leaky bucket's delay holds the request before the service sees it, never for less than the
 //! delay by the limiter's clock, on tokio's timer. A request that is dropped meanwhile, because
-//! its client has gone, gives its units back. With [`RateLimitLayer::by_key`], requests go in order
-//! of arrival, those behind one that is dropped move up by a turn, and at most
+//! its client has gone, gives its units back. With a [`Limiter`](crate::Limiter), requests go in
+//! order of arrival, those behind one that is dropped move up by a turn, and at most
 //! [`max_waiting`](crate::Builder::max_waiting) are held for a key: the next one is denied. With
-//! rules and over Redis, requests do not move up, so the turn that one gives back, the last, may be
-//! another's too.
+//! [`Limits`](crate::Limits), rules, and over Redis, requests do not move up, so the turn that one
+//! gives back, the last, may be another's too.
 //!
 //! # Over Redis
 //!
@@ -84,6 +85,8 @@ mod descriptors;
 
 mod gate;
 
+mod joint;
+
 mod keyed;
 
 #[cfg(feature = "redis")]
@@ -107,7 +110,7 @@ use tower_service::Service;
 
 pub use body::ResponseBody;
 pub use http::Extensions;
-pub use keyed::{KeyedLimit, OneLimit};
+pub use keyed::{ClientLimits, KeyedLimits};
 pub use response::ResponseFuture;
 #[cfg(feature = "rules")]
 pub use ruled::RuleLimits;
@@ -182,7 +185,7 @@ struct Terms {
 // === impl RateLimitLayer ===
 
 impl RateLimitLayer {
-    /// One limit for each key that `classify` finds in the head of a request.
+    /// One limit, or several, for each key that `classify` finds in the head of a request.
     ///
     /// A request for which it returns a [`Problem`] is answered with that, and charged nothing.
     ///
@@ -204,14 +207,14 @@ impl RateLimitLayer {
     /// ```
     pub fn by_key<L, K, F>(limiter: Arc<L>, classify: F) -> RateLimitLayer
     where
-        L: KeyedLimit<K>,
+        L: KeyedLimits<K>,
         F: Fn(&Parts) -> Result<K, Problem> + Send + Sync + 'static,
     {
         let key_of = move |limiter: &L, head: &Parts| classify(head).map(|key| limiter.key(&key));
         RateLimitLayer::of(Keyed::new(limiter, key_of))
     }
 
-    /// One limit for each client: its address, an IPv6 address cut to its /64 unless `addresses`
+    /// One limit, or several, for each client: its address, an IPv6 address cut to its /64 unless `addresses`
     /// says otherwise. `peer` finds the [peer's address](self#the-peers-address).
     pub fn by_client_address<L, P>(
         limiter: Arc<L>,
@@ -219,7 +222,7 @@ impl RateLimitLayer {
         peer: P,
     ) -> RateLimitLayer
     where
-        L: OneLimit,
+        L: ClientLimits,
         P: Fn(&Extensions) -> Option<Peer> + Send + Sync + 'static,
     {
         let key_of = move |limiter: &L, head: &Parts| {

@@ -74,11 +74,11 @@ pub async fn until_all_ready_with<C: Clock, S: Future>(
         let decision = match take(asks)? {
             Taken::Allowed(decision) => {
                 // Of a limit that has just become a leaky bucket.
-                hold(asks, decision.delay(), &sleep).await;
+                hold_asks(asks, decision.delay(), &sleep).await;
                 return Ok(decision);
             }
             Taken::Reserved(reservation) => {
-                hold(asks, reservation.decision().delay(), &sleep).await;
+                hold_asks(asks, reservation.decision().delay(), &sleep).await;
                 return Ok(reservation.keep());
             }
             Taken::Denied(decision) => decision,
@@ -108,16 +108,24 @@ fn take<'l, C: Clock>(asks: &[Ask<'l, Limiter<C>>]) -> Result<Taken<'l, C>, NotR
     }
 }
 
-/// Waits until the turn of an allowed request by the limiters' clock, because a timer may fire
-/// early.
-async fn hold<C: Clock, S: Future>(
+/// [`hold`] by the clock of these limits.
+async fn hold_asks<C: Clock, S: Future>(
     asks: &[Ask<'_, Limiter<C>>],
     delay: Duration,
     sleep: &impl Fn(Duration) -> S,
 ) {
-    let Some(clock) = asks.first().map(|ask| ask.limiter().clock()) else {
-        return;
-    };
+    if let Some(first) = asks.first() {
+        hold(first.limiter().clock(), delay, sleep).await;
+    }
+}
+
+/// Waits until the turn of an allowed request by the limiters' clock, because a timer may fire
+/// early.
+pub(crate) async fn hold<C: Clock, S: Future>(
+    clock: &C,
+    delay: Duration,
+    sleep: &impl Fn(Duration) -> S,
+) {
     let now = || -> Moment { clock.now().monotonic };
     let due = now() + delay.into();
     loop {

@@ -9,7 +9,6 @@ use tollgate_core::{Clock, Cost, Decision, Denial, Grant, Key, Reserved, Settlem
 use tollgate_memory::SystemClock;
 
 use super::{Limiter, Priority, denial_without_answer};
-use crate::limits::Limits;
 
 /// Units that are charged as an estimate, until [`Reservation::settle`] says how many were used.
 ///
@@ -49,7 +48,7 @@ pub(crate) enum Owner<'l, C> {
     Borrowed(&'l Limiter<C>),
     Shared(Arc<Limiter<C>>),
     /// The limiter with this index.
-    OneOf(Arc<Limits<C>>, usize),
+    OneOf(Arc<[Limiter<C>]>, usize),
 }
 
 // === impl Limiter ===
@@ -273,7 +272,7 @@ impl<C> Deref for Owner<'_, C> {
         match self {
             Owner::Borrowed(limiter) => limiter,
             Owner::Shared(limiter) => limiter,
-            Owner::OneOf(limits, index) => limits.limiter_at(*index),
+            Owner::OneOf(limiters, index) => &limiters[*index],
         }
     }
 }

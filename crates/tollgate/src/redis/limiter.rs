@@ -229,7 +229,7 @@ impl Limiter {
         self.key_of_parts(&KeyParts::of(key))
     }
 
-    pub(super) fn key_of_parts(&self, parts: &KeyParts) -> Key {
+    pub(crate) fn key_of_parts(&self, parts: &KeyParts) -> Key {
         let Identity { kind, name } = &self.identity;
         parts.key(self.redis.hasher(), kind, name)
     }
@@ -266,8 +266,12 @@ impl Limiter {
         units: u64,
         charged_by: DecidedBy,
     ) -> Result<Verdict, StoreError> {
-        let asks = [Ask::new(self, key, Cost::Refund(units))];
-        decide_or_refund(&self.redis, &asks, Some(charged_by)).await
+        refund(
+            &self.redis,
+            &[Ask::new(self, key, Cost::Refund(units))],
+            charged_by,
+        )
+        .await
     }
 
     async fn try_decide(&self, key: Key, cost: Cost) -> Result<Decision, StoreError> {
@@ -290,6 +294,19 @@ pub(super) async fn decide(
     match asks.is_empty() {
         true => Ok(Verdict::default()),
         false => decide_or_refund(redis, asks, None).await,
+    }
+}
+
+/// Refunds units where they were charged, under the limits in effect.
+#[cfg(feature = "tower")]
+pub(super) async fn refund(
+    redis: &Redis,
+    asks: &[Ask<'_, Limiter>],
+    charged_by: DecidedBy,
+) -> Result<Verdict, StoreError> {
+    match asks.is_empty() {
+        true => Ok(Verdict::default()),
+        false => decide_or_refund(redis, asks, Some(charged_by)).await,
     }
 }
 

@@ -4,9 +4,13 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use tollgate_core::{CHARGES_MAX, Cost, Limit, Mode, OnStoreError, Sharing, TooManyCharges};
+#[cfg(feature = "tower")]
+use tollgate_core::{Decision, Key, PerCharge, Span, StoreError, Verdict};
 use tollgate_redis::InvalidForRedis;
 
 use super::key::{KeyParts, SharedKey};
+#[cfg(feature = "tower")]
+use super::limiter::refund;
 use super::limiter::{Limiter, decide};
 use super::store::Redis;
 use crate::joint::{Ask, JointDecision, Names, without_answer};
@@ -136,6 +140,48 @@ impl Limits {
             without_answer(asks.len())
         });
         JointDecision::new(self.names.clone(), verdict)
+    }
+}
+
+/// What the middleware needs, which knows keys before it asks.
+#[cfg(feature = "tower")]
+impl Limits {
+    pub(crate) fn limiters(&self) -> impl Iterator<Item = &Limiter> {
+        self.limiters.iter()
+    }
+
+    pub(crate) const fn redis(&self) -> &Redis {
+        &self.redis
+    }
+
+    /// The key in each limit.
+    pub(crate) fn keys_of(&self, parts: &KeyParts) -> PerCharge<Key> {
+        let limiters = self.limiters.iter();
+        limiters
+            .map(|limiter| limiter.key_of_parts(parts))
+            .collect()
+    }
+
+    pub(crate) async fn decide_keys(&self, keys: &[Key]) -> Result<Verdict, StoreError> {
+        let asks = self.limiters.iter().zip(keys);
+        let asks: Vec<_> = asks
+            .map(|(limiter, key)| Ask::new(limiter, *key, Cost::ONE))
+            .collect();
+        decide(&self.redis, &asks).await
+    }
+
+    /// Refunds the unit of a request that was held for so long to the leaky buckets in which its
+    /// turn had not come: until then it counts. Units of other limits stay charged: those of a
+    /// window may be of an earlier one by now, and the refund would be of units of others.
+    pub(crate) async fn give_up(&self, keys: &[Key], verdict: &Verdict, held: Span) {
+        let charged = self.limiters.iter().zip(keys).zip(&verdict.decisions);
+        let left = charged.filter(|(_, decision)| match decision {
+            Decision::Allow(grant) => grant.delay > held,
+            Decision::Deny(_) => false,
+        });
+        let asks = left.map(|((limiter, key), _)| Ask::new(limiter, *key, Cost::Refund(1)));
+        // If it fails, the units stay charged until they decay.
+        let _refunded = refund(&self.redis, &asks.collect::<Vec<_>>(), verdict.decided_by).await;
     }
 }
 

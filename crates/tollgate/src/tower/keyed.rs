@@ -1,6 +1,7 @@
-//! One limit, and a key for each request.
+//! One limit or several, and a key for each request.
 
 use std::hash::Hash;
+use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,60 +15,69 @@ use tollgate_http::{ClientAddress, Problem};
 use super::gate::{Decided, Gate, Outcome};
 use crate::limiter::Limiter;
 
-/// A limiter of one limit, which a [`RateLimitLayer`](super::RateLimitLayer) asks: a
-/// [`Limiter`], or one over Redis (feature `redis`).
-pub trait OneLimit: Send + Sync + 'static {
+/// Limits that a [`RateLimitLayer`](super::RateLimitLayer) asks about one key of each request: a
+/// [`Limiter`] or [`Limits`](crate::Limits), or those over Redis (feature `redis`).
+pub trait ClientLimits: Send + Sync + 'static {
+    /// The key of a request in each limit.
     #[doc(hidden)]
-    fn rule_path(&self) -> &str;
+    type Key: Send + 'static;
+
+    #[doc(hidden)]
+    fn names(&self) -> impl Iterator<Item = &str>;
 
     /// The key of a client. All clients without an address, those of Unix sockets, have one.
     #[doc(hidden)]
-    fn key_of_client(&self, addresses: &ClientAddress, address: Option<IpAddr>) -> Key;
+    fn key_of_client(&self, addresses: &ClientAddress, address: Option<IpAddr>) -> Self::Key;
 
     #[doc(hidden)]
-    fn gate(self: &Arc<Self>, key: Key, rule: &Arc<RuleName>) -> Outcome;
+    fn gate(self: &Arc<Self>, key: Self::Key, rules: &RuleNames) -> Outcome;
 }
 
-/// A limiter of one limit with keys of this type: for one in memory `K` is `Hash`, for one over
-/// Redis it is a `redis::SharedKey`.
-pub trait KeyedLimit<K: ?Sized>: OneLimit {
+/// [`ClientLimits`] with keys of this type: for those in memory `K` is `Hash`, for those over Redis
+/// it is a `redis::SharedKey`.
+pub trait KeyedLimits<K: ?Sized>: ClientLimits {
     #[doc(hidden)]
-    fn key(&self, key: &K) -> Key;
+    fn key(&self, key: &K) -> Self::Key;
 }
 
-/// Decides by one limit.
+/// The names of limits, as answers have them.
+pub(super) type RuleNames = Arc<[Arc<RuleName>]>;
+
+/// Decides by limits that have a key in common.
 pub(super) struct Keyed<L, F> {
     limiter: Arc<L>,
     key_of: F,
-    /// The limit's name, as answers have it.
-    rule: Arc<RuleName>,
+    rules: RuleNames,
 }
 
 // === impl Keyed ===
 
-impl<L: OneLimit, F> Keyed<L, F> {
+impl<L: ClientLimits, F> Keyed<L, F> {
     pub(super) fn new(limiter: Arc<L>, key_of: F) -> Keyed<L, F> {
-        let rule = RuleName {
-            domain: String::new(),
-            path: limiter.rule_path().to_owned(),
-            name: None,
+        let rule = |name: &str| {
+            Arc::new(RuleName {
+                domain: String::new(),
+                path: name.to_owned(),
+                name: None,
+            })
         };
+        let rules = limiter.names().map(rule).collect();
         Keyed {
             limiter,
             key_of,
-            rule: Arc::new(rule),
+            rules,
         }
     }
 }
 
 impl<L, F> Gate for Keyed<L, F>
 where
-    L: OneLimit,
-    F: Fn(&L, &Parts) -> Result<Key, Problem> + Send + Sync + 'static,
+    L: ClientLimits,
+    F: Fn(&L, &Parts) -> Result<L::Key, Problem> + Send + Sync + 'static,
 {
     fn decide(&self, head: &Parts) -> Outcome {
         match (self.key_of)(&self.limiter, head) {
-            Ok(key) => self.limiter.gate(key, &self.rule),
+            Ok(key) => self.limiter.gate(key, &self.rules),
             Err(problem) => Outcome::Failed(problem),
         }
     }
@@ -75,9 +85,11 @@ where
 
 // === impl Limiter ===
 
-impl<C: Clock + 'static> OneLimit for Limiter<C> {
-    fn rule_path(&self) -> &str {
-        self.name()
+impl<C: Clock + 'static> ClientLimits for Limiter<C> {
+    type Key = Key;
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        iter::once(self.name())
     }
 
     fn key_of_client(&self, addresses: &ClientAddress, address: Option<IpAddr>) -> Key {
@@ -85,50 +97,53 @@ impl<C: Clock + 'static> OneLimit for Limiter<C> {
         self.key_of(&network)
     }
 
-    fn gate(self: &Arc<Self>, key: Key, rule: &Arc<RuleName>) -> Outcome {
+    fn gate(self: &Arc<Self>, key: Key, rules: &RuleNames) -> Outcome {
         if self.limit().algorithm() != Algorithm::LeakyBucket {
-            return Outcome::Decided(decide(self, self.check_key(key), rule));
+            return Outcome::Decided(decide(self, self.check_key(key), rules));
         }
-        let (limiter, rule) = (Arc::clone(self), Arc::clone(rule));
+        let (limiter, rules) = (Arc::clone(self), Arc::clone(rules));
         Outcome::Delayed(Box::pin(async move {
             let decision = limiter.check_in_turn(key, tokio::time::sleep).await;
-            Ok(decide(&limiter, decision, &rule))
+            Ok(decide(&limiter, decision, &rules))
         }))
     }
 }
 
-impl<C: Clock + 'static, K: Hash + ?Sized> KeyedLimit<K> for Limiter<C> {
+impl<C: Clock + 'static, K: Hash + ?Sized> KeyedLimits<K> for Limiter<C> {
     fn key(&self, key: &K) -> Key {
         self.key_of(key)
     }
 }
 
 /// The decision of a limiter in memory as an answer.
-fn decide<C: Clock>(limiter: &Limiter<C>, decision: Decision, rule: &Arc<RuleName>) -> Decided {
+fn decide<C: Clock>(limiter: &Limiter<C>, decision: Decision, rules: &RuleNames) -> Decided {
     let denial = decision.wait().map(|wait| RequestDenial {
         by: 0,
         wait,
         reason: DenialReason::Exceeded,
     });
-    let answer = answer(rule, limiter.limit(), decision, denial);
+    let answer = answer(rules, [limiter.limit()], &[decision], denial);
     Decided::new(answer, limiter.clock())
 }
 
-/// The decision of one limit as an answer, after which nothing has to be held any more.
+/// The decisions of limits as an answer, after which nothing has to be held any more.
 pub(super) fn answer(
-    rule: &Arc<RuleName>,
-    limit: Limit,
-    decision: Decision,
+    rules: &[Arc<RuleName>],
+    limits: impl IntoIterator<Item = Limit>,
+    decisions: &[Decision],
     denial: Option<RequestDenial>,
 ) -> Answer {
-    let limited = Limited {
-        rule: Arc::clone(rule),
-        limit,
-        decision,
-        enforcement: Enforcement::Enforce,
-    };
+    let decided = rules.iter().zip(limits).zip(decisions);
+    let statuses = decided.map(|((rule, limit), decision)| {
+        Status::Limited(Limited {
+            rule: Arc::clone(rule),
+            limit,
+            decision: *decision,
+            enforcement: Enforcement::Enforce,
+        })
+    });
     Answer {
-        statuses: vec![Status::Limited(limited)].into(),
+        statuses: statuses.collect(),
         denial,
         delay: Span::ZERO,
     }

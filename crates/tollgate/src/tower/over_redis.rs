@@ -1,9 +1,12 @@
 //! Limits over Redis: a decision takes time, and may come with a delay.
 
+mod limits;
+
 #[cfg(feature = "rules")]
 mod rules;
 
 use std::future::Future;
+use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +15,12 @@ use http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
-use tollgate_core::{Cost, Key, RuleName, Span, StoreError};
+use tollgate_core::{Cost, Key, Span, StoreError};
 use tollgate_http::{ClientAddress, Problem};
 
 use super::gate::{Decided, Outcome};
-use super::keyed::{KeyedLimit, OneLimit, answer};
-use crate::redis::{Limiter, SharedKey};
+use super::keyed::{ClientLimits, KeyedLimits, RuleNames, answer};
+use crate::redis::{KeyParts, Limiter, SharedKey};
 
 /// How many requests that were dropped while they were held are refunded at a time. The units of
 /// others stay charged until they decay.
@@ -34,20 +37,19 @@ struct Held<R: Future<Output = ()> + Send + 'static> {
 
 // === impl Limiter ===
 
-impl OneLimit for Limiter {
-    fn rule_path(&self) -> &str {
-        self.name()
+impl ClientLimits for Limiter {
+    type Key = Key;
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        iter::once(self.name())
     }
 
     fn key_of_client(&self, addresses: &ClientAddress, address: Option<IpAddr>) -> Key {
-        match address {
-            Some(address) => self.key_of(&addresses.prefix().key(address)),
-            None => self.key_of(&()),
-        }
+        self.key_of_parts(&parts_of(addresses, address))
     }
 
-    fn gate(self: &Arc<Self>, key: Key, rule: &Arc<RuleName>) -> Outcome {
-        let (limiter, rule) = (Arc::clone(self), Arc::clone(rule));
+    fn gate(self: &Arc<Self>, key: Key, rules: &RuleNames) -> Outcome {
+        let (limiter, rules) = (Arc::clone(self), Arc::clone(rules));
         Outcome::Delayed(Box::pin(async move {
             let verdict = limiter.decide_key(key, Cost::ONE).await;
             let verdict = verdict.map_err(|error| problem(&error))?;
@@ -60,17 +62,24 @@ impl OneLimit for Limiter {
                 };
                 hold(delay, refund).await;
             }
-            let decision = verdict.decisions.first().copied();
-            let decision = decision.expect("a verdict has a decision for each charge");
-            let answer = answer(&rule, limiter.limit(), decision, verdict.denial);
+            let limit = [limiter.limit()];
+            let answer = answer(&rules, limit, &verdict.decisions, verdict.denial);
             Ok(Decided::new(answer, limiter.redis().clock()))
         }))
     }
 }
 
-impl<K: SharedKey + ?Sized> KeyedLimit<K> for Limiter {
+impl<K: SharedKey + ?Sized> KeyedLimits<K> for Limiter {
     fn key(&self, key: &K) -> Key {
         self.key_of(key)
+    }
+}
+
+/// The key of a client: its network as text. All clients without an address have one.
+fn parts_of(addresses: &ClientAddress, address: Option<IpAddr>) -> KeyParts {
+    match address {
+        Some(address) => KeyParts::of(&addresses.prefix().key(address)),
+        None => KeyParts::of(&()),
     }
 }
 

@@ -10,6 +10,7 @@ use tollgate_rules::ReservedPart;
 
 use super::gate::{Decided, Gate, Outcome};
 use super::missing_peer;
+use crate::joint::hold;
 use crate::rule_limiter::{RuleError, RuleLimiter};
 
 /// The limits of a rules file, which
@@ -114,16 +115,8 @@ pub(super) fn problem(error: &RuleError) -> Problem {
 // === impl Held ===
 
 impl<C: Clock> Held<C> {
-    /// Waits for the turn by the limiter's clock, because a timer may fire early.
     async fn until_turn(mut self, delay: Span) {
-        let due = self.limiter.clock().now().monotonic + delay;
-        loop {
-            let wait = due.since(self.limiter.clock().now().monotonic);
-            if wait.is_zero() {
-                break;
-            }
-            tokio::time::sleep(wait.into()).await;
-        }
+        hold(self.limiter.clock(), delay.into(), &tokio::time::sleep).await;
         self.has_gone = true;
     }
 }

@@ -14,6 +14,8 @@ mod hyper;
 #[cfg(feature = "redis")]
 mod over_redis;
 
+mod several_limits;
+
 mod stored;
 
 mod tonic;

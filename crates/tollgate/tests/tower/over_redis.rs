@@ -250,6 +250,61 @@ async fn no_client_learns_the_address_of_redis() {
     }
 }
 
+#[tokio::test]
+async fn several_limits_are_charged_all_or_nothing() {
+    use crate::several_limits::{app, ask, path};
+
+    let server = testbed::Redis::start();
+    let redis = connect(&server).await;
+    let builder = redis
+        .limits("api")
+        .limit("second", Limit::per_second(10).burst(8));
+    let limits = builder.limit("day", Limit::per_day(2)).build().unwrap();
+    let limits = Arc::new(limits);
+    let app = app(RateLimitLayer::by_key(Arc::clone(&limits), path));
+    for _ in 0..2 {
+        let (status, [_, policies], _) = ask(&app, request(CLIENT)).await;
+        assert_eq!(status, StatusCode::OK);
+        let burst = r#""second";q=10;w=1;tollgate-burst=8, "day";q=2;w=86400"#;
+        assert_eq!(policies, burst);
+    }
+    let refilled = async || {
+        let second = limits.limiter("second").unwrap();
+        second.peek("/", 1).await.remaining() == 8
+    };
+    wait_until("the second's limit does not refill", refilled).await;
+    let (status, [left, _], body) = ask(&app, request(CLIENT)).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert!(left.starts_with(r#""day";r=0;t="#), "{left}");
+    assert!(left.ends_with(r#""second";r=8;t=0"#), "not charged: {left}");
+    assert!(body.contains("limit \\\"day\\\" is exceeded"), "{body}");
+}
+
+#[tokio::test]
+async fn a_held_request_of_several_limits_gives_back_its_turn() {
+    let server = testbed::Redis::start();
+    let redis = connect(&server).await;
+    let leaky = Limit::per_hour(2).counted_by(Algorithm::LeakyBucket);
+    let builder = redis.limits("api").limit("leaky", leaky);
+    let limits = Arc::new(builder.limit("day", Limit::per_day(5)).build().unwrap());
+    let addresses = ClientAddress::default();
+    let app = app(RateLimitLayer::by_client_address(
+        Arc::clone(&limits),
+        addresses,
+        peer,
+    ));
+    let left = async |name| {
+        limits
+            .limiter(name)
+            .unwrap()
+            .peek(CLIENT, 1)
+            .await
+            .remaining()
+    };
+    a_dropped_request_is_refunded(app, async || left("leaky").await).await;
+    assert_eq!(left("day").await, 3);
+}
+
 /// The second request of an empty bucket is held for half an hour, and then a third is denied.
 async fn a_dropped_request_is_refunded(app: Router, remaining: impl AsyncFn() -> u32) {
     assert_eq!(status(&app, request(CLIENT)).await, StatusCode::OK);
