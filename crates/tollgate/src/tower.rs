@@ -180,7 +180,12 @@ pub struct RateLimit<S> {
 struct Terms {
     gate: Arc<dyn Gate>,
     responder: Responder,
+    /// Requests for which one of these is true meet no limit.
+    exemptions: Vec<Exemption>,
 }
+
+/// Whether a request with this head meets no limit.
+type Exemption = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 // === impl RateLimitLayer ===
 
@@ -274,6 +279,7 @@ impl RateLimitLayer {
         let terms = Terms {
             gate: Arc::new(gate),
             responder: Responder::default(),
+            exemptions: Vec::new(),
         };
         RateLimitLayer {
             terms: Arc::new(terms),
@@ -288,6 +294,39 @@ impl RateLimitLayer {
     pub fn responses(self, settings: &ResponseSettings) -> Result<Self, InvalidSettings> {
         let responder = Responder::new(settings)?;
         Ok(self.with(|terms| terms.responder = responder))
+    }
+
+    /// Exempts requests from the limits: they are passed on without a decision, cost nothing, and
+    /// their responses get no headers. Several functions may be added; one that returns true is
+    /// enough. Clients choose what they send, so let them not choose this.
+    ///
+    /// # Example
+    ///
+    /// Health checks, and what browsers ask before they send a request of a script:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use http::Method;
+    /// use http::header::ACCESS_CONTROL_REQUEST_METHOD;
+    /// use tollgate::tower::{ClientAddress, Extensions, Peer, RateLimitLayer};
+    /// use tollgate::{Limit, Limiter};
+    ///
+    /// let limiter = Arc::new(Limiter::new(Limit::per_minute(100)));
+    /// let peer = |extensions: &Extensions| extensions.get::<Peer>().copied();
+    /// let layer = RateLimitLayer::by_client_address(limiter, ClientAddress::default(), peer)
+    ///     .exempt(|head| head.uri.path() == "/healthz")
+    ///     .exempt(|head| {
+    ///         head.method == Method::OPTIONS
+    ///             && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+    ///     });
+    /// ```
+    #[must_use]
+    pub fn exempt(
+        self,
+        is_exempt: impl Fn(&Parts) -> bool + Send + Sync + 'static,
+    ) -> RateLimitLayer {
+        self.with(|terms| terms.exemptions.push(Arc::new(is_exempt)))
     }
 
     /// Changes the terms; clones of this layer keep theirs.
@@ -311,6 +350,17 @@ impl<S> Layer<S> for RateLimitLayer {
 impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer").finish_non_exhaustive()
+    }
+}
+
+// === impl Terms ===
+
+impl Terms {
+    fn decide(&self, head: &Parts) -> Outcome {
+        match self.exemptions.iter().any(|is_exempt| is_exempt(head)) {
+            true => Outcome::Unlimited,
+            false => self.gate.decide(head),
+        }
     }
 }
 
@@ -343,7 +393,7 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (head, body) = request.into_parts();
         let terms = &self.terms;
-        let decided = match terms.gate.decide(&head) {
+        let decided = match terms.decide(&head) {
             Outcome::Unlimited => None,
             Outcome::Decided(decided) => Some(decided),
             Outcome::Failed(problem) => {

@@ -347,6 +347,40 @@ fn preflight() -> Request<Body> {
     preflight
 }
 
+/// Health checks, which come without a peer too, and preflights.
+#[tokio::test(start_paused = true)]
+async fn exempt_requests_meet_no_limit() {
+    let limiter = limiter(Limit::per_hour(1));
+    let addresses = ClientAddress::default();
+    let plain = RateLimitLayer::by_client_address(Arc::clone(&limiter), addresses, peer);
+    let layer = plain
+        .clone()
+        .exempt(|head| head.uri.path() == "/healthz")
+        .exempt(|head| head.method == Method::OPTIONS);
+    let routes = || {
+        let both = get(async || "hello").options(async || "yes");
+        Router::new()
+            .route("/", both)
+            .route("/healthz", get(async || "well"))
+    };
+    let exempting = routes().layer(layer);
+    let health = || Request::get("/healthz").body(Body::empty()).unwrap();
+    for _ in 0..3 {
+        for asked in [health(), preflight()] {
+            let response = exempting.clone().oneshot(asked).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            assert!(!response.headers().contains_key("ratelimit"));
+        }
+    }
+    assert_eq!(limiter.stats().live_keys, 0);
+    for expected in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+        assert_eq!(status(&exempting, request("192.0.2.7")).await, expected);
+    }
+    // The layer that this one was made of exempts nothing.
+    let preflight = status(&routes().layer(plain), preflight()).await;
+    assert_eq!(preflight, StatusCode::TOO_MANY_REQUESTS);
+}
+
 /// As `docs/middleware.md` says: a layer outside this one may answer preflights before they count.
 #[tokio::test(start_paused = true)]
 async fn preflights_count_unless_a_layer_outside_answers_them() {
