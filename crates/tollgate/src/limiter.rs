@@ -71,6 +71,10 @@ impl Limiter {
     /// It allocates 24 MB at once, and reserves address space for states that are larger than a
     /// word; the [crate's documentation](crate#memory) has the sizes. Use [`Limiter::builder`] for
     /// another size.
+    ///
+    /// # Panics
+    ///
+    /// If the system does not have the memory; [`Builder::try_build`] returns that as an error.
     pub fn new(limit: Limit) -> Limiter {
         Limiter::builder(limit).build()
     }
@@ -299,9 +303,11 @@ impl<C: Clock> Limiter<C> {
         self.keys.of(key)
     }
 
+    /// As [`Limiter::try_check`] of one unit, and counts a failure.
     #[cfg(feature = "tower")]
-    pub(crate) fn check_key(&self, key: Key) -> Decision {
-        self.decide(key, Cost::ONE)
+    pub(crate) fn try_check_key(&self, key: Key) -> Result<Decision, StoreError> {
+        let decision = self.try_decide(key, Cost::ONE, None);
+        decision.inspect_err(|_| self.count_failure())
     }
 
     pub(crate) fn terms(&self) -> LoadedTerms<'_> {

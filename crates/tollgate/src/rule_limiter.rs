@@ -52,6 +52,10 @@ impl RuleLimiter {
     /// # Errors
     ///
     /// [`InvalidRules`] if the rules have errors; warnings are not errors.
+    ///
+    /// # Panics
+    ///
+    /// If the system does not have the memory. [`RuleLimiter::from_sources`] takes a smaller one.
     pub fn from_yaml(text: &str) -> Result<RuleLimiter, InvalidRules> {
         RuleLimiter::with_fitting_memory(RuleSet::parse(
             &[Source::new("rules", text)],
@@ -65,6 +69,10 @@ impl RuleLimiter {
     /// # Errors
     ///
     /// [`LoadError`] if the files cannot be read, or the rules have errors.
+    ///
+    /// # Panics
+    ///
+    /// If the system does not have the memory. [`RuleLimiter::from_sources`] takes a smaller one.
     ///
     /// # Example
     ///

@@ -88,6 +88,10 @@ impl<C: Clock> Limiter<C> {
     /// # Errors
     ///
     /// [`NotReady`] if waiting would not help.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with an enabled timer.
     #[cfg(feature = "async")]
     pub async fn until_n_ready<K: Hash + ?Sized>(
         &self,

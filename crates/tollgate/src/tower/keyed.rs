@@ -8,12 +8,12 @@ use std::sync::Arc;
 use http::request::Parts;
 use tollgate_core::{
     Algorithm, Answer, Clock, Decision, DenialReason, Enforcement, Key, Limit, Limited,
-    RequestDenial, RuleName, Span, Status,
+    RequestDenial, RuleName, Span, Status, StoreError,
 };
 use tollgate_http::{ClientAddress, Problem};
 
 use super::gate::{Decided, Gate, Outcome};
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, denial_without_answer};
 
 /// Limits that a [`RateLimitLayer`](super::RateLimitLayer) asks about one key of each request: a
 /// [`Limiter`] or [`Limits`](crate::Limits), or those over Redis (feature `redis`).
@@ -99,7 +99,7 @@ impl<C: Clock + 'static> ClientLimits for Limiter<C> {
 
     fn gate(self: &Arc<Self>, key: Key, rules: &RuleNames) -> Outcome {
         if self.limit().algorithm() != Algorithm::LeakyBucket {
-            return Outcome::Decided(decide(self, self.check_key(key), rules));
+            return Outcome::Decided(decide(self, self.try_check_key(key), rules));
         }
         let (limiter, rules) = (Arc::clone(self), Arc::clone(rules));
         Outcome::Delayed(Box::pin(async move {
@@ -115,12 +115,23 @@ impl<C: Clock + 'static, K: Hash + ?Sized> KeyedLimits<K> for Limiter<C> {
     }
 }
 
-/// The decision of a limiter in memory as an answer.
-fn decide<C: Clock>(limiter: &Limiter<C>, decision: Decision, rules: &RuleNames) -> Decided {
+/// The decision of a limiter in memory as an answer; a denial if the store failed.
+fn decide<C: Clock>(
+    limiter: &Limiter<C>,
+    decision: Result<Decision, StoreError>,
+    rules: &RuleNames,
+) -> Decided {
+    let (decision, reason) = match decision {
+        Ok(decision) => (decision, DenialReason::Exceeded),
+        Err(_) => (
+            Decision::Deny(denial_without_answer()),
+            DenialReason::StoreUnavailable,
+        ),
+    };
     let denial = decision.wait().map(|wait| RequestDenial {
         by: 0,
         wait,
-        reason: DenialReason::Exceeded,
+        reason,
     });
     let answer = answer(rules, [limiter.limit()], &[decision], denial);
     Decided::new(answer, limiter.clock())

@@ -2,18 +2,20 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
+use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::tower::{ClientAddress, RateLimitLayer};
-use tollgate::{Algorithm, Limit};
+use tollgate::{Algorithm, Limit, Limiter, ManualClock, Span};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::{limiter, peer, request};
+use crate::{limiter, peer, read, request};
 
 const CLIENT: &str = "192.0.2.7";
 
@@ -115,6 +117,36 @@ async fn errors_of_the_service_and_of_its_body_are_passed_on() {
     let first = body.frame().await.unwrap().unwrap();
     assert_eq!(first.into_data().unwrap(), "half");
     assert_eq!(body.frame().await.unwrap().unwrap_err(), "cut");
+}
+
+/// Logs of a large limit fill the store: no limit is exceeded, and the response says so.
+#[tokio::test(start_paused = true)]
+async fn a_store_without_room_is_no_limit_that_is_exceeded() {
+    let log = Limit::per_hour(100_000).counted_by(Algorithm::SlidingLog);
+    let clock = Arc::new(ManualClock::default());
+    clock.advance(Span::DAY);
+    let builder = Limiter::builder(log).name("per client").max_keys(1_000);
+    let builder = builder.max_bytes(30_000).clock(Arc::clone(&clock));
+    let limiter = Arc::new(builder.build());
+    // No two units at one moment, so that each needs room of its own.
+    let is_full = (0..100_000).any(|_| {
+        clock.advance(Span::from_nanos(7_919));
+        limiter.try_check("ann", 1).is_err()
+    });
+    assert!(is_full, "100 000 stamps do not fit in 30 kB");
+    let layer = RateLimitLayer::by_key(Arc::clone(&limiter), |_: &Parts| Ok("ann"));
+    let app = Router::new().route("/", get(async || "hello")).layer(layer);
+    let (status, headers, body) = read(app.oneshot(request(CLIENT)).await.unwrap()).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(headers["x-tollgate-store"], "unavailable");
+    assert_eq!(headers["retry-after"], "1");
+    assert!(
+        !headers.contains_key("ratelimit"),
+        "nobody knows: {headers:?}"
+    );
+    assert!(body.contains("store is unavailable"), "{body}");
+    assert!(!body.contains("per client"), "{body}");
+    assert_eq!(limiter.failures(), 1);
 }
 
 /// A layer that answers requests itself with an empty body, as those of `tower-http` for timeouts
