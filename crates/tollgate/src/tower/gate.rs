@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
 use tollgate_core::{Answer, Clock, Moment, Span, Timeline};
 use tollgate_http::{Problem, Responder};
 
@@ -35,6 +35,14 @@ pub enum Outcome {
 pub struct Decided {
     answer: Answer,
     at: Duration,
+}
+
+/// The problem of a request whose peer is unknown: an error of this program.
+pub(super) fn missing_peer() -> Problem {
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "the server does not know the client's address: no extension of the request has it",
+    )
 }
 
 // === impl Decided ===

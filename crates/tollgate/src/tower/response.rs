@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 use http::Response;
 use pin_project_lite::pin_project;
 
-use super::Terms;
 use super::body::ResponseBody;
 use super::gate::Decided;
+use super::terms::Terms;
 
 /// The response to a request that was held first.
 type Delayed<B, E> = Pin<Box<dyn Future<Output = Result<Response<ResponseBody<B>>, E>> + Send>>;

@@ -8,8 +8,7 @@ use tollgate_core::{Clock, Request, Span};
 use tollgate_http::{Classifier, Head, Peer, Problem};
 use tollgate_rules::ReservedPart;
 
-use super::gate::{Decided, Gate, Outcome};
-use super::missing_peer;
+use super::gate::{Decided, Gate, Outcome, missing_peer};
 use crate::joint::hold;
 use crate::rule_limiter::{RuleError, RuleLimiter};
 
