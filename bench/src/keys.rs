@@ -3,7 +3,7 @@
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Coprime to every number of keys in use, so that neighbours in rank are no neighbours in number.
+/// Coprime to every number of keys in use, so that neighbours in rank are not neighbours in number.
 const STRIDE: u64 = 1_000_000_007;
 /// The shortest sequence: what is drawn for few keys is still a random order.
 const DRAWN_MIN: u64 = 1 << 16;

@@ -155,7 +155,7 @@ mod tests {
     fn only_contenders_of_load_scenarios_are_counted() {
         let error = Scenario::count("async-ready-2t", "tollgate").expect_err("it waits");
         assert!(error.contains("not a scenario that is counted"));
-        let error = Scenario::count("hot-u64-denied-2t", "nginx").expect_err("it is no crate");
+        let error = Scenario::count("hot-u64-denied-2t", "nginx").expect_err("it is not a crate");
         assert!(error.contains("does not take part"));
         assert_eq!(Scenario::count("hot-u64-denied-2t", "floor"), Ok(()));
     }

@@ -3,7 +3,7 @@
 //! A file uses another if it names something that is defined there, in a `use` declaration or in a
 //! path. Re-exports are followed to the definition: `crate::Limit` leads to `limit.rs` and not to
 //! `lib.rs`.
-//! `mod` lines are no arrows: a module is not used by the file that declares it.
+//! `mod` lines are not arrows: a module is not used by the file that declares it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

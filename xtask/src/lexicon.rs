@@ -85,6 +85,12 @@ const FOREIGN: [&str; 1] = ["ConnectionRefused"];
 /// The operating system's words for an error.
 const FOREIGN_TEXT: &str = "connection refused";
 
+/// Before "is no" and "are no", this makes idiomatic English: "there is no rule".
+const EXISTENCE: &str = "there";
+
+/// After "is no" and "are no", these make idiomatic English: "is no longer used", "0 is no limit".
+const AFTER_NO: [&str; 2] = ["longer", "limit"];
+
 /// Before an outcome, these make the field's term: over-admission, `over_admits`.
 const OF_A_TERM: [&str; 2] = ["over", "under"];
 
@@ -248,6 +254,35 @@ pub fn find_in_text(text: &str) -> impl Iterator<Item = &'static Retired> {
     })
 }
 
+/// Every "is no address" and "are no names" in the strings of a file, with its line; English says
+/// "is not a valid address" and "are not names". Tests and comments are left out.
+#[must_use]
+pub fn find_is_no(source: &Source) -> Vec<(usize, String)> {
+    let lines_without_tests = source.lines_without_tests();
+    let lines: Vec<&str> = source.text.lines().collect();
+    // A doc comment is also a string: that of its attribute.
+    let is_comment = |line: usize| lines[line - 1].trim_start().starts_with("//");
+    let mut found = strings(source);
+    found.retain(|(line, text)| {
+        *line <= lines_without_tests && !is_comment(*line) && has_is_no(text)
+    });
+    found
+}
+
+/// Whether the source of a string has "is no" or "are no" before a word, other than in an idiom.
+fn has_is_no(text: &str) -> bool {
+    // A string may be broken over lines, and has its quotes.
+    let text = text.replace("\\\n", " ").replace('"', " ").to_lowercase();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.windows(3).enumerate().any(|(at, three)| {
+        let is_not = matches!(three, ["is" | "are", "no", next]
+            if next.starts_with(char::is_alphabetic)
+                && !AFTER_NO.contains(&next.trim_end_matches(|end: char| !end.is_alphabetic())));
+        let before = words[..at].last();
+        is_not && !before.is_some_and(|before| before.ends_with(EXISTENCE))
+    })
+}
+
 /// The words with a space at each end, so that whole words are found in it.
 fn pad(words: &[&str]) -> String {
     format!(" {} ", words.join(" "))
@@ -367,6 +402,27 @@ mod tests {
         };
         let lines: Vec<_> = find(&source).iter().map(|found| found.line).collect();
         assert_eq!(lines, [1, 3]);
+    }
+
+    #[test]
+    fn what_a_thing_is_not_is_said_with_not() {
+        assert!(has_is_no("`{text}` is no address"));
+        assert!(has_is_no("these are no names: {}"));
+        assert!(has_is_no("the text is \\\n            no address"));
+        assert!(has_is_no("It is no JSON"));
+        assert!(has_is_no("\"is no port\""));
+        assert!(!has_is_no("\"There is no rule, and there are no limits"));
+        assert!(!has_is_no("for which there is no rule"));
+        assert!(!has_is_no("it is no longer used; 0 is no limit"));
+        assert!(!has_is_no("it is not a rule; the answer is no"));
+        let source = Source {
+            path: "crates/core/src/x.rs".into(),
+            text: "/// It is no rule.\nfn one() {\n    f(\"is no rule\");\n}\n#[cfg(test)]\n\
+                mod tests {\n    const A: &str = \"is no rule\";\n}\n"
+                .into(),
+        };
+        let lines: Vec<_> = find_is_no(&source).iter().map(|found| found.0).collect();
+        assert_eq!(lines, [3]);
     }
 
     #[test]

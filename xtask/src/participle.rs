@@ -47,7 +47,7 @@ const IRREGULAR: [&str; 24] = [
     "spent", "taken", "told",
 ];
 
-/// Words after which a participle is no adjective.
+/// Words after which a participle is not an adjective.
 const NO_NOUNS: [&str; 17] = [
     "and", "at", "by", "for", "from", "here", "in", "of", "on", "once", "out", "over", "there",
     "to", "under", "until", "within",

@@ -1,8 +1,9 @@
-//! No retired word in identifiers, comments, strings and pages; no function named by a participle.
+//! No retired word in identifiers, comments, strings and pages; no message with "is no"; no
+//! function named by a participle.
 
 use std::fmt::Write as _;
 
-use xtask::lexicon::{Found, find, find_in_page};
+use xtask::lexicon::{Found, find, find_in_page, find_is_no};
 use xtask::participle;
 use xtask::source::{Source, pages, sources};
 
@@ -18,6 +19,22 @@ fn no_retired_word_is_used() {
         }
         for found in find(&source) {
             write(&mut problems, &source, &found);
+        }
+    }
+    assert!(problems.is_empty(), "{problems}");
+}
+
+#[test]
+fn no_message_says_is_no() {
+    let mut problems = String::new();
+    for source in sources() {
+        for (line, text) in find_is_no(&source) {
+            let path = &source.path;
+            writeln!(
+                problems,
+                "{path}:{line}: say \"is not a valid ...\" for \"is no ...\": {text}"
+            )
+            .expect("a string grows");
         }
     }
     assert!(problems.is_empty(), "{problems}");

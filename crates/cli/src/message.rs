@@ -22,7 +22,7 @@ pub(crate) fn print_error(message: &str) {
     print("error: ", message);
 }
 
-/// Prints a warning, a diagnostic or what the command does, which is no part of its output.
+/// Prints a warning, a diagnostic or what the command does, which is not part of its output.
 pub(crate) fn print_notice(text: impl Display) {
     // As in `print`.
     let _ = writeln!(stderr(), "{text}");

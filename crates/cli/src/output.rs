@@ -21,7 +21,7 @@ pub(crate) fn print(text: &str) -> Result<(), String> {
 }
 
 /// The error message if standard output cannot be written. The reader of a pipe may stop early, as
-/// `head` does; that is no error.
+/// `head` does; that is not an error.
 pub(crate) fn written(result: io::Result<()>) -> Result<(), String> {
     match result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -113,7 +113,7 @@ fn prepare(args: &Args, traffic: Traffic) -> Result<Traffic, Failure> {
 }
 
 /// Gives the file of decisions its name, if all went well; `None` if the reader of standard output
-/// has closed the pipe, as `head` does, which is no error.
+/// has closed the pipe, as `head` does, which is not an error.
 pub(crate) fn finish(
     decided: Result<(Found, Traffic), Stopped>,
     decisions: Option<Decisions>,

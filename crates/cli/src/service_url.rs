@@ -15,7 +15,7 @@ pub(crate) struct ServiceUrl {
     server_name: ServerName<'static>,
 }
 
-/// Why a text is no [`ServiceUrl`].
+/// Why a text is not a [`ServiceUrl`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidUrl(&'static str);
 
@@ -51,7 +51,7 @@ impl FromStr for ServiceUrl {
     type Err = InvalidUrl;
 
     fn from_str(text: &str) -> Result<ServiceUrl, InvalidUrl> {
-        let uri = Uri::from_str(text).map_err(|_| InvalidUrl("this is no address"))?;
+        let uri = Uri::from_str(text).map_err(|_| InvalidUrl("this is not a valid URL"))?;
         let is_encrypted = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,
             Some(scheme) if *scheme == Scheme::HTTPS => true,
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn everything_else_is_an_error_that_says_what_to_write() {
         let table = [
-            ("", "this is no address"),
+            ("", "this is not a valid URL"),
             ("localhost:6070", "neither http:// nor https://"),
             ("ftp://host", "neither http:// nor https://"),
             ("http://host/v1", "has a path"),

@@ -139,7 +139,7 @@ fn execute(args: &Args) -> Result<(), String> {
     let route = route.without_requirements();
     let kind = args.log.kind()?;
     let traffic = Traffic::new(Format::AccessLog {
-        kind: kind.ok_or("traces and counts are no access logs; see `tollgate replay`")?,
+        kind: kind.ok_or("traces and counts are not access logs; see `tollgate replay`")?,
         domain: args.domain.clone(),
         descriptors: vec![args.key.clone(), route],
     });

@@ -15,7 +15,7 @@ const DIGITS: usize = 32;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReservationId(u128);
 
-/// A text that is no [`ReservationId`].
+/// A text that is not a [`ReservationId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidReservationId;
 

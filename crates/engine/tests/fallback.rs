@@ -138,7 +138,7 @@ async fn without_redis_one_quota_suffices() {
     let verdict = store.decide(&[failing, denying]).await.unwrap();
     assert_eq!(verdict.denial.unwrap().by, 1);
     assert!(!verdict.decisions[0].is_allowed());
-    // A limit that is no quota decides for itself.
+    // A limit that is not a quota decides for itself.
     let enforced = Charge {
         enforcement: Enforcement::Enforce,
         ..denying

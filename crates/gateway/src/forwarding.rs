@@ -55,8 +55,9 @@ static HOP_BY_HOP: [HeaderName; 9] = [
 /// Fields that stay, although `Connection` may name them, as those of [`FORWARDING`] do: without
 /// them a request is another one, or one of another client.
 static END_TO_END: [HeaderName; 4] = [CF_CONNECTING_IP, CONTENT_LENGTH, HOST, VIA];
-/// Fields that are no trailers (RFC 9110, section 6.5.1), beside those for one connection and those
-/// that the gateway writes: servers that add trailers to the head would take them for a part of it.
+/// Fields that are not trailers (RFC 9110, section 6.5.1), beside those for one connection and
+/// those that the gateway writes: servers that add trailers to the head would take them for a part
+/// of it.
 static NO_TRAILERS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE, EXPECT, VIA];
 
 /// Who sent a request.
@@ -255,7 +256,7 @@ fn write_forwarding(headers: &mut HeaderMap, sender: Sender) {
 fn add_proxy(headers: &mut HeaderMap, proxy: IpAddr) {
     let mut chain = String::new();
     for before in headers.get_all(X_FORWARDED_FOR) {
-        // What is not ASCII is no address, and would be unreadable in the list.
+        // What is not ASCII is not an address, and would be unreadable in the list.
         chain.push_str(before.to_str().unwrap_or("unknown"));
         chain.push_str(", ");
     }

@@ -83,13 +83,13 @@ impl HealthCheck {
         let path = settings.path.parse::<PathAndQuery>().ok();
         let path = path.filter(|_| settings.path.starts_with('/'));
         let path = path.ok_or_else(|| {
-            let problem = format!("{:?} is no path", settings.path);
+            let problem = format!("{:?} is not a valid path", settings.path);
             InvalidSetting::new("path", problem, "write one such as /healthz")
         });
         let path = errors.take(path);
         let host = settings.host.as_ref().map(|host| {
             host.parse::<Authority>().map_err(|_| {
-                let problem = format!("{host:?} is no host");
+                let problem = format!("{host:?} is not a valid host");
                 InvalidSetting::new("host", problem, "write one such as shop.example")
             })
         });
@@ -212,7 +212,7 @@ fn check_statuses(statuses: &[u16]) -> Result<(), InvalidSettings> {
     InvalidSetting::check_at_most(at, statuses.len(), "statuses", STATUSES_MAX)?;
     let mut errors = InvalidSettings::default();
     errors.take_each(at, statuses, |status| {
-        let problem = format!("{status} is no status of a response");
+        let problem = format!("{status} is not the status of a final response");
         let instead = "write numbers from 200 to 599";
         match (200..600).contains(status) {
             true => Ok(()),

@@ -14,7 +14,7 @@ use condition::{parse_header, parse_method};
 /// A segment that no template has as a fixed one, to see whether one template covers another.
 const SEGMENT: &str = "~~";
 
-/// The conditions of a route. An empty list is no condition.
+/// The conditions of a route. An empty list sets no condition.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     hosts: Vec<HostPattern>,
@@ -201,7 +201,7 @@ impl HostPattern {
             && !name.ends_with('.')
             && name.starts_with('.') == is_below;
         if !is_host {
-            let problem = format!("\"{text}\" is no host");
+            let problem = format!("\"{text}\" is not a valid host");
             let instead = match text {
                 "*" => "leave out `hosts`, for all hosts",
                 _ => {

@@ -5,7 +5,8 @@ const LONG: usize = 6;
 
 /// The known word of which `text` is a misspelling, if there is no doubt: a letter too few or
 /// twice, or two that changed places; in a long word two slips of any kind. Words that may be meant
-/// themselves have another letter, or one more: `BATCH` is no misspelt `PATCH`, nor `MGET` `GET`.
+/// themselves have another letter, or one more: `BATCH` is not a misspelt `PATCH`, nor `MGET`
+/// `GET`.
 pub(crate) fn find_meant<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
     // A long text would take long to compare.
     let near = known

@@ -51,7 +51,7 @@ pub(crate) enum BodyError {
 pub(crate) struct ArrivalPace {
     /// The longest wait at a time.
     idle: Duration,
-    /// In bytes a second; 0 is no least rate.
+    /// In bytes a second; 0 means no minimum rate.
     rate: u64,
     bytes: u64,
     /// All waits that have ended.

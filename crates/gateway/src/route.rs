@@ -264,7 +264,7 @@ fn open_upstreams(
     }
     let opened = settings.upstreams.iter().filter_map(|(name, upstream)| {
         if !is_name(name) {
-            let problem = format!("{name:?} is no name of an upstream");
+            let problem = format!("{name:?} is not a valid upstream name");
             errors.push(InvalidSetting::new("upstreams", problem, NAMES));
             return None;
         }

@@ -69,7 +69,7 @@ fn check_protocol(name: &str) -> Result<(), String> {
             .split('/')
             .all(|part| HeaderName::from_bytes(part.as_bytes()).is_ok());
     if !is_protocol {
-        return Err(format!("{name:?} is no name of a protocol"));
+        return Err(format!("{name:?} is not a valid protocol name"));
     }
     match CARRY_REQUESTS
         .iter()
@@ -260,7 +260,10 @@ mod tests {
         }
         for name in ["", "a b", "a/b/c", "/", "a,b"] {
             let problem = protocols(&[name]).unwrap_err().to_string();
-            assert!(problem.contains("no name"), "{problem}");
+            assert!(
+                problem.contains("is not a valid protocol name"),
+                "{problem}"
+            );
         }
         for name in [
             "websockets",

@@ -105,7 +105,7 @@ impl UpstreamTls {
         };
         let server_name = settings.server_name.as_ref().map(|name| {
             ServerName::try_from(name.clone()).map_err(|_| {
-                let problem = format!("{name:?} is no name of a server");
+                let problem = format!("{name:?} is not a valid server name");
                 InvalidSetting::new("server_name", problem, "write one such as api.example")
             })
         });
@@ -143,7 +143,7 @@ impl UpstreamTls {
             None => {
                 let host = address.host().trim_matches(['[', ']']).to_owned();
                 ServerName::try_from(host.clone()).map_err(|_| {
-                    let problem = format!("{host:?} is no name that a certificate can have");
+                    let problem = format!("{host:?} is not a name that a certificate can have");
                     InvalidSetting::new("tls", problem, "set `server_name`")
                 })?
             }

@@ -45,7 +45,7 @@ pub struct AccessList {
 /// The values of a key.
 type Values = HashMap<Box<[u8]>, Listing>;
 
-/// A line that is no entry.
+/// A line that is not an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidEntry {
     /// Its number, from 1.
@@ -225,7 +225,7 @@ fn parse(line: &[u8]) -> Result<Option<Subject<'_>>, Invalid> {
     let text = String::from_utf8_lossy(entry);
     let Some(network) = parse_network(&text) else {
         let shown: String = text.chars().take(80).collect();
-        let problem = format!("{shown:?} is no address, no network and no KEY=VALUE");
+        let problem = format!("{shown:?} is not an address, a network or KEY=VALUE");
         return Err((problem, instead.to_owned()));
     };
     let whole = network.trunc();

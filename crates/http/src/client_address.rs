@@ -70,7 +70,7 @@ pub enum Unusable {
     FewHops,
     /// More than [`HOPS_MAX`] entries are trusted proxies.
     ManyHops,
-    /// The entry that a trusted proxy wrote is no address.
+    /// The entry that a trusted proxy wrote is not an address.
     Unreadable,
     /// A header that has one value was sent more than once.
     Repeated,

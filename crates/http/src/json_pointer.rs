@@ -19,7 +19,7 @@ pub struct JsonPointer(Vec<String>);
 pub enum NoUnits {
     /// There is nothing at this place.
     Missing,
-    /// It is no JSON, or what is there is no whole number that is at least 0.
+    /// It is not JSON, or what is there is not a whole number that is at least 0.
     Malformed,
 }
 
@@ -28,7 +28,7 @@ pub enum NoUnits {
 impl JsonPointer {
     /// # Errors
     ///
-    /// [`InvalidSetting`] if the text is no pointer to a member or an item.
+    /// [`InvalidSetting`] if the text is not a pointer to a member or an item.
     pub fn parse(text: &str) -> Result<JsonPointer, InvalidSetting> {
         let wrong = |problem: String| {
             let instead = "write one such as `/usage/total_tokens`, with `~1` for `/` in a name \
@@ -42,7 +42,7 @@ impl JsonPointer {
         for step in steps.split('/') {
             let escapes = step.split('~').skip(1);
             if !escapes.into_iter().all(|rest| rest.starts_with(['0', '1'])) {
-                return wrong(format!("\"{text}\" has a `~` that is no escape"));
+                return wrong(format!("\"{text}\" has a `~` that is not an escape"));
             }
             parsed.push(step.replace("~1", "/").replace("~0", "~"));
         }

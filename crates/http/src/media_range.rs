@@ -51,7 +51,7 @@ fn quality(accept: &[&str], offer: &str) -> u16 {
     best.1
 }
 
-/// `0.8` is 800. What is no quality is 0.
+/// `0.8` is 800. What is not a quality is 0.
 fn thousandths(weight: &str) -> u16 {
     let (whole, fraction) = weight.split_once('.').unwrap_or((weight, ""));
     let is_number = fraction.len() <= 3 && fraction.bytes().all(|byte| byte.is_ascii_digit());

@@ -45,7 +45,7 @@ pub enum OriginalFlaw {
     Missing,
     /// The proxy adds it to the one that the client sent.
     Repeated,
-    /// It is no method, or no path with a query: the client's request was malformed.
+    /// It is not a valid method, or no path with a query: the client's request was malformed.
     Unreadable,
 }
 

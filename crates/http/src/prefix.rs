@@ -56,7 +56,7 @@ impl Prefix {
             network.map(|network| network.trunc()).ok_or_else(|| {
                 InvalidSetting::new(
                     "",
-                    format!("\"{text}\" is no IPv6 network of 96 bits"),
+                    format!("\"{text}\" is not an IPv6 network of 96 bits"),
                     format!("write one such as {}", Prefix::NAT64_DEFAULT),
                 )
             })
@@ -179,7 +179,7 @@ mod tests {
         );
         assert_eq!(
             wrong(32, 64, &["64:ff9b:1::/48"]),
-            "nat64_prefixes[0]: \"64:ff9b:1::/48\" is no IPv6 network of 96 bits; \
+            "nat64_prefixes[0]: \"64:ff9b:1::/48\" is not an IPv6 network of 96 bits; \
              write one such as 64:ff9b::/96"
         );
         assert!(wrong(32, 64, &["::/96"; 9]).contains("8 is the most"));

@@ -25,8 +25,8 @@ pub struct ProxyHeader {
 pub enum InvalidProxyHeader {
     /// The bytes begin like a header and end before it does: read more.
     Incomplete,
-    /// The bytes are no header. The connection must be closed: its bytes would be read as a request
-    /// of the proxy itself.
+    /// The bytes are not a header. The connection must be closed: its bytes would be read as a
+    /// request of the proxy itself.
     Malformed,
     /// The header is longer than [`PROXY_HEADER_BYTES_MAX`].
     TooLong,

@@ -35,7 +35,7 @@ pub enum Flaw {
     TooLong,
     /// It is one of more parameters or cookies than [`crate::PAIRS_MAX`].
     ManyPairs,
-    /// It is no host.
+    /// It is not a host.
     BadHost,
     /// The path has no normal form.
     Path(InvalidPath),
@@ -82,7 +82,7 @@ impl fmt::Display for Flaw {
             Self::ControlCharacter => f.write_str("it has a control character"),
             Self::TooLong => write!(f, "it has more than {} bytes", crate::VALUE_BYTES_MAX),
             Self::ManyPairs => write!(f, "the request has more than {} pairs", crate::PAIRS_MAX),
-            Self::BadHost => f.write_str("it is no host"),
+            Self::BadHost => f.write_str("it is not a valid host"),
             Self::Path(invalid) => write!(f, "{invalid}"),
         }
     }

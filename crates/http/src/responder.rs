@@ -60,7 +60,7 @@ impl Responder {
         let status = StatusCode::from_u16(settings.status).ok();
         let status = status.filter(|status| status.is_client_error() || status.is_server_error());
         let status = status.ok_or_else(|| {
-            let problem = format!("{} is no status of an error", settings.status);
+            let problem = format!("{} is not an error status", settings.status);
             InvalidSetting::new("status", problem, "write 429, or another from 400 to 599")
         });
         let status = errors.take(status);
@@ -263,7 +263,7 @@ impl Body {
             .is_some_and(|(kind, subtype)| is_name(kind) && is_name(subtype));
         let content_type = HeaderValue::try_from(media_type).ok();
         let content_type = content_type.filter(|_| is_media_type).ok_or_else(|| {
-            let problem = format!("\"{media_type}\" is no media type");
+            let problem = format!("\"{media_type}\" is not a valid media type");
             let instead = "write one such as text/html; charset=utf-8";
             InvalidSetting::new("media_type", problem, instead)
         });

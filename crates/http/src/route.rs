@@ -44,7 +44,7 @@ impl Routes {
                     InsertError::Conflict { with } => {
                         format!("{template} matches the same paths as {with}")
                     }
-                    _ => format!("{template} is no template"),
+                    _ => format!("{template} is not a valid template"),
                 };
                 let instead = "write {name} for a segment, {*rest} at the end";
                 InvalidSetting::new("", problem, instead)

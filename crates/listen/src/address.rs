@@ -42,7 +42,7 @@ pub enum PeerAddress {
     Unix,
 }
 
-/// Why a text is no [`Address`].
+/// Why a text is not an [`Address`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidAddress {

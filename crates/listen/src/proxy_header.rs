@@ -22,7 +22,7 @@ pub trait ProxyHeaders: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why they are no header.
+    /// Why they are not a header.
     fn parse(&self, bytes: &[u8]) -> Result<Option<ProxyHeader>, Error>;
 }
 

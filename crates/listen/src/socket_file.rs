@@ -108,7 +108,7 @@ async fn remove_dead_socket(path: &Path) -> io::Result<()> {
         found => found?,
     };
     if !metadata.file_type().is_socket() {
-        let message = "a file that is no socket is there; remove it, or use another path";
+        let message = "a file that is not a socket is there; remove it, or use another path";
         return Err(io::Error::new(ErrorKind::AlreadyExists, message));
     }
     match UnixStream::connect(path)

@@ -298,7 +298,7 @@ impl fmt::Display for InvalidConfig {
             InvalidConfig::Identity { path, .. } => {
                 write!(f, "cannot use the client's certificate: {}", path.display())
             }
-            InvalidConfig::ServerName(name) => write!(f, "{name:?} is no server's name"),
+            InvalidConfig::ServerName(name) => write!(f, "{name:?} is not a valid server name"),
         }
     }
 }

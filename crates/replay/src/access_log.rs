@@ -5,8 +5,8 @@
 //! escape. A line is an event if everything up to the size can be read; what follows is optional.
 //!
 //! Exactly three fields precede the time. If there are more, they begin with a prefix that another
-//! program added (see [`crate::prefix`]), or the line is no event: to take the first field for the
-//! client would count the wrong key.
+//! program added (see [`crate::prefix`]), or the line is not an event: to take the first field for
+//! the client would count the wrong key.
 //!
 //! A quoted field ends at a quote that is not escaped. As not all servers escape quotes, a request
 //! ends at the first such quote that status and size follow, and if there is none, at any quote

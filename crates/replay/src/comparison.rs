@@ -69,7 +69,7 @@ pub struct RuleChange {
 /// A client with requests that change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedClient {
-    /// The client, escaped where it is no text.
+    /// The client, escaped where it is not text.
     pub client: String,
     /// Its requests that are newly denied.
     pub newly_denied: u64,

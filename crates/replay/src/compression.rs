@@ -70,7 +70,7 @@ impl Found {
         self.cut.borrow().is_some()
     }
 
-    /// Whether something that is no zero and no data follows the data.
+    /// Whether something other than zeros and data follows the data.
     pub(crate) fn has_trailing(&self) -> bool {
         self.has_trailing.get()
     }

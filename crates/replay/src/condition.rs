@@ -171,7 +171,7 @@ struct Threshold {
     is_percent: bool,
 }
 
-/// Why a text is no [`Condition`].
+/// Why a text is not a [`Condition`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidCondition {
     /// Where, in characters from 1.

@@ -35,7 +35,7 @@ pub enum Error {
     NoEvents {
         /// The inputs, each with what it seems to be.
         inputs: Vec<(String, Guess)>,
-        /// The reasons why their lines are no events.
+        /// The reasons why their lines are not events.
         skipped: Box<Skipped>,
     },
     /// No event of any input is selected.

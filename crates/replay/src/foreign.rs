@@ -104,8 +104,8 @@ impl fmt::Display for Foreign {
 // === impl Guess ===
 
 impl Guess {
-    /// What a line that is no event seems to belong to. `is_log` says whether another reader takes
-    /// it for a line of an access log.
+    /// What a line that is not an event seems to belong to. `is_log` says whether another reader
+    /// takes it for a line of an access log.
     pub(crate) fn of(line: &[u8], is_log: impl FnOnce(&[u8]) -> bool) -> Guess {
         if let Some(preset) = Preset::of_line(line) {
             return Guess::Preset(preset);
@@ -182,7 +182,7 @@ impl Guess {
             }
             Guess::Preset(preset) => preset.description(),
             Guess::NoLine => "its lines are blank or headings",
-            Guess::Binary => "it is no text",
+            Guess::Binary => "it is not text",
             Guess::Other => {
                 "its lines are not in the common or combined format; describe them with \
                  --log-format as the server's configuration does, or name their format with \

@@ -123,8 +123,8 @@ impl KeyShape {
 // === impl ClientShape ===
 
 impl ClientShape {
-    /// The key of a line's client; `None` if the client is no address and stays as it is, because
-    /// a name is no peer that the gateway could have.
+    /// The key of a line's client; `None` if the client is not an address and stays as it is,
+    /// because a name is not a peer that the gateway could have.
     fn key(&self, line: &Fields<'_>, headers: &mut HeaderMap) -> Option<String> {
         let peer = peer(line.get(Field::Client))?;
         headers.clear();

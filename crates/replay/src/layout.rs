@@ -136,7 +136,7 @@ impl LayoutReader<'_> {
                         .unwrap_or(line),
                 };
                 if !object.trim_ascii_start().starts_with(b"{") {
-                    return Err(BadRecord::Layout("it is no JSON object".to_owned()));
+                    return Err(BadRecord::Layout("it is not a JSON object".to_owned()));
                 }
                 members.read(object).map(Some)
             }

@@ -35,7 +35,7 @@ pub(crate) struct Noted {
 #[derive(Debug, Default)]
 struct Column {
     names: Interner,
-    /// The number of the value; arbitrary for a line that is no event.
+    /// The number of the value; arbitrary for a line that is not an event.
     of_lines: Vec<u32>,
 }
 

@@ -25,7 +25,7 @@ enum Piece {
     Field(Field),
 }
 
-/// Why a text is no [`Pattern`].
+/// Why a text is not a [`Pattern`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidPattern {

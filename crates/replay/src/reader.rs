@@ -222,7 +222,7 @@ impl<'f> Reader<'f> {
         Ok(self.selection.has_request(&request))
     }
 
-    /// What a line that is no event seems to belong to.
+    /// What a line that is not an event seems to belong to.
     pub(crate) fn guess(&self, line: &[u8]) -> Guess {
         let guess = Guess::of(line, |line| LogLine::parse(line).is_ok());
         let layout = match &self.lines {

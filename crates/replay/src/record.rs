@@ -33,7 +33,7 @@ pub(crate) struct Record<'a> {
     has_client: bool,
 }
 
-/// Why a line is no event.
+/// Why a line is not an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BadRecord {
     Blank,

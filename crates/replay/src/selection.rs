@@ -44,7 +44,7 @@ enum Operator {
     Contains,
 }
 
-/// Why a text is no [`Filter`].
+/// Why a text is not a [`Filter`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidFilter {

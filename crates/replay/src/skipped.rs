@@ -1,4 +1,4 @@
-//! The lines that are no events: how many, why, and the first of them.
+//! The lines that are not events: how many, why, and the first of them.
 
 use tollgate_core::Escaped;
 
@@ -13,7 +13,7 @@ pub const REASONS_MAX: usize = 20;
 /// The reason under which further ones are counted together.
 const OTHER_REASONS: &str = "other reasons";
 
-/// The lines that are no events.
+/// The lines that are not events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// How many.
@@ -25,7 +25,7 @@ pub struct Skipped {
     pub first: Vec<SkippedLine>,
 }
 
-/// A line that is no event.
+/// A line that is not an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedLine {
     /// Among the lines of all inputs, from 0; see [`crate::Traffic::place`].

@@ -54,7 +54,7 @@ pub struct Study {
     /// How many requests are in routes that no rule can be for: a rule's value cannot stand for
     /// their paths alone.
     pub without_rule: usize,
-    /// Templates by which the log's paths are shaped, and that are no [`Study::routes`].
+    /// Templates by which the log's paths are shaped, and that are not [`Study::routes`].
     pub other_templates: Vec<String>,
     /// The key with the most requests, and how many.
     pub largest: Option<(String, usize)>,

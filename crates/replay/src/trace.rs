@@ -56,7 +56,7 @@ fn moment(json: &str) -> Result<Moment, BadEvent> {
     moment.map_err(BadEvent::Moment)
 }
 
-/// Why a line is no event.
+/// Why a line is not an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BadEvent {
     Blank,
@@ -119,7 +119,8 @@ impl fmt::Display for BadEvent {
         match self {
             BadEvent::Blank => f.write_str("the line is blank"),
             BadEvent::NoObject => f.write_str(
-                "it is no JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}",
+                "it is not a JSON object such as \
+                 {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}",
             ),
             BadEvent::Json(message) => f.write_str(message),
             BadEvent::NoMoment => {
@@ -165,12 +166,12 @@ mod tests {
             ("", "the line is blank"),
             (
                 "[]",
-                "it is no JSON object such as \
+                "it is not a JSON object such as \
                 {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}",
             ),
             (
                 "180.18.0.1 - -",
-                "it is no JSON object such as \
+                "it is not a JSON object such as \
                 {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}",
             ),
             ("{\"at\":1", "EOF while parsing an object at column 7"),

@@ -1,4 +1,4 @@
-//! The events of all inputs, and the lines that are no events.
+//! The events of all inputs, and the lines that are not events.
 //!
 //! An event is 16 bytes: its time, its line and its request. Each distinct request is stored once,
 //! as the bytes that identify it, so that memory grows with the log's distinct requests.
@@ -247,7 +247,7 @@ impl Traffic {
         self.lines
     }
 
-    /// The lines that are no events.
+    /// The lines that are not events.
     pub const fn skipped_lines(&self) -> &Skipped {
         &self.skipped
     }

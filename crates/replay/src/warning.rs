@@ -138,7 +138,7 @@ pub(crate) fn cut_message(input: &str, lines: u32, cut: &Cut) -> String {
 /// That something follows the compressed data of an input.
 pub(crate) fn trailing_message(input: &str, compression: Compression) -> String {
     format!(
-        "{} is read to the end of its {name} data; what follows them is no {name} data and is \
+        "{} is read to the end of its {name} data; what follows it is not {name} data and is \
          ignored",
         Plain(input),
         name = compression.name()

@@ -38,7 +38,7 @@ pub const ATTEMPTS: u32 = 10;
 /// let storm: Workload = "bursts 100 every 10s keys 100 retry backoff 1s".parse()?;
 /// assert_eq!(storm.to_string(), "bursts 100 every 10s keys 100 retry backoff 1s");
 /// let error = "constant 20".parse::<Workload>().unwrap_err();
-/// assert_eq!(error.to_string(), "`20` is no rate: write 20/s, 300/m or 5/10s");
+/// assert_eq!(error.to_string(), "`20` is not a rate: write 20/s, 300/m or 5/10s");
 /// # Ok::<(), tollgate_replay::InvalidWorkload>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use serde_json::json;
 use tollgate_replay::{Error, Format, LogKind, Options, Report, Summary, Traffic, replay};
 use tollgate_rules::{RuleSet, Source};
 
-/// Why a line of a trace is no event.
+/// Why a line of a trace is not an event.
 const NO_OBJECT: &str =
-    "it is no JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}";
+    "it is not a JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}";
 const RULES: &str = "
 domain: web
 descriptors:
@@ -250,10 +250,10 @@ from 1970-01-01T00:00:01Z to 1970-01-01T00:00:06Z
            1  shadow=v
 
      skipped  reason
-           1  it is no JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}
+           1  it is not a JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}
 
 line skipped (1 of 1 shown)
-  line 7: it is no JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}
+  line 7: it is not a JSON object such as {\"at\": 0.5, \"domain\": …, \"descriptors\": […]}
     \\u{1b}[31m{
 ";
     assert_eq!(summary, expected);

@@ -74,7 +74,7 @@ fn a_limit_touches_the_keys_that_the_engine_denies() {
                 let denied = usize::try_from(denied_keys(&log, &rules)).unwrap();
                 assert_eq!(denied, limit.touched, "{window} {limit:?}");
                 assert!(limit.touched * 1000 <= study.all.keys * per_mille);
-                // One less would touch too many, or is no limit.
+                // One less would touch too many, or is not a limit.
                 touched += limit.touched;
             }
         }
@@ -511,7 +511,7 @@ fn hostile_paths_are_bounded_and_no_template_is_invalid() {
     let study = Study::of(&mut traffic(&log));
     let routes: Vec<&str> = study.routes.iter().map(|(route, _)| &**route).collect();
     assert_eq!(routes, ["/%7Bid%7D/*", "/a/*", "/deep/*"]);
-    // `/{*rest}/1/*` is no value for its paths.
+    // `/{*rest}/1/*` is not a value for its paths.
     assert_eq!(study.without_rule, 30_000);
 }
 

@@ -1,19 +1,19 @@
-//! What is wrong with bytes that are no command.
+//! What is wrong with bytes that are not a command.
 
 use std::fmt;
 
-/// Why the bytes are no command. The text is Redis's, where Redis has such an error. A connection
-/// is closed after it, because nobody knows where the next command begins.
+/// Why the bytes are not a command. The text is Redis's, where Redis has such an error. A
+/// connection is closed after it, because nobody knows where the next command begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// A number of words that is no number, or above [`crate::WORDS_MAX`].
+    /// A number of words that is not a number, or above [`crate::WORDS_MAX`].
     WordCount,
     /// A line with the number of words of more than [`crate::LINE_BYTES_MAX`].
     LongWordCount,
     /// No `$` before a word.
     NoBulkString(u8),
-    /// A length that is no number, negative, or above [`crate::WORD_BYTES_MAX`].
+    /// A length that is not a number, negative, or above [`crate::WORD_BYTES_MAX`].
     WordLength,
     /// A line with the length of a word of more than [`crate::LINE_BYTES_MAX`].
     LongWordLength,

@@ -62,7 +62,7 @@ impl BoundedRequest {
                 field => self.message.merge(part.slice_ref(field.bytes))?,
             }
         }
-        // What is no field is the library's to reject.
+        // What is not a field is the library's to reject.
         self.message.merge(part.slice_ref(rest))
     }
 

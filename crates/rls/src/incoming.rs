@@ -136,7 +136,7 @@ impl IncomingRequest {
         let arrived = open.missing.min(self.pending.len());
         let mut readable = complete_fields(&self.pending[..arrived])?;
         if arrived == open.missing {
-            // What is no field is the library's to reject.
+            // What is not a field is the library's to reject.
             readable = arrived;
         }
         let fields = self.pending.split_to(readable).freeze();

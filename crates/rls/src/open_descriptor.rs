@@ -51,7 +51,7 @@ impl OpenDescriptor {
                 _ => self.descriptor.merge(fields.slice_ref(field.bytes))?,
             }
         }
-        // What is no field is the library's to reject.
+        // What is not a field is the library's to reject.
         self.descriptor.merge(fields.slice_ref(unread))
     }
 

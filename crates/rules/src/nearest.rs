@@ -6,7 +6,7 @@ pub(crate) const SLIPS_MAX: usize = 3;
 /// The known word that is most like `text`, if one is like it. Letter case does not matter, nor
 /// whether the parts of a word are joined by `_`, `-` or a space.
 pub fn nearest<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
-    // A digit is no slip: `http2` is not meant to be `http1`.
+    // A digit is not a typo: `http2` is not meant to be `http1`.
     let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).collect::<Vec<_>>();
     let of_text = digits(text);
     let near = known.iter().filter(|word| digits(word) == of_text);
@@ -19,7 +19,7 @@ pub fn nearest<'k>(text: &str, known: &[&'k str]) -> Option<&'k str> {
 
 /// How many letters must change to get from one word to the other.
 pub(crate) fn slips(text: &str, word: &str) -> usize {
-    // Compared in full, a long text would take long; it is no misspelling of a short word.
+    // Compared in full, a long text would take long; it is not a misspelling of a short word.
     if text.len() > 2 * word.len() + SLIPS_MAX {
         return usize::MAX;
     }

@@ -89,7 +89,7 @@ impl Reader<'_> {
     fn file(&mut self, source: &Source, file: usize) -> Vec<DomainDraft> {
         self.findings.enter(None);
         let documents = Documents::read(source, file, Kind::Rules, self.findings);
-        // An end of document with nothing before it is no document.
+        // An end of document with nothing before it is not a document.
         let is_empty = documents
             .list
             .iter()
@@ -127,7 +127,7 @@ impl Reader<'_> {
         draft
     }
 
-    /// Reads a document; `None` if it is no map.
+    /// Reads a document; `None` if it is not a map.
     fn domain(&mut self, root: &Node, file: &str) -> Option<DomainDraft> {
         if self.report_no_domain(root) {
             return None;
@@ -147,7 +147,7 @@ impl Reader<'_> {
             self.findings
                 .error(table.mark(), "missing-domain", message.to_owned(), help);
         }
-        // Without a name it is no domain, but its other errors are still worth reporting.
+        // Without a name it is not a domain, but its other errors are still worth reporting.
         let nameless = || Spanned {
             value: String::new(),
             mark: table.mark(),

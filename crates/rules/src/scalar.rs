@@ -115,7 +115,7 @@ pub(crate) fn percent(
         return Some(percent);
     }
     let message = match node.scalar() {
-        Some(_) => format!("{} is no percentage", quote(text)),
+        Some(_) => format!("{} is not a percentage", quote(text)),
         None => format!("`{key}` is a percentage, and this is {}", node.kind()),
     };
     let help = if key == "enforce" && text.eq_ignore_ascii_case("false") {
@@ -207,7 +207,7 @@ fn whole(text: &str) -> Result<u128, Wrong> {
     Ok(u128::from_str_radix(digits, radix).unwrap_or(u128::MAX))
 }
 
-/// What to write in place of a text that is no number.
+/// What to write in place of a text that is not a number.
 fn help_for_count(key: &str, text: &str, min: u32, max: u32) -> String {
     if key == "requests_per_unit" {
         if let Ok((count, _)) = window::short_form(text) {

@@ -42,7 +42,7 @@ pub struct Settings<'n> {
     asked: RefCell<Vec<&'static str>>,
     /// The keys for which `null` is a value.
     nullable: RefCell<Vec<&'static str>>,
-    /// Whether the file has no settings, and so unknown keys are no errors.
+    /// Whether the file has no settings, and so unknown keys are not errors.
     is_other_file: Cell<bool>,
     findings: &'n RefCell<Findings>,
     /// The keys at the top below which no message shows the file's text.
@@ -207,8 +207,8 @@ impl<'n> Settings<'n> {
         scalar::text(node, key, &mut findings).map(|text| text.value)
     }
 
-    /// Text that `parse` converts, or returns what is wrong with it: "is no address". The help is
-    /// what was probably meant, if it is right, or else `example`.
+    /// Text that `parse` converts, or returns what is wrong with it: "is not an address". The help
+    /// is what was probably meant, if it is right, or else `example`.
     pub fn parse<T>(
         &self,
         key: &'static str,

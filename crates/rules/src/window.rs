@@ -10,7 +10,7 @@ mod meant;
 
 pub(crate) use meant::{meant_count, meant_short_form, meant_window};
 
-/// Why a text is no length of time, or no short form.
+/// Why a text is not a length of time or a short form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Bad {
     /// Nothing is written.

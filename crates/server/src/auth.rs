@@ -1,7 +1,7 @@
 //! `/v1/auth`: decides on the request that a proxy asks about, for nginx's `auth_request` and the
 //! forward auth of Traefik and Caddy.
 //!
-//! The proxy is no client: the status says what becomes of the original request, and a status of
+//! The proxy is not a client: the status says what becomes of the original request, and a status of
 //! 200 means that it is allowed. nginx knows 200, 401 and 403, so what is denied before any limit
 //! is asked has 403, whatever its status would be in a response to a client.
 
@@ -77,8 +77,8 @@ impl ForwardAuth {
     ///
     /// # Errors
     ///
-    /// 403 if the peer is no trusted proxy, or for a malformed original request; 400 if the proxy
-    /// does not name the original request.
+    /// 403 if the peer is not a trusted proxy, or for a malformed original request; 400 if the
+    /// proxy does not name the original request.
     pub(crate) fn restore(&self, head: &mut Parts) -> Result<Peer, Failure> {
         let peer = head.extensions.get::<Peer>().copied().unwrap_or_default();
         if !self.classifier.client_address().trusts(peer) {
@@ -164,11 +164,11 @@ impl ForwardAuth {
         if let Some(withheld) = self.untrusted.allow() {
             warn!(
                 peer = address,
-                withheld, "{PATH} was asked by a peer that is no trusted proxy"
+                withheld, "{PATH} was asked by a peer that is not a trusted proxy"
             );
         }
         let detail = format!(
-            "{address} is no trusted proxy; if it is one of yours, add it to \
+            "{address} is not a trusted proxy; if it is one of yours, add it to \
              `auth.identity.client_address.trusted_proxies`"
         );
         Failure::new("untrusted_proxy", StatusCode::FORBIDDEN, detail)

@@ -10,7 +10,7 @@ use tollgate_core::{Entry, PerDescriptor};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescriptorText(Vec<(String, String)>);
 
-/// Why a text is no [`DescriptorText`].
+/// Why a text is not a [`DescriptorText`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidDescriptorText {
@@ -91,7 +91,7 @@ impl fmt::Display for InvalidDescriptorText {
         match self {
             InvalidDescriptorText::NoValue(entry) => write!(
                 f,
-                "`{entry}` is no entry: write KEY=VALUE, and `\\,` for a comma in a value"
+                "`{entry}` is not a valid entry: write KEY=VALUE, and `\\,` for a comma in a value"
             ),
             InvalidDescriptorText::NoKey(value) => {
                 write!(f, "`={value}` has no key: write KEY=VALUE")

@@ -132,7 +132,7 @@ impl Question {
                     question.descriptors.push(descriptor.map_err(invalid)?);
                 }
                 "cost" => {
-                    let invalid = |_| format!("`cost={value}` is no whole number");
+                    let invalid = |_| format!("`cost={value}` is not a whole number");
                     question.cost = Some(value.parse().map_err(invalid)?);
                 }
                 "any_order" => match &*value {
@@ -198,10 +198,13 @@ mod tests {
             ("", "`domain` and at least one `descriptor`"),
             ("domain=d", "at least one `descriptor`"),
             ("descriptor=a%3Db", "`domain`"),
-            ("domain=d&descriptor=a", "descriptor: `a` is no entry"),
+            (
+                "domain=d&descriptor=a",
+                "descriptor: `a` is not a valid entry",
+            ),
             (
                 "domain=d&descriptor=a%3Db&cost=-1",
-                "`cost=-1` is no whole number",
+                "`cost=-1` is not a whole number",
             ),
             ("domain=d&descriptor=a%3Db&any_order=1", "`any_order` is"),
             ("domain=d&descriptors=a%3Db", "no parameter `descriptors`"),

@@ -184,7 +184,7 @@ fn connector(
     settings: &Settings,
 ) -> Result<(TlsConnector, ServerName<'static>), InvalidTelemetry> {
     let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|_| {
-        let problem = "its host is no name that a certificate can have";
+        let problem = "its host is not a name that a certificate can have";
         InvalidTelemetry::new("telemetry.endpoint", problem, "write the name of a server")
     })?;
     let files = ClientTlsFiles {

@@ -26,7 +26,7 @@ impl Endpoint {
     ///
     /// What is wrong with it, as the end of a sentence. It does not repeat the URL.
     pub fn parse(text: &str) -> Result<Endpoint, String> {
-        let uri: Uri = text.parse().map_err(|_| "is no URL".to_owned())?;
+        let uri: Uri = text.parse().map_err(|_| "is not a URL".to_owned())?;
         let is_https = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,
             Some(scheme) if *scheme == Scheme::HTTPS => true,
@@ -159,8 +159,8 @@ mod tests {
         for (url, problem) in [
             ("localhost:4318", "does not begin with"),
             ("grpc://localhost:4317", "does not begin with"),
-            ("http://", "is no URL"),
-            ("", "is no URL"),
+            ("http://", "is not a URL"),
+            ("", "is not a URL"),
             ("/v1/traces", "does not begin with"),
             ("http://user:hunter2@host", "has a user or a password"),
             ("http://host/?key=1", "has a query"),

@@ -1,4 +1,4 @@
-//! What tests drive that is no Debian package: `cargo xtask ci` brings it.
+//! What tests drive that is not a Debian package: `cargo xtask ci` brings it.
 
 use std::path::{Path, PathBuf};
 

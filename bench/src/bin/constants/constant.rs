@@ -24,7 +24,7 @@ impl Constants {
     ///
     /// # Panics
     ///
-    /// If it is there already, or is no number: a constant that was not measured is not written.
+    /// If it is there already, or is not a number: a constant that was not measured is not written.
     pub(crate) fn put(&mut self, name: &str, value: f64, unit: Unit, what: &str) {
         assert!(value.is_finite() && value >= 0.0, "{name}: {value}");
         let unit = match unit {

@@ -24,7 +24,7 @@ impl Origin {
     /// With the load at the beginning and now.
     pub(crate) fn json(&self) -> Value {
         let mut commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
-        // What is written by this program is no change of what was measured.
+        // What is written by this program is not a change of what was measured.
         let changes = output(
             "git",
             &["status", "--porcelain", "--", "*.rs", "*.lua", "*.toml"],

@@ -90,7 +90,7 @@ impl Arguments {
                     let (name, port) = (value()?, value()?);
                     let mut floors = Floor::ALL.into_iter();
                     let floor = floors.find(|(known, _)| *known == name);
-                    let (_, floor) = floor.ok_or_else(|| format!("`{name}` is no floor"))?;
+                    let (_, floor) = floor.ok_or_else(|| format!("`{name}` is not a floor"))?;
                     arguments.floor = Some((floor, port.parse()?));
                 }
                 _ => return Ok(false),
@@ -196,7 +196,7 @@ fn other(text: &str) -> Result<Contender, String> {
     let mut kinds = kinds.filter(|(_, question)| *question != Question::Script);
     let question = kinds.find(|(known, _)| *known == kind);
     let (_, question) = question.ok_or_else(|| {
-        let problem = "is no kind of request; `--help` lists them";
+        let problem = "is not a kind of request; `--help` lists them";
         format!("`--contender {text}`: `{kind}` {problem}")
     })?;
     Ok(Contender {
@@ -247,7 +247,7 @@ mod tests {
         assert!(error(&["--fast"]).contains("`--fast` is unknown"));
         assert!(error(&["--rounds", "0"]).contains("a number from 1 to 1000"));
         assert!(error(&["--contender", "a=b"]).contains("NAME=KIND=COMMAND"));
-        assert!(error(&["--contender", "a=b=c"]).contains("`b` is no kind"));
-        assert!(error(&["--contender", "a=script=c"]).contains("no kind"));
+        assert!(error(&["--contender", "a=b=c"]).contains("`b` is not a kind"));
+        assert!(error(&["--contender", "a=script=c"]).contains("is not a kind"));
     }
 }

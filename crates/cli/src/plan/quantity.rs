@@ -32,7 +32,7 @@ impl FromStr for Count {
         let number = number.and_then(|number| number.checked_mul(factor));
         let number = number.filter(|number| (1..=COUNT_MAX).contains(number));
         number.map(Count).ok_or_else(|| {
-            format!("`{text}` is no number from 1 to {COUNT_MAX}: write 250000, 250k, 1M or 2G")
+            format!("`{text}` is not a number from 1 to {COUNT_MAX}: write 250000, 250k, 1M or 2G")
         })
     }
 }
@@ -49,7 +49,7 @@ impl FromStr for RequestRate {
         };
         let Count(count) = count
             .parse()
-            .map_err(|why| format!("`{text}` is no rate such as 10k/s: {why}"))?;
+            .map_err(|why| format!("`{text}` is not a rate such as 10k/s: {why}"))?;
         let nanos = u128::from(count) * u128::from(Span::SECOND.as_nanos());
         let per_second = nanos.div_ceil(u128::from(window.as_nanos()));
         match u64::try_from(per_second) {
@@ -65,7 +65,7 @@ fn parse_unit(text: &str, unit: &str) -> Result<Span, String> {
     let limit: Option<Limit> = is_unit.then(|| format!("1/{unit}").parse().ok()).flatten();
     limit
         .map(|limit| limit.window())
-        .ok_or_else(|| format!("`{text}` is no rate: write 10000, 10k/s, 300/m or 36M/hour"))
+        .ok_or_else(|| format!("`{text}` is not a rate: write 10000, 10k/s, 300/m or 36M/hour"))
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ pub(super) fn generation(args: &Args) -> (NonZeroU32, Moment) {
 }
 
 /// Where the values of an access log's lines are, if the options about the input are complete and
-/// fit together; `None` if the input is no access log.
+/// fit together; `None` if the input is not an access log.
 pub(super) fn kind(args: &Args) -> Result<Option<LogKind>, Failure> {
     let usage = |message: &str| Err(Failure::Message(message.to_owned()));
     let standard_inputs = args.files.iter().filter(|file| is_standard(file));

@@ -133,7 +133,7 @@ impl Found {
     }
 }
 
-/// Writes to standard output or standard error. A closed pipe is no error.
+/// Writes to standard output or standard error. A closed pipe is not an error.
 pub(super) fn print(text: &str, to_error: bool) -> Result<(), Failure> {
     if !to_error {
         return output::print(text).map_err(Failure::Message);

@@ -157,7 +157,7 @@ impl FromStr for TriedLimits {
     type Err = String;
 
     fn from_str(text: &str) -> Result<TriedLimits, String> {
-        let wrong = || format!("`{text}` is no list of limits such as 10,30,60/minute");
+        let wrong = || format!("`{text}` is not a list of limits such as 10,30,60/minute");
         let parts = text.split_once('/').or_else(|| text.split_once(" per "));
         let (counts, unit) = parts.ok_or_else(wrong)?;
         let count = |count: &str| {
@@ -192,7 +192,7 @@ impl FromStr for TriedLimits {
 fn read_window(text: &str) -> Result<Span, String> {
     if text.contains(char::is_whitespace) {
         return Err(format!(
-            "`{text}` is no unit; name algorithms with --algorithms"
+            "`{text}` is not a valid unit; name algorithms with --algorithms"
         ));
     }
     // A bucket could not be as fast as the shortest windows.
@@ -203,7 +203,8 @@ fn read_window(text: &str) -> Result<Span, String> {
             format!("the window `{text}`: {error}; the longest is {WINDOW_MAX}")
         }
         _ => format!(
-            "`{text}` is no unit; write second, minute, hour or day, or a window such as 15m"
+            "`{text}` is not a valid unit; write second, minute, hour or day, or a window such as \
+             15m"
         ),
     })?;
     Ok(limit.window())

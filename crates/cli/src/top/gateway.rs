@@ -6,7 +6,7 @@ use super::panel::{Cell, Column, Panel};
 use super::snapshot::{Gateway, Route, Snapshot, Upstream, total};
 use super::tone::Tone;
 
-/// The outcomes of a route that are no failures.
+/// The outcomes of a route that are not failures.
 const OUTCOMES: [&str; 3] = ["forwarded", "denied", "canceled"];
 
 /// The tables; none if the service has no gateway.

@@ -88,7 +88,11 @@ fn what_is_wrong_is_said_with_its_place() {
             "correct the rules, or name a domain without errors with --domain",
         ),
         (&["--rules", "none.yaml", "k=v"], 2, "none.yaml"),
-        (&["--rules", "rules.yaml", "k"], 2, "`k` is no entry"),
+        (
+            &["--rules", "rules.yaml", "k"],
+            2,
+            "`k` is not a valid entry",
+        ),
         (
             &["--rules", "rules.yaml", "--domain", "x", "k=v"],
             1,

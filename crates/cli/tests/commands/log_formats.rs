@@ -151,7 +151,7 @@ fn a_log_in_another_format_than_named_is_recognised_or_says_what_to_write() {
             &["envoy-json"],
             &[
                 "combined format; leave out --format",
-                "1 line: it is no JSON object",
+                "1 line: it is not a JSON object",
             ],
         ),
         (
@@ -224,7 +224,7 @@ fn suggest_reads_the_same_formats() {
     let output = run(scene().path(), &["suggest", "--format", "jsonl", "a.csv"]);
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(
-        message.contains("traces and counts are no access logs"),
+        message.contains("traces and counts are not access logs"),
         "{message}"
     );
 }
@@ -318,7 +318,7 @@ fn an_option_about_keys_that_cannot_be_used_says_what_to_write() {
         (
             &csv,
             &["--trusted-proxies", "1,10.0.0.0/8"],
-            "\"1\" is no network",
+            "\"1\" is not a valid network",
         ),
         (&csv, &["--trusted-proxies", "0"], "leave the option out"),
         (

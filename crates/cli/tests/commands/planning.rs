@@ -456,7 +456,10 @@ fn errors_say_what_to_do() {
             &["--users", "0", "--rate", "1"][..],
             "write 250000, 250k, 1M or 2G",
         ),
-        (&["--users", "1", "--rate", "fast"], "no rate such as 10k/s"),
+        (
+            &["--users", "1", "--rate", "fast"],
+            "is not a rate such as 10k/s",
+        ),
         (
             &["--users", "1", "--rate", "1", "--mode", "leased"],
             "add --store redis",

@@ -224,10 +224,10 @@ fn what_cannot_be_read_or_tried_is_an_error() {
             "`010` begins with a 0, which some programs read as octal; leave it out",
         ),
         (&["--try", "00/minute", "access.log"], "`00` begins with"),
-        (&["--try", "10", "access.log"], "no list of limits"),
+        (&["--try", "10", "access.log"], "is not a list of limits"),
         (
             &["--try", "10/fortnight", "access.log"],
-            "`fortnight` is no unit",
+            "`fortnight` is not a valid unit",
         ),
         (
             &["--try", "10/367d", "access.log"],
@@ -253,7 +253,10 @@ fn what_cannot_be_read_or_tried_is_an_error() {
             &["--try", "5,99999999999999999999/minute", "access.log"],
             "99999999999999999999 is too large; the most is 4294967295",
         ),
-        (&["--try", "5,/minute", "access.log"], "no list of limits"),
+        (
+            &["--try", "5,/minute", "access.log"],
+            "is not a list of limits",
+        ),
         (
             &["--try", "5/minute sliding_log", "access.log"],
             "name algorithms with --algorithms",

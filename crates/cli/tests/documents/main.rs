@@ -25,7 +25,7 @@ use ground::Ground;
 const STARTS_TRIED: usize = 5;
 /// The longest line of a page: pages are also read in terminals and in reviews.
 const COLUMNS_MAX: usize = 200;
-/// The names of stores and upstreams in `examples/tollgate.yaml`, which are no settings.
+/// The names of stores and upstreams in `examples/tollgate.yaml`, which are not settings.
 const NAMES: [&str; 4] = ["payments", "sessions", "local", "api"];
 /// Where the doc tests of `tollgate` include the pages that have Rust in them.
 const RUST_PAGES: &str = "crates/tollgate/src/lib.rs";

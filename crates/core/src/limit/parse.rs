@@ -184,7 +184,7 @@ impl fmt::Display for ParseLimitError {
                 write!(f, "a limit begins with a whole number up to {}", u32::MAX)
             }
             ParseLimitError::Window(_) => f.write_str(
-                "a limit's window is no length of time: write second, minute, hour or day, or a \
+                "a limit's window is not a length of time: write second, minute, hour or day, or a \
                  length such as 15m",
             ),
             ParseLimitError::Algorithm(name) => write!(

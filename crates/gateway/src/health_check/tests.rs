@@ -102,15 +102,15 @@ fn every_error_says_what_to_write() {
     for (found, expected) in [
         (
             wrong(|one| one.path = "healthz".to_owned()),
-            "path: \"healthz\" is no path; write one such as /healthz",
+            "path: \"healthz\" is not a valid path; write one such as /healthz",
         ),
         (
             wrong(|one| one.path = "/a b".to_owned()),
-            "path: \"/a b\" is no path;",
+            "path: \"/a b\" is not a valid path;",
         ),
         (
             wrong(|one| one.host = Some("a b".to_owned())),
-            "host: \"a b\" is no host;",
+            "host: \"a b\" is not a valid host;",
         ),
         (
             wrong(|one| one.interval = Span::ZERO),
@@ -130,7 +130,7 @@ fn every_error_says_what_to_write() {
         ),
         (
             wrong(|one| one.statuses = vec![200, 101]),
-            "statuses[1]: 101 is no status of a response; write numbers from 200 to 599",
+            "statuses[1]: 101 is not the status of a final response; write numbers from 200 to 599",
         ),
         (
             wrong(|one| one.statuses = vec![200; STATUSES_MAX + 1]),

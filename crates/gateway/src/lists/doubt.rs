@@ -50,7 +50,7 @@ fn find_quotes(entry: &ListedDescriptor<'_>) -> Option<(String, String)> {
     if !matches!(ends, (b'"', b'"') | (b'\'', b'\'')) {
         return None;
     }
-    // A single quotation mark is no pair.
+    // A single quotation mark is not a pair.
     let bare = value.get(1..value.len() - 1)?;
     let problem = "the quotes are a part of the value, so it lists nobody whose value has none";
     let instead = format!("write {}={}", entry.key.escape_ascii(), bare.escape_ascii());

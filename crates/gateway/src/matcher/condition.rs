@@ -34,12 +34,12 @@ pub(super) fn parse_method(method: &str) -> Result<Method, InvalidSetting> {
             true => format!("write `{upper}`"),
             false => "write one such as POST, in capital letters".to_owned(),
         };
-        return wrong(format!("\"{method}\" is no method"), instead);
+        return wrong(format!("\"{method}\" is not a valid method"), instead);
     };
     match find_meant(method, &known) {
         None => Ok(parsed),
         Some(meant) => wrong(
-            format!("\"{method}\" is no known method"),
+            format!("\"{method}\" is not a known method"),
             format!("did you mean `{meant}`?"),
         ),
     }
@@ -54,7 +54,7 @@ pub(super) fn parse_header(
     let wrong =
         |problem: String, instead: &str| Err(InvalidSetting::new(at, problem, instead.to_owned()));
     let Ok(parsed) = name.parse::<HeaderName>() else {
-        let problem = format!("\"{name}\" is no name of a header");
+        let problem = format!("\"{name}\" is not a valid header name");
         return wrong(problem, "write one such as x-api-version");
     };
     if parsed == HOST {

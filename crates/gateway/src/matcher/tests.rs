@@ -113,13 +113,13 @@ fn an_invalid_condition_is_named() {
     for (conditions, expected) in [
         (
             "a:80|||",
-            "hosts[0]: \"a:80\" is no host; write a name without a port",
+            "hosts[0]: \"a:80\" is not a valid host; write a name without a port",
         ),
         (
             "a *|||",
-            "hosts[1]: \"*\" is no host; leave out `hosts`, for all hosts",
+            "hosts[1]: \"*\" is not a valid host; leave out `hosts`, for all hosts",
         ),
-        ("*a|||", "hosts[0]: \"*a\" is no host"),
+        ("*a|||", "hosts[0]: \"*a\" is not a valid host"),
         (
             "|login||",
             "paths[0]: \"login\" does not begin with a slash; write /login",
@@ -128,12 +128,15 @@ fn an_invalid_condition_is_named() {
             "|/{a} /{b}||",
             "paths[1]: /{b} matches the same paths as /{a}",
         ),
-        ("||post|", "methods[0]: \"post\" is no method; write `POST`"),
+        (
+            "||post|",
+            "methods[0]: \"post\" is not a valid method; write `POST`",
+        ),
         (
             "|||host=h",
             "headers.host: HTTP/2 has no header host; write `hosts: [...]`",
         ),
-        ("|||é=h", "headers.é: \"é\" is no name of a header"),
+        ("|||é=h", "headers.é: \"é\" is not a valid header name"),
         ("|||x=é\u{7f}", "headers.x: the value has characters"),
     ] {
         let found = matcher(conditions).unwrap_err().to_string();

@@ -58,7 +58,7 @@ pub(super) fn name_of(
 ) -> Result<String, InvalidSetting> {
     match &settings.name {
         Some(name) if !is_name(name) => {
-            let problem = format!("{name:?} is no name of a route");
+            let problem = format!("{name:?} is not a valid route name");
             Err(InvalidSetting::new("name", problem, NAMES))
         }
         Some(name) => Ok(name.clone()),

@@ -114,11 +114,12 @@ fn every_error_says_where_it_is_and_what_to_write() {
         ),
         (
             of(|one| drop(one.upstreams.insert("a b".to_owned(), upstream("x:1")))),
-            "upstreams: \"a b\" is no name of an upstream;",
+            "upstreams: \"a b\" is not a valid upstream name;",
         ),
         (
             of(|one| drop(one.upstreams.insert("api".to_owned(), upstream("10.0.0.1")))),
-            "upstreams.api.addresses[0]: \"10.0.0.1\" is no address with a port; write host:port",
+            "upstreams.api.addresses[0]: \"10.0.0.1\" is not an address with a port; \
+             write host:port",
         ),
         (
             of(|one| one.routes = vec![to("/a", "api"), to("/b", "apo")]),
@@ -144,7 +145,7 @@ fn every_error_says_where_it_is_and_what_to_write() {
         ),
         (
             of(|one| one.responses.status = 200),
-            "responses.status: 200 is no status of an error;",
+            "responses.status: 200 is not an error status;",
         ),
     ] {
         assert!(found.starts_with(expected), "{found}");
@@ -182,8 +183,8 @@ fn an_address_with_a_password_is_not_shown() {
     let mut settings = settings(&["api"], Vec::new());
     let url = upstream("http://u:p@h:1");
     settings.upstreams.insert("api".to_owned(), url);
-    let expected = "upstreams.api.addresses[0]: this text (not shown: it may be a password) is no \
-        address with a port; write host:port";
+    let expected = "upstreams.api.addresses[0]: this text (not shown: it may be a password) is \
+        not an address with a port; write host:port";
     let found = wrong(&settings);
     assert!(found.starts_with(expected), "{found}");
 }
@@ -216,7 +217,7 @@ fn an_address_with_a_scheme_has_its_address_as_the_remedy() {
             .upstreams
             .insert("api".to_owned(), upstream(address));
         let found = wrong(&settings);
-        let expected = format!("\"{address}\" is no address with a port; {expected}");
+        let expected = format!("\"{address}\" is not an address with a port; {expected}");
         assert!(found.ends_with(&expected), "{found}");
     }
 }
@@ -338,7 +339,7 @@ fn tls_to_an_upstream_that_cannot_be_is_an_error() {
         ),
         (
             of(Http1, r#"{"server_name": "a b"}"#),
-            "upstreams.api.tls.server_name: \"a b\" is no name of a server; write one such as",
+            "upstreams.api.tls.server_name: \"a b\" is not a valid server name; write one such as",
         ),
         (
             of(Http1, r#"{"ca": "/nowhere/ca.pem"}"#),
@@ -391,7 +392,7 @@ fn every_section_reports_what_is_wrong_with_it() {
         .lines()
         .filter_map(|line| line.split(": ").next())
         .collect();
-    // The first route has an upstream that cannot be used, which is no error of its own.
+    // The first route has an upstream that cannot be used, which is not an error of its own.
     let expected = [
         "timeouts.connect",
         "timeouts.body",

@@ -152,10 +152,10 @@ pub(crate) fn parse_address(index: usize, address: &str) -> Result<Authority, In
         None => {
             // Before an `@` there may be a password.
             let problem = match address.contains('@') {
-                true => {
-                    "this text (not shown: it may be a password) is no address with a port".into()
-                }
-                false => format!("\"{address}\" is no address with a port"),
+                true => "this text (not shown: it may be a password) is not an address with a \
+                         port"
+                    .into(),
+                false => format!("\"{address}\" is not an address with a port"),
             };
             Err(InvalidSetting::new(
                 format!("addresses[{index}]"),
@@ -173,7 +173,7 @@ fn authority(address: &str) -> Option<Authority> {
     (is_whole && !address.contains('@')).then_some(parsed)
 }
 
-/// What to write in place of a text that is no address: of a URL, its address.
+/// What to write in place of a text that is not an address: of a URL, its address.
 fn instead_of(address: &str) -> String {
     let schemes = [
         ("http://", 80, ""),

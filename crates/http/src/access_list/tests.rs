@@ -83,7 +83,7 @@ fn errors_say_which_line_and_what_instead() {
     for (text, expected) in [
         (
             "10.0.0.0/8\nexample.com",
-            "line 2: \"example.com\" is no address, no network and no KEY=VALUE; write an \
+            "line 2: \"example.com\" is not an address, a network or KEY=VALUE; write an \
              address, a network such as 192.0.2.0/24, or KEY=VALUE",
         ),
         (
@@ -91,8 +91,8 @@ fn errors_say_which_line_and_what_instead() {
             "line 1: 192.0.2.7/24 has bits beyond its prefix; write 192.0.2.0/24, or 192.0.2.7 \
              alone",
         ),
-        ("10.0.0.0/33", "line 1: \"10.0.0.0/33\" is no address"),
-        ("010.0.0.1", "line 1: \"010.0.0.1\" is no address"),
+        ("10.0.0.0/33", "line 1: \"10.0.0.0/33\" is not an address"),
+        ("010.0.0.1", "line 1: \"010.0.0.1\" is not an address"),
         ("10.0.0.1 10.0.0.2", "line 1: \"10.0.0.1 10.0.0.2\" is no"),
         ("=x", "line 1: a key or a value is missing"),
         ("user=", "write KEY=VALUE, as in user=alice"),

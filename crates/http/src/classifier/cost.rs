@@ -90,8 +90,10 @@ impl CostSettings {
         }
         let name = |name: &String, key: &str| {
             let instead = "write the name of a header, such as `x-cost`";
-            let wrong = |_| InvalidSetting::new(key, format!("{name:?} is no name"), instead);
-            HeaderName::from_bytes(name.as_bytes()).map_err(wrong)
+            HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+                let problem = format!("{name:?} is not a valid header name");
+                InvalidSetting::new(key, problem, instead)
+            })
         };
         let source = match &self.from {
             CostSource::Constant(_) => Ok(Source::Constant),
@@ -245,7 +247,7 @@ mod tests {
             ),
             (
                 json!({"from": {"header": "x cost"}}),
-                "from.header: \"x cost\" is no name",
+                "from.header: \"x cost\" is not a valid header name",
             ),
             (json!({"from": {"trailer": ""}}), "from.trailer: "),
             (

@@ -99,8 +99,8 @@ impl<'de> Deserialize<'de> for StatusRange {
             fn visit_str<E: Error>(self, text: &str) -> Result<StatusRange, E> {
                 let wrong = || {
                     E::custom(format!(
-                        "\"{text}\" is no status: write one from 100 to 599, a class such as \
-                         `4xx`, or a range such as `400-499`"
+                        "\"{text}\" is not a valid status: write one from 100 to 599, a class such \
+                         as `4xx`, or a range such as `400-499`"
                     ))
                 };
                 StatusRange::parse(text).ok_or_else(wrong)

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use super::literal;
 
-/// The longest entry of a list that is read. A longer one is no address.
+/// The longest entry of a list that is read. A longer one is not an address.
 pub const ENTRY_BYTES_MAX: usize = 512;
 
 /// The entries of a line, the last first. `None` is an entry that is too long or has an unbalanced

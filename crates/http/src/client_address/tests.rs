@@ -175,7 +175,7 @@ fn settings_say_what_is_wrong_and_what_to_write() {
         ),
         (
             json!({"source": xff, "trusted_proxies": ["proxy"]}),
-            "\"proxy\" is no network",
+            "\"proxy\" is not a valid network",
         ),
         (
             json!({"source": xff, "trusted_proxies": ["0.0.0.0/1", "128.0.0.0/1"]}),

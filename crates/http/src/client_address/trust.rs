@@ -120,7 +120,8 @@ impl Trust {
             .is_some_and(|network| network.contains(&address))
     }
 
-    /// The client in a list whose last entry comes first; `None` is an entry that is no address.
+    /// The client in a list whose last entry comes first; `None` is an entry that is not an
+    /// address.
     ///
     /// The entry that our outermost proxy wrote. If all entries are trusted proxies, the leftmost
     /// of them sent the request itself.
@@ -153,7 +154,7 @@ fn network(text: &str) -> Result<IpNet, InvalidSetting> {
     let Ok(network) = parsed.or_else(|_| text.parse::<IpAddr>().map(IpNet::from)) else {
         return Err(InvalidSetting::new(
             "",
-            format!("\"{text}\" is no network"),
+            format!("\"{text}\" is not a valid network"),
             "write one such as 10.0.0.0/8 or 2001:db8::/32, an address, or `unix`",
         ));
     };

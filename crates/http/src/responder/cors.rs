@@ -77,7 +77,7 @@ impl Cors {
             value.filter(|_| is_origin).ok_or_else(|| {
                 InvalidSetting::new(
                     "",
-                    format!("\"{origin}\" is no origin"),
+                    format!("\"{origin}\" is not a valid origin"),
                     "write one such as https://app.example, without a path, or `*`",
                 )
             })

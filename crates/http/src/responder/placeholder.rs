@@ -23,7 +23,7 @@ pub(super) fn fill(text: &str, status: StatusCode, retry_after: Option<u64>) -> 
     }
 }
 
-/// Checks that a text has no words in braces that are no placeholders: clients would see them. The
+/// Checks that a text has no words in braces that are not placeholders: clients would see them. The
 /// braces of JSON, style sheets and scripts have something else directly behind them.
 pub(super) fn check(text: &str) -> Result<(), InvalidSetting> {
     let wrong = |problem, instead: String| Err(InvalidSetting::new("text", problem, instead));
@@ -33,7 +33,7 @@ pub(super) fn check(text: &str) -> Result<(), InvalidSetting> {
         };
         let is_known = [RETRY_AFTER, STATUS].contains(&placeholder);
         if !is_known {
-            let problem = format!("`{placeholder}` is no placeholder, so clients would see it");
+            let problem = format!("`{placeholder}` is not a placeholder, so clients would see it");
             let instead = format!(
                 "write `{RETRY_AFTER}` or `{STATUS}`; a space behind the brace makes it text"
             );

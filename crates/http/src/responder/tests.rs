@@ -305,9 +305,9 @@ fn errors_say_what_to_write() {
     let table = [
         (
             json!({"status": 200}),
-            "status: 200 is no status of an error; write 429",
+            "status: 200 is not an error status; write 429",
         ),
-        (json!({"status": 999}), "status: 999 is no status"),
+        (json!({"status": 999}), "status: 999 is not an error status"),
         (
             json!({"headers": ["x_ratelimit_epoch", "x_ratelimit_seconds"]}),
             "headers[1]: another dialect has the header x-ratelimit-limit too",
@@ -319,7 +319,7 @@ fn errors_say_what_to_write() {
         ),
         (
             json!({"bodies": [{"media_type": "text/*", "text": ""}]}),
-            "\"text/*\" is no media type",
+            "\"text/*\" is not a valid media type",
         ),
         (
             json!({"bodies": [{"media_type": "a/b", "text": "x".repeat(BODY_BYTES_MAX + 1)}]}),

@@ -98,7 +98,7 @@ fn find_named_segment(template: &str) -> Option<Wrong> {
         segment.starts_with(':') || segment.starts_with('<') && segment.ends_with('>')
     };
     let segment = template.split('/').find(is_named)?;
-    let problem = format!("`{segment}` is no parameter here, but text");
+    let problem = format!("`{segment}` is literal text here, not a parameter");
     let itself = match segment.starts_with(':') {
         true => "; a colon that is meant itself is `%3A`",
         false => "",
@@ -151,7 +151,7 @@ fn find_star(template: &str) -> Option<Wrong> {
 fn find_query(template: &str) -> Option<Wrong> {
     let (path, query) = template.split_once('?')?;
     let name = query.split(['=', '&']).next().unwrap_or_default();
-    let problem = format!("{template} has a query, which is no part of a path");
+    let problem = format!("{template} has a query, which is not part of a path");
     let instead = match name.chars().all(is_in_name) && !name.is_empty() {
         true => format!(
             "write `{path}`; what is in the query can be in a descriptor: `from: {{query: {name}}}`"

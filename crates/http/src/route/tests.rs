@@ -52,8 +52,8 @@ fn errors_say_which_template_and_what_to_write() {
     assert!(wrong(&["/a%2"]).contains("two hexadecimal digits"));
     assert!(wrong(&["/v{n}"]).contains("only a part of the segment \"v{n}\""));
     assert!(wrong(&["/{a}", "/{b}"]).contains("matches the same paths as /{a}"));
-    assert!(wrong(&["/{*a}/b"]).contains("is no template"));
-    assert!(wrong(&["/{}"]).contains("is no template"));
+    assert!(wrong(&["/{*a}/b"]).contains("is not a valid template"));
+    assert!(wrong(&["/{}"]).contains("is not a valid template"));
     assert!(wrong(&vec!["/a"; ROUTES_MAX + 1]).contains("4096 is the most"));
 }
 
@@ -67,15 +67,15 @@ const OTHER_SYNTAX: &str = r"
 /login* => `*` is an ordinary => write `/login` and `/login/{*rest}`: a parameter
 /img/*.png => `*` is an ordinary => write `{id}` for a whole segment
 /files/*path => `*` is an ordinary => write `/files/{*path}`;
-/u/:id => `:id` is no parameter here => write `/u/{id}`; a colon that is meant
-/u/:id/x/* => `:id` is no parameter here => write `/u/{id}/x/{*rest}`;
-/u/:id(\d+)? => `:id(\d+)?` is no parameter => write `/u/{id}`;
-/u/:id.json => `:id.json` is no => write `{id}` for a whole
+/u/:id => `:id` is literal text here => write `/u/{id}`; a colon that is meant
+/u/:id/x/* => `:id` is literal text here => write `/u/{id}/x/{*rest}`;
+/u/:id(\d+)? => `:id(\d+)?` is literal text here => write `/u/{id}`;
+/u/:id.json => `:id.json` is literal => write `{id}` for a whole
 /@:user => `@:user` has no parameter here => write `{id}` for a whole segment
-/f/:path* => `:path*` is no parameter => write `/f/{*path}`;
-/d/<id> => `<id>` is no parameter => write `/d/{id}`
-/d/<int:id>/x => `<int:id>` is no => write `/d/{id}/x`
-/d/<path:p> => `<path:p>` is no => write `/d/{*p}`
+/f/:path* => `:path*` is literal text here => write `/f/{*path}`;
+/d/<id> => `<id>` is literal text here => write `/d/{id}`
+/d/<int:id>/x => `<int:id>` is literal => write `/d/{id}/x`
+/d/<path:p> => `<path:p>` is literal => write `/d/{*p}`
 /u/{id:[0-9]+} => a parameter takes no pattern, and {id:[0-9]+} => write `{id}`
 /u/{id:[0-9]{2}/}/x => a parameter takes no pattern => write `{id}`
 /u/{id:int} => a parameter takes no pattern => write `{id}`

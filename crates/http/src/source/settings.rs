@@ -89,7 +89,7 @@ pub(crate) fn header_name(
     instead: &str,
 ) -> Result<HeaderName, InvalidSetting> {
     HeaderName::try_from(header).map_err(|_| {
-        let problem = format!("\"{header}\" is no name of a header");
+        let problem = format!("\"{header}\" is not a valid header name");
         InvalidSetting::new(at, problem, instead)
     })
 }
@@ -98,7 +98,7 @@ pub(crate) fn header_name(
 pub(crate) fn cookie_name(at: &str, cookie: &str) -> Result<String, InvalidSetting> {
     let is_separator = |char: char| matches!(char, '=' | ';') || char.is_ascii_control();
     if cookie.contains(is_separator) || cookie.trim() != cookie {
-        let problem = format!("\"{cookie}\" is no name of a cookie");
+        let problem = format!("\"{cookie}\" is not a valid cookie name");
         return Err(InvalidSetting::new(at, problem, "write one such as sid"));
     }
     name(at, cookie)

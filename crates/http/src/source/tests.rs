@@ -100,7 +100,7 @@ fn parameters_are_decoded_and_have_one_value() {
     assert_eq!(get("/?key=+a%20"), found("a"));
     assert_eq!(get("/?key=a&key=b"), Err(Flaw::Repeated));
     assert_eq!(get("/?key=a%0ab"), Err(Flaw::ControlCharacter));
-    // Bytes that are not UTF-8 stay apart, and are no character.
+    // Bytes that are not UTF-8 stay apart, and are not a character.
     assert_eq!(get("/?key=%ff"), found(r"\xff"));
     assert_eq!(get("/?key=+%F6"), found(r"\xf6"));
     assert_eq!(get("/?key=%ff&key=%fe"), Err(Flaw::Repeated));
@@ -198,7 +198,7 @@ fn errors_say_what_and_where() {
     let table = [
         (
             json!({"header": "x api"}),
-            "header: \"x api\" is no name of a header",
+            "header: \"x api\" is not a valid header name",
         ),
         (
             json!({"cookie": ""}),
@@ -206,10 +206,16 @@ fn errors_say_what_and_where() {
         ),
         (
             json!({"cookie": "sid="}),
-            "cookie: \"sid=\" is no name of a cookie; write one such as sid",
+            "cookie: \"sid=\" is not a valid cookie name; write one such as sid",
         ),
-        (json!({"cookie": " sid"}), "cookie: \" sid\" is no name"),
-        (json!({"cookie": "a;b"}), "cookie: \"a;b\" is no name"),
+        (
+            json!({"cookie": " sid"}),
+            "cookie: \" sid\" is not a valid cookie name",
+        ),
+        (
+            json!({"cookie": "a;b"}),
+            "cookie: \"a;b\" is not a valid cookie name",
+        ),
         (
             json!({"header": "Host"}),
             "header: HTTP/2 has no header host; write `from: host`",

@@ -65,7 +65,8 @@ fn read_set(text: &str) -> Result<Vec<Key>, InvalidSetting> {
         Err(error) => {
             // Not the error's text: it can quote the file, which has secrets.
             let (line, column) = (error.line(), error.column());
-            let problem = format!("no JSON Web Key Set (line {line}, column {column}), nor PEM");
+            let problem =
+                format!("neither a JSON Web Key Set (line {line}, column {column}) nor PEM");
             return wrong(
                 &problem,
                 "write {\"keys\": [...]}, or -----BEGIN PUBLIC KEY-----",

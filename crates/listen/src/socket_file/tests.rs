@@ -95,7 +95,7 @@ async fn a_file_that_is_no_socket_is_left_alone() {
     let folder = at(&directory, "folder");
     fs::create_dir(&folder.path).unwrap();
     for there in [&file, &link, &folder] {
-        let expected = "a file that is no socket is there; remove it, or use another path";
+        let expected = "a file that is not a socket is there; remove it, or use another path";
         assert_eq!(message(there).await, expected);
         assert!(is_there(there));
     }

@@ -1,8 +1,8 @@
 //! Compressed data in several pieces, one after the other, each of which is unpacked by a decoder
 //! of its own; and what follows the last piece.
 //!
-//! As for the programs themselves, what follows is no damage if it is no piece: zeros are padding,
-//! as tapes and block devices have it, and anything else is ignored.
+//! As for the programs themselves, what follows is not damage if it is not a piece: zeros are
+//! padding, as tapes and block devices have it, and anything else is ignored.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, Chain, Cursor, ErrorKind, Read};

@@ -168,7 +168,7 @@ impl<'f> Columns<'f> {
                 }
                 // Neither can be: a line is never longer without its quotes, and has text.
                 ReadRecordResult::OutputFull | ReadRecordResult::End => {
-                    return bad("it is no line of CSV".to_owned());
+                    return bad("it is not a line of CSV".to_owned());
                 }
             }
         }
@@ -237,8 +237,8 @@ impl<'f> Columns<'f> {
             None => format!("no column is known to be `{name}`"),
         };
         format!(
-            "{problem}; say which with `--fields {name}=COLUMN`, or with --columns if these are no \
-             names: {}{more}",
+            "{problem}; say which with `--fields {name}=COLUMN`, or with --columns if these are \
+             not names: {}{more}",
             shown.join(", ")
         )
     }

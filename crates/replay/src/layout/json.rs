@@ -18,7 +18,7 @@ pub(super) struct Members<'f> {
     root: Node<'f>,
     /// How many.
     count: usize,
-    /// The line with bytes that are no text escaped, if it has any.
+    /// The line with bytes that are not text escaped, if it has any.
     escaped: String,
 }
 

@@ -25,7 +25,7 @@ pub struct FieldNames {
 /// A name, or several that make one value together.
 pub(super) type Name = Vec<String>;
 
-/// Why a text is no [`FieldNames`].
+/// Why a text is not a [`FieldNames`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidFieldNames {

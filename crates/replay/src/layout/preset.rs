@@ -61,7 +61,7 @@ const ALB_EXPECTED: &str = "not in the format of AWS's load balancer: expected `
     CLIENT:PORT TARGET:PORT …`";
 /// Between the size and the request are a variable number of columns and captured headers.
 /// The client always has its port, also an IPv6 address, which is not in brackets: what is behind
-/// the last colon is no part of the address.
+/// the last colon is not part of the address.
 const HAPROXY: &str = "$remote_addr:$remote_port [$time_local] $frontend $backend $timers $status \
     $bytes_sent $others\"$request\"";
 

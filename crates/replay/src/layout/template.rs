@@ -73,7 +73,7 @@ enum Blanks {
     Maybe,
 }
 
-/// Why a text is no format of a log.
+/// Why a text is not a log format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidLogFormat {
@@ -240,7 +240,7 @@ impl Template {
             };
             let value = &rest[..end];
             if part.is_port && !value.iter().all(u8::is_ascii_digit) {
-                let why = format!("not in the log format: {} is no number", part.name);
+                let why = format!("not in the log format: {} is not a number", part.name);
                 return Err(BadRecord::Layout(why));
             }
             if let Some(slot) = part.slot {

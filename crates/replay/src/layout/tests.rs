@@ -88,7 +88,7 @@ fn samples_without_json() -> [Sample; 6] {
     ]
 }
 
-/// The last line's time and fields that are not empty, or why it is no event.
+/// The last line's time and fields that are not empty, or why it is not an event.
 fn read(layout: &Layout, needed: &[Field], text: &[u8]) -> Result<String, String> {
     let mut reader = layout.reader(needed);
     let mut last = Err("nothing".to_owned());
@@ -146,7 +146,7 @@ fn the_client_of_a_load_balancer_loses_its_port_whatever_its_address() {
             assert!(found.contains(&client), "{line}: {found}");
         }
     }
-    // The time before a line has colons, too, and is no client.
+    // The time before a line has colons, too, and is not a client.
     let syslog = format!(
         "2026-01-31T10:00:00.123Z web1 haproxy[7]: {}",
         haproxy.replace("CLIENT", "2001:db8::5:33001")
@@ -188,7 +188,7 @@ fn any_bytes_are_an_event_or_have_a_reason_and_never_panic() {
     });
 }
 
-/// Checks why the last line of each text is no event.
+/// Checks why the last line of each text is not an event.
 fn check_reasons(layout: &Layout, needed: &[Field], table: &[(&str, &str)]) {
     for (text, why) in table {
         let found = read(layout, needed, text.as_bytes()).unwrap_err();
@@ -204,8 +204,8 @@ fn a_line_of_json_that_is_no_event_says_why() {
         (r#"{"request":{}}"#, "there is no time"),
         (r#"{"ts":"x"}"#, "the time is not in the form"),
         (r#"{"ts":1,"#, "EOF while parsing a value at column 8"),
-        ("[1]", "it is no JSON object"),
-        (r#"192.0.2.1 - - [x] "GET /""#, "it is no JSON object"),
+        ("[1]", "it is not a JSON object"),
+        (r#"192.0.2.1 - - [x] "GET /""#, "it is not a JSON object"),
     ];
     check_reasons(&Preset::Caddy.layout(None).unwrap(), &[], &table);
 }
@@ -254,7 +254,7 @@ fn a_column_that_is_chosen_and_missing_is_named() {
             "client=NOPE",
             Field::Client,
             "there is no column `NOPE`, which `--fields` names for `client`; say which with \
-             `--fields client=COLUMN`, or with --columns if these are no names: time, ip, x",
+             `--fields client=COLUMN`, or with --columns if these are not names: time, ip, x",
         ),
         (
             "time=day+hour",

@@ -104,7 +104,7 @@ impl<'a> ComparisonPage<'a> {
                 comparison.changed_clients,
             ),
         ];
-        // Clients are no part of the requests.
+        // Clients are not part of the requests.
         let shares = [
             "denied-before",
             "denied-after",

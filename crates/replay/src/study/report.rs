@@ -21,7 +21,7 @@ Paths with identifiers have templates as routes. A request must send its templat
 the gateway's `routes` make it; for `tollgate replay` add:";
 /// Why requests are in no route.
 const WITHOUT_RULE: &str = "the path does not begin with a slash, or its first segment has `*`, \
-    `{`, control characters or bytes that are no text";
+    `{`, control characters or bytes that are not text";
 
 // === impl Study ===
 

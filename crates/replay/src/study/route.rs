@@ -58,7 +58,7 @@ impl Route {
     }
 
     /// `None` for a path that no value in a rules file stands for: one without a first segment, or
-    /// whose first segment would be a wildcard or a template there, is no text, or is too long.
+    /// whose first segment would be a wildcard or a template there, is not text, or is too long.
     fn of_first_segment(path: &[u8]) -> Option<Route> {
         let rest = path.strip_prefix(b"/")?;
         let end = rest.iter().position(|byte| *byte == b'/');

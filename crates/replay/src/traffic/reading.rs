@@ -14,9 +14,9 @@ use crate::reader::{Read as ReadLine, Reader};
 const GUESSES_MAX: u32 = 100;
 
 impl Input {
-    /// What the input seems to be, given a line of it that is no event: what the first such line
-    /// says, unless that is vague and another one is of a known program, whose other messages may
-    /// come first.
+    /// What the input seems to be, given a line of it that is not an event: what the first such
+    /// line says, unless that is vague and another one is of a known program, whose other messages
+    /// may come first.
     fn guess_from(&mut self, line: &[u8], reader: &Reader<'_>) {
         let is_first = self.guess == Guess::Empty;
         let may_tell_more = self.guess.is_vague() && self.lines <= GUESSES_MAX;
@@ -37,8 +37,8 @@ impl Traffic {
     ///
     /// [`Error::Read`] if the input cannot be read to its end, [`Error::Foreign`] if it is packed
     /// or encoded in a way that we do not read, [`Error::ManyLines`] beyond
-    /// [`LINES_MAX`](crate::LINES_MAX). A line that is no event is no error, and neither are
-    /// compressed data that end early, [`Traffic::cuts`], or are followed by something else,
+    /// [`LINES_MAX`](crate::LINES_MAX). A line that is not an event is not an error, and neither
+    /// are compressed data that end early, [`Traffic::cuts`], or are followed by something else,
     /// [`Traffic::find_trailing`].
     pub fn read(&mut self, name: &str, input: impl Read) -> Result<(), Error> {
         let failed = |source| Error::Read {

@@ -259,7 +259,7 @@ fn what_follows_compressed_data_is_ignored_with_a_warning_unless_it_is_zeros() {
             (warning["code"] == "trailing", studied == warning),
             (warns, warns)
         );
-        let said = "a.gz is read to the end of its gzip data; what follows them is no gzip data";
+        let said = "a.gz is read to the end of its gzip data; what follows it is not gzip data";
         let message = warning["message"].as_str().unwrap();
         assert_eq!(message.starts_with(said), warns, "{message}");
     }

@@ -1,4 +1,4 @@
-//! Why a text is no workload.
+//! Why a text is not a workload.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use tollgate_core::ParseSpanError;
 
 use crate::event::EVENTS_MAX;
 
-/// Why a text is no [`crate::Workload`].
+/// Why a text is not a [`crate::Workload`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidWorkload {
-    /// No word at all, or one that is no kind of traffic.
+    /// No word at all, or one that is not a kind of traffic.
     Kind {
         /// The word.
         word: String,
         /// The kind that was probably meant, if that is clear.
         meant: Option<&'static str>,
     },
-    /// A word that is no clause.
+    /// A word that is not a clause.
     Clause {
         /// The word.
         word: String,
@@ -33,12 +33,12 @@ pub enum InvalidWorkload {
         /// The word in its place.
         found: Option<String>,
     },
-    /// A text that is no rate.
+    /// A text that is not a rate.
     Rate {
         /// The text.
         text: String,
     },
-    /// A text that is no number from 1 to a bound.
+    /// A text that is not a number from 1 to a bound.
     Number {
         /// The text.
         text: String,
@@ -47,7 +47,7 @@ pub enum InvalidWorkload {
         /// The bound.
         max: u64,
     },
-    /// A text that is no length of time, or none that is possible.
+    /// A text that is not a length of time, or none that is possible.
     Span {
         /// The text.
         text: String,
@@ -68,7 +68,7 @@ pub enum InvalidWorkload {
     },
     /// `attempts` without `retry`.
     AttemptsWithoutRetry,
-    /// A word after `retry` that is no way to try again.
+    /// A word after `retry` that is not a way to retry.
     Pause {
         /// The word.
         word: String,
@@ -89,7 +89,7 @@ impl fmt::Display for InvalidWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InvalidWorkload::Kind { word, meant } => {
-                write!(f, "`{word}` is no kind of traffic; ")?;
+                write!(f, "`{word}` is not a kind of traffic; ")?;
                 suggest(*meant, f)?;
                 f.write_str("kinds: constant, poisson, bursts, new-keys, botnet")
             }
@@ -109,12 +109,12 @@ impl fmt::Display for InvalidWorkload {
                 found: Some(found),
             } => write!(f, "after `{after}` comes {missing}, not `{found}`"),
             InvalidWorkload::Rate { text } => {
-                write!(f, "`{text}` is no rate: write 20/s, 300/m or 5/10s")
+                write!(f, "`{text}` is not a rate: write 20/s, 300/m or 5/10s")
             }
             InvalidWorkload::Number { text, of, max } => {
                 write!(
                     f,
-                    "`{text}` is no number of {of}: write 1 to {max}, in digits"
+                    "`{text}` is not a valid number of {of}: write 1 to {max}, in digits"
                 )
             }
             InvalidWorkload::Span {

@@ -56,7 +56,7 @@ fn check_text(text: &Spanned<String>, key: &str, findings: &mut Findings) {
     findings.warning(text.mark, "look-alike", message, help);
 }
 
-/// White space at either end that is no ordinary space.
+/// White space at either end that is not an ordinary space.
 fn odd_space(text: &str) -> Option<char> {
     let ends = [text.chars().next(), text.chars().next_back()];
     let mut ends = ends.into_iter().flatten();

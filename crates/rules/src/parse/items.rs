@@ -70,7 +70,7 @@ impl List {
         }
     }
 
-    /// What to write in place of something that is no list.
+    /// What to write in place of something that is not a list.
     fn help_for_list(self, node: &Node, findings: &Findings) -> String {
         let (list, first) = (self.key(), self.first_key());
         match &node.body {
@@ -99,7 +99,7 @@ impl List {
         }
     }
 
-    /// What to write in place of an item that is no map.
+    /// What to write in place of an item that is not a map.
     fn help_for_item(self, item: &Node, findings: &Findings) -> String {
         let first = self.first_key();
         let Some(scalar) = item.scalar() else {

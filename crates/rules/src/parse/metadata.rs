@@ -35,7 +35,7 @@ fn free(node: &Node, findings: &mut Findings) -> Value {
     match &node.body {
         Body::Scalar(scalar) => plain(scalar).unwrap_or_else(|| {
             let message = format!(
-                "error parsing metadata: {} is no number that JSON has",
+                "error parsing metadata: {} is not a number that JSON can represent",
                 quote(&scalar.text)
             );
             let help = "put it in quotes";

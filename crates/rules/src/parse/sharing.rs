@@ -69,7 +69,7 @@ impl Reader<'_> {
     }
 }
 
-/// Joins the settings of several documents of one domain; the same value twice is no error.
+/// Joins the settings of several documents of one domain; the same value twice is not an error.
 pub(super) fn join(into: &mut DomainDraft, other: &DomainDraft, findings: &mut Findings) {
     join_word(
         &mut into.charge_denied,

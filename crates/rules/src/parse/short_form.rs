@@ -54,7 +54,7 @@ impl Reader<'_> {
     }
 }
 
-/// What to write in place of a text that is no short form, and that help texts quote as `shown`.
+/// What to write in place of a text that is not a short form, and that help texts quote as `shown`.
 fn short_form_help(text: &str, shown: &str, bad: &Bad) -> String {
     let words = [
         "unlimited",

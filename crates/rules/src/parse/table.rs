@@ -125,7 +125,7 @@ fn empty(key: &Node, value: &Node, findings: &mut Findings) {
     let is_text = key_text(key) == "value";
     let help = match value.scalar() {
         Some(scalar) if is_text && !scalar.text.is_empty() => {
-            "without quotes, this is no text: put it in quotes, or remove the key"
+            "without quotes, this is not text: put it in quotes, or remove the key"
         }
         _ if is_text => {
             "without a value it has no effect: give it one or remove it; a text that begins with \

@@ -118,7 +118,7 @@ impl ChargedRule {
         Some(bytes)
     }
 
-    /// The inverse of [`ChargedRule::to_bytes`]; `None` if these are no such bytes.
+    /// The inverse of [`ChargedRule::to_bytes`]; `None` if these are not such bytes.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<ChargedRule> {
         let has_priority = bytes.starts_with(&WITH_PRIORITY);
         if has_priority {

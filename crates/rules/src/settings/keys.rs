@@ -14,7 +14,7 @@ use crate::yaml::Node;
 
 impl Settings<'_> {
     /// Reports the keys that the caller never asked for, and those that have no value; or that this
-    /// is no map.
+    /// is not a map.
     pub(super) fn report_wrong_keys(&self) {
         if let Some(node) = self.no_map {
             let path = self.path.trim_end_matches('.');
@@ -69,7 +69,7 @@ impl Settings<'_> {
         self.wrong(mark, message, help);
     }
 
-    /// Whether nothing is written for a key, or `null` where that is no value.
+    /// Whether nothing is written for a key, or `null` where that is not a value.
     pub(super) fn has_no_value(&self, key: &str, value: &Node) -> bool {
         let is_empty = value.scalar().is_none_or(|scalar| scalar.text.is_empty());
         value.is_null() && (is_empty || !self.nullable.borrow().contains(&key))

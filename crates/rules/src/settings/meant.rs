@@ -1,4 +1,4 @@
-//! What was probably meant by a text that is no length of time or no number of bytes.
+//! What was probably meant by a text that is not a length of time or a number of bytes.
 
 use crate::window;
 

@@ -16,7 +16,7 @@ fn read(text: &str) -> Result<Taken, Vec<Diagnostic>> {
             (number, limits.span("timeout", Span::SECOND, range))
         });
         let port = top.parse("port", "8080", |text| {
-            text.parse().map_err(|_| "is no port".to_owned())
+            text.parse().map_err(|_| "is not a port".to_owned())
         });
         (
             top.flag("merge", false),
@@ -56,7 +56,7 @@ fn every_error_is_reported_at_its_place() {
     let text = "rulse: a\nport: x\nlimits:\n  conections: 1\n  timeout: 2h\nmerge: maybe\n";
     let expected = [
         "1:1: unknown key `rulse`; did you mean `rules`?",
-        "2:7: `x` is no port; write `port: 8080`",
+        "2:7: `x` is not a port; write `port: 8080`",
         "4:3: unknown key `conections`; did you mean `limits.connections`?",
         "5:12: `2h` is outside 0s to 1m; write `timeout: 1s`",
         "6:8: `maybe` is neither `true` nor `false`; write `merge: false`, without quotes",
@@ -429,7 +429,7 @@ fn every_error_in_a_type_of_another_crate_is_reported() {
     assert_eq!(found, expected);
 }
 
-/// What is missing only because it was wrong is no further error, but what nobody wrote is.
+/// What is missing only because it was wrong is not a further error, but what nobody wrote is.
 #[test]
 fn an_error_has_no_consequences() {
     for (choice, expected) in [

@@ -320,7 +320,7 @@ impl<'de> Deserializer<'de> for Value<'_> {
         let expected: &dyn Expected = &visitor;
         let expected = expected.to_string();
         match visitor.visit_string(self.scalar()?.text.clone()) {
-            // A number with a point is no text, unless it is something else than a text.
+            // A number with a point is not text, unless it is something else than a text.
             Ok(read) => self.text().map(|_| read),
             Err(wrong) => Err(self.report(&Wrong::of_text(wrong, expected))),
         }

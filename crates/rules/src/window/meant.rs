@@ -1,4 +1,4 @@
-//! What was probably meant by a text that is no short form or length of time: `5 req/min` is
+//! What was probably meant by a text that is not a short form or length of time: `5 req/min` is
 //! `5/minute`.
 
 use tollgate_core::Span;

@@ -240,7 +240,8 @@ impl<'t> Place<'t> {
             return self.at(number, column, "these dashes separate no documents", help);
         }
         if let Some(at) = line.chars().position(|c| c == '：') {
-            return self.at(number, at + 1, "this is no colon", "write `: `".to_owned());
+            let message = "this is a full-width colon, not `:`";
+            return self.at(number, at + 1, message, "write `: `".to_owned());
         }
         if let Some(rest) = content.strip_prefix('-')
             && rest.starts_with(char::is_alphabetic)

@@ -502,7 +502,7 @@ fn parts_of_a_document_that_are_missing() {
     let empty = "domain:\ndescriptors: []\n";
     check(empty, (1, 1), "begin with `domain: NAME`");
     let null = find_one("domain: a\ndescriptors:\n  - {key: b, value: null, rate_limit: 5/m}\n");
-    let help = "without quotes, this is no text: put it in quotes, or remove the key";
+    let help = "without quotes, this is not text: put it in quotes, or remove the key";
     assert_eq!(null.help.as_deref(), Some(help));
 }
 

@@ -50,7 +50,7 @@ fn whatever_is_wrong_in_them_is_not_shown() {
             (4, 1),
         ),
         ("{\"store\": hunter2}", (1, 2)),
-        // What is no YAML.
+        // What is not YAML.
         ("rules: x\nstore: [hunter2", (1, 1)),
         ("hunter2: \"x\nrules: x\nstore: hunter2", (2, 1)),
         ("log: {}\nrules: x\n\tpassword: hunter2", (2, 1)),

@@ -48,7 +48,7 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     ///
-    /// 400 with what is wrong and where, if it is no list of checks.
+    /// 400 with what is wrong and where, if it is not a list of checks.
     pub(crate) fn read(body: &'a [u8]) -> Result<Batch<'a>, Failure> {
         let Checks(elements) = read_json(body).map_err(|error| {
             Failure::bad_request(format!(

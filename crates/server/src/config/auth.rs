@@ -83,7 +83,7 @@ impl Auth {
         };
         match (address.source, address.trusted_hops) {
             (AddressSource::Peer, _) => {
-                wrong("all requests come from the proxy, so the peer is no client");
+                wrong("all requests come from the proxy, so the peer is not the client");
             }
             (AddressSource::ProxyProtocol, _) => {
                 wrong("this listener reads no PROXY protocol");

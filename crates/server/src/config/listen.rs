@@ -123,7 +123,7 @@ fn take_address(
     })
 }
 
-/// What to write in place of a text that is no address.
+/// What to write in place of a text that is not an address.
 fn help_for_address(text: &str, key: &str, kind: ListenerKind) -> String {
     let (name, default) = (kind.name(), kind.default_address());
     let word = text.to_ascii_lowercase();

@@ -25,7 +25,7 @@ const KEY_SIGNS: [&str; 9] = [
     "api_key",
     "api-key",
 ];
-/// The same, for whole words between `-`, `_` and `.`: `curl` is no sign.
+/// The same, for whole words between `-`, `_` and `.`: `curl` is not a sign.
 const KEY_WORDS: [&str; 3] = ["url", "urls", "dsn"];
 /// Top-level keys below which every line is hidden, because a URL with a password or a token is
 /// easily written in the wrong place.
@@ -98,7 +98,7 @@ impl Scan {
     ///
     /// A line with a sign may be the beginning of a value of several lines, such as a map, a block
     /// scalar or a list. That value ends at a key that is not indented further, outside of
-    /// brackets. A line that is no key ends nothing: it may be a password whose indentation is
+    /// brackets. A line that is not a key ends nothing: it may be a password whose indentation is
     /// wrong.
     fn hides(&mut self, line: &str, backends: &[AnyBackend]) -> bool {
         let content = line.trim_start();

@@ -42,7 +42,7 @@ pub(super) fn take(top: &Settings<'_>, directory: &Path) -> TelemetryConfig {
         take_headers(map, &mut config);
         config.traces = signal(map, "traces", |map| {
             config.sample = map.parse("sample", "10%", |text| {
-                let why = "is no percentage from 0% to 100%, with at most four digits behind the \
+                let why = "is not a percentage from 0% to 100%, with at most four digits after the \
                     point";
                 Ratio::parse_percent(text).ok_or_else(|| why.to_owned())
             });
@@ -82,7 +82,7 @@ fn take_trust(map: &Settings<'_>) -> Option<Vec<String>> {
         .iter()
         .find(|name| !WITH_CONTEXT.contains(&name.as_str()));
     if let Some(name) = unknown {
-        let message = format!("`{KEY}` has `{name}`, which is no listener with a trace context");
+        let message = format!("`{KEY}` has `{name}`, which is not a listener with a trace context");
         let help = "write a list of `grpc`, `http` and `gateway`; `[]` trusts no caller";
         map.report_error(KEY, message, help);
     }

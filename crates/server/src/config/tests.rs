@@ -506,7 +506,7 @@ const AUTH_ERRORS: &[(&str, &str, &str)] = &[
     (
         "source: x-real-ip",
         "source: peer",
-        "6:30|so the peer is no client",
+        "6:30|so the peer is not the client",
     ),
     (
         "source: x-real-ip",
@@ -594,7 +594,7 @@ fn errors_in_auth_name_their_place_and_the_remedy() {
     assert_eq!(all.matches("error[").count(), 4, "{all}");
 }
 
-/// First all that is no setting at all, and without that all settings that cannot be used.
+/// First all that is not a setting at all, and without that all settings that cannot be used.
 #[test]
 fn every_error_of_the_gateway_is_reported_with_its_line() {
     let unreadable = "rules: r\n\

@@ -11,7 +11,7 @@ use super::{Config, ListenerKind};
 impl Config {
     /// Warns about limits with `while: [upstream]` whose domain no route of the gateway names, so
     /// that they never have headroom. An instance without a gateway may share its rules with one
-    /// that has one, so this is no error.
+    /// that has one, so this is not an error.
     pub(super) fn warn_of_unmeasured(&self, loaded: &mut Loaded, sources: &[Source]) {
         let mut kinds = self.listen.iter().map(|listen| listen.kind);
         let has_gateway = kinds.any(|kind| kind == ListenerKind::Gateway);

@@ -89,7 +89,7 @@ fn cpu_is_what_was_not_idle_between_two_samples() {
     assert_eq!(meter.sample(linux.root(), at(3)).unwrap(), None);
     linux.use_cpu(1_130, 1_070);
     assert_eq!(meter.sample(linux.root(), at(3)).unwrap(), None);
-    // Counters that go back are no overflow.
+    // Counters that go back are not an overflow.
     linux.use_cpu(5, 1_000);
     assert_eq!(meter.sample(linux.root(), at(4)).unwrap(), None);
 }

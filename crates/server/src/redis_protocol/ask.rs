@@ -87,7 +87,7 @@ impl Ask {
         let domain = command.word(1).into_iter();
         let words = Words::copy(domain.chain(command.words(kind.first_key())));
         let ask = Ask { kind, words, cost };
-        // A descriptor more or less is no matter.
+        // A descriptor more or less makes no difference.
         let checked = ask.request(None).check_bounds();
         checked.map_err(|invalid| format!("ERR {invalid}"))?;
         ask.check_keys_differ()?;

@@ -356,7 +356,7 @@ impl<'s> Session<'s> {
         self.end();
     }
 
-    /// Answers bytes that are no command; the connection ends.
+    /// Answers bytes that are not a command; the connection ends.
     pub(super) fn reject_bytes(&mut self, error: ProtocolError, out: &mut Vec<u8>) {
         self.reject("protocol", &format!("ERR {error}"), out);
         self.end();

@@ -143,7 +143,7 @@ async fn a_peer_that_is_no_trusted_proxy_gets_an_error() {
     let (house, mut client) = on(auth("x-original-uri", identity, "")).await;
     let detail = ask(&mut client, &original("GET", "/")).await.problem(403);
     assert!(
-        detail.starts_with("127.0.0.1 is no trusted proxy"),
+        detail.starts_with("127.0.0.1 is not a trusted proxy"),
         "{detail}"
     );
     let mut admin = Client::to(house.admin()).await;
@@ -360,7 +360,7 @@ async fn settings_that_were_not_read_from_a_file_are_checked_as_well() {
     config.auth = Some(auth);
     let clock = tollgate_memory::ManualClock::at(tollgate_core::Moment::ZERO);
     let error = tollgate_server::start(&config, clock).await.unwrap_err();
-    let expected = "auth.responses.status: 200 is no status of an error; \
+    let expected = "auth.responses.status: 200 is not an error status; \
         write 429, or another from 400 to 599";
     assert_eq!(error.to_string(), expected);
 }

@@ -263,5 +263,5 @@ async fn a_store_that_cannot_be_used_stops_the_start() {
     let error = house.await.err().unwrap();
     assert_eq!(error.to_string(), "the store `pay` cannot be used");
     let reason = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(reason, "\"no name\" is no server's name");
+    assert_eq!(reason, "\"no name\" is not a valid server name");
 }

@@ -305,7 +305,7 @@ async fn half_a_command_waits_for_the_rest_but_not_for_ever() {
         client.send(piece).await;
     }
     assert_eq!(client.read(9).await, b"$3\r\na\0b\r\n");
-    // Longer than that without a command is no hurry: the connection is idle.
+    // Longer than that without a command is allowed: the connection is idle.
     let idle = timeout(Duration::from_millis(400), client.rest()).await;
     assert!(idle.is_err());
     client.send("PING\r\nPIN").await;

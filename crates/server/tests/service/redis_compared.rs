@@ -11,7 +11,7 @@ use crate::redis_client::{RedisClient, redis_of, with_redis};
 
 const RULES: &str = "domain: shop\ndescriptors: [{key: user, rate_limit: 3/day}]\n";
 
-/// Bytes that are no command, or the beginning of one.
+/// Bytes that are not a command, or the beginning of one.
 const MALFORMED: &[&[u8]] = &[
     b"*x\r\nPING\r\n",
     b"*\r\nPING\r\n",

@@ -98,7 +98,7 @@ async fn decisions_over_http_have_spans() {
         let nanos = span.span.end_time_unix_nano - span.span.start_time_unix_nano;
         let took = Duration::from_nanos(nanos).as_secs_f64();
         assert!(0.0 < store_time && store_time <= took, "{span:?}");
-        assert_eq!(span.span.status, None, "a denial is no error");
+        assert_eq!(span.span.status, None, "a denial is not an error");
     }
     let id = denied.header("x-request-id").unwrap();
     check(

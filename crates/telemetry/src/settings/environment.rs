@@ -163,13 +163,13 @@ fn read_sampler(variable: Variable<'_>) -> Result<Option<Ratio>, InvalidTelemetr
                 return Ok(Some(Ratio::ALL));
             };
             let ratio = Ratio::parse_fraction(value.trim());
-            let problem = "it is no number from 0 to 1 with at most six digits behind the point";
+            let problem = "it is not a number from 0 to 1 with at most six decimal places";
             ratio
                 .map(Some)
                 .ok_or_else(|| invalid(name, problem, "write one such as 0.1"))
         }
         Some(_) => {
-            let problem = "it is no sampler that follows the caller's span";
+            let problem = "it is not a sampler that follows the caller's span";
             let help = "write `parentbased_always_on`, `parentbased_always_off` or \
                 `parentbased_traceidratio`";
             Err(invalid(name, problem, help))
@@ -199,7 +199,7 @@ fn read_millis(variable: Variable<'_>, name: &str) -> Result<Option<Duration>, I
     };
     let time = value.trim().parse().ok().map(Duration::from_millis);
     let time = time.filter(|time| (TIMES.0..=TIMES.1).contains(time));
-    let problem = "it is no number of milliseconds from 100 to 3600000";
+    let problem = "it is not a number of milliseconds from 100 to 3600000";
     time.map(Some)
         .ok_or_else(|| invalid(name, problem, "write one such as 5000"))
 }
@@ -221,7 +221,7 @@ fn read_pairs(
     });
     let help = "write `key=value,key=value`, with `%2C` for a comma";
     let pairs: Option<Vec<_>> = pairs.collect();
-    pairs.ok_or_else(|| invalid(name, "it is no list of keys and values", help))
+    pairs.ok_or_else(|| invalid(name, "it is not a list of keys and values", help))
 }
 
 fn unescape(text: &str) -> Option<String> {

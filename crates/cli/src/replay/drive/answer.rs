@@ -32,7 +32,7 @@ pub(super) enum Unanswered {
     Timeout,
     /// Neither 200 nor 429, with the detail of the problem document.
     Status(StatusCode, Option<Printable>),
-    /// 200 or 429 that is no decision.
+    /// 200 or 429 that is not a decision.
     NoDecision,
 }
 

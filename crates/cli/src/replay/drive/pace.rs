@@ -27,7 +27,7 @@ pub(super) struct Pace {
     first: Moment,
 }
 
-/// Why a text is no [`Speed`].
+/// Why a text is not a [`Speed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InvalidSpeed;
 

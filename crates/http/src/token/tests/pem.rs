@@ -35,7 +35,7 @@ fn a_key_in_pem_verifies_its_tokens_and_no_others() {
             let context = format!("token {of_token} with key {of_key}");
             assert_eq!(bearer_subject(&token, compact), expected, "{context}");
         }
-        // A public key is no secret: clients that know it cannot sign with it.
+        // A public key is not a secret: clients that know it cannot sign with it.
         let signed = signed(
             &json!({"alg": "HS256"}),
             &json!({"sub": "alice", "exp": LATER}),
@@ -82,7 +82,11 @@ fn what_is_no_public_key_is_an_error_that_says_what_to_do() {
             "fewer than 2048 bits",
             "a longer one",
         ),
-        ("neither".to_owned(), "no JSON Web Key Set", "PUBLIC KEY"),
+        (
+            "neither".to_owned(),
+            "neither a JSON Web Key Set",
+            "PUBLIC KEY",
+        ),
     ] {
         let error = read(&text).unwrap_err().to_string();
         assert!(error.contains("verify.keys_file"), "{error}");

@@ -66,27 +66,30 @@ fn every_error_says_what_to_write() {
     for (text, why) in [
         (
             "",
-            "`` is no kind of traffic; kinds: constant, poisson, bursts, new-keys, botnet",
+            "`` is not a kind of traffic; kinds: constant, poisson, bursts, new-keys, botnet",
         ),
         (
             "poison 5/s",
-            "`poison` is no kind of traffic; did you mean `poisson`? kinds: constant, poisson, \
+            "`poison` is not a kind of traffic; did you mean `poisson`? kinds: constant, poisson, \
              bursts, new-keys, botnet",
         ),
         (
             "constant",
             "the text ends after `constant`; add a rate such as `20/s`",
         ),
-        ("constant 20", "`20` is no rate: write 20/s, 300/m or 5/10s"),
+        (
+            "constant 20",
+            "`20` is not a rate: write 20/s, 300/m or 5/10s",
+        ),
         (
             "constant 0/s",
-            "`0/s` is no rate: write 20/s, 300/m or 5/10s",
+            "`0/s` is not a rate: write 20/s, 300/m or 5/10s",
         ),
         ("bursts 5 each 10s", "after `5` comes `every`, not `each`"),
         ("bursts 5", "the text ends after `5`; add `every`"),
         (
             "bursts -5 every 1s",
-            "`-5` is no number of requests: write 1 to 50000000, in digits",
+            "`-5` is not a valid number of requests: write 1 to 50000000, in digits",
         ),
         (
             "bursts 5 every 0s",

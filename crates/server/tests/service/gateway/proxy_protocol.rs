@@ -183,7 +183,7 @@ async fn the_header_comes_before_tls() {
     }
     let expected = ["x-forwarded-for: 192.0.2.1", "x-real-ip: 192.0.2.1"];
     assert_eq!(addresses(&upstream)[0], expected);
-    // TLS without the header is no header.
+    // TLS without the header is not a header.
     let socket = TcpStream::connect(house.gateway()).await.unwrap();
     assert!(connector.connect(name, socket).await.is_err());
     until_closed(&house, 1).await;

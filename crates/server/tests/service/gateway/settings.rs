@@ -85,7 +85,7 @@ fn every_error_has_its_place() {
         ("{domain: api}", "2:10 | `upstreams`: 0 upstreams"),
         (
             "\n  domain: api\n  upstreams: {api: {addresses: ['127.0.0.1']}}",
-            "4:33 | `upstreams.api.addresses[0]`: \"127.0.0.1\" is no address with a port",
+            "4:33 | `upstreams.api.addresses[0]`: \"127.0.0.1\" is not an address with a port",
         ),
         (
             "BASEroutes:\n    - {upstream: apl}",
@@ -178,9 +178,9 @@ fn what_counts_by_its_response_needs_a_store_that_can_reserve_it() {
         ),
         (
             "{status: [600]}",
-            "\"600\" is no status: write one from 100 to 599",
+            "\"600\" is not a valid status: write one from 100 to 599",
         ),
-        ("{status: [4x]}", "\"4x\" is no status"),
+        ("{status: [4x]}", "\"4x\" is not a valid status"),
         ("{statuses: [401]}", "unknown key `statuses`"),
         ("{}", "`status` is missing below `count_when`"),
         ("[401]", "`count_when` is a map"),
