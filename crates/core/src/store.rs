@@ -114,7 +114,9 @@ impl fmt::Display for StoreError {
             StoreError::Superseded => {
                 f.write_str("the rules were replaced while the request was decided")
             }
-            StoreError::Full => f.write_str("the store's memory for large states is spent"),
+            StoreError::Full => {
+                f.write_str("the store's memory for large states is full; raise `max_bytes`")
+            }
             StoreError::Unfit { .. } => f.write_str("the store cannot keep such a limit"),
             StoreError::Unreachable { address, .. } => write!(f, "cannot reach {address}"),
             StoreError::TimedOut { after } => write!(f, "no answer within {after}"),

@@ -10,7 +10,7 @@ use crate::settings::GatewaySettings;
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) routes: RouteTable,
-    /// Answers requests that no route is for.
+    /// Answers requests that match no route.
     pub(crate) responder: Responder,
     /// The proxies whose connections begin with a PROXY protocol header, if any do.
     pub(crate) proxies: Option<ClientAddress>,

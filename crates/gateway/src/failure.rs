@@ -166,7 +166,7 @@ impl Failure {
         match self {
             Self::Framing(invalid) => invalid.to_string(),
             Self::Connect => "this gateway opens no tunnels; send the request itself".to_owned(),
-            Self::NoRoute => "no route is for this request".to_owned(),
+            Self::NoRoute => "no route matches this request".to_owned(),
             Self::Loop => "the request has passed through too many gateways".to_owned(),
             Self::Path(invalid) => invalid.to_string(),
             Self::Respelled(name) => {
@@ -188,7 +188,7 @@ impl Failure {
             Self::ManyHeld => "too many requests wait for their turn; retry later".to_owned(),
             Self::ManyKeys => "too many clients have requests in flight; retry later".to_owned(),
             Self::Busy => {
-                "the server behind the gateway has as many requests as it may; retry later"
+                "the server behind the gateway is at its limit of concurrent requests; retry later"
                     .to_owned()
             }
             Self::NoHealthyAddress => {

@@ -16,7 +16,7 @@ pub const UPSTREAM_ERRORS: &str = "gateway_upstream_errors";
 /// The name of the histogram of the times of answers, with the label `upstream`.
 pub const UPSTREAM_SECONDS: &str = "gateway_upstream_seconds";
 
-/// The label `route` of requests that no route is for.
+/// The label `route` of requests that match no route.
 const NO_ROUTE: &str = "";
 
 mod clients;

@@ -203,8 +203,8 @@ fn read_window(text: &str) -> Result<Span, String> {
             format!("the window `{text}`: {error}; the longest is {WINDOW_MAX}")
         }
         _ => format!(
-            "`{text}` is not a valid unit; write second, minute, hour or day, or a window such as \
-             15m"
+            "`{text}` is not a valid unit; write second, minute, hour, day, week, month or year, \
+             or a window such as 15m"
         ),
     })?;
     Ok(limit.window())

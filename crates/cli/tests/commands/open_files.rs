@@ -17,8 +17,8 @@ const OPEN_FILES: usize = 64;
 /// Enough for the service itself, and fewer than any listener's connections.
 const FEW_OPEN_FILES: usize = 32;
 const CANNOT_ACCEPT: &str = "cannot accept a connection";
-const CLOSED_FOR_FILE: &str =
-    "all files that may be open are: an idle connection was closed for a new one";
+const CLOSED_FOR_FILE: &str = "the open-file limit is reached: an idle connection was closed to \
+    accept a new one; raise the limit (`ulimit -n`) or lower `limits.connections`";
 /// How long a test may wait for a response.
 const BOUND: Duration = Duration::from_secs(60);
 /// Ten times as long as a listener pauses after it could not accept a connection.

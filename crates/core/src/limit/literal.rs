@@ -160,6 +160,7 @@ impl Algorithm {
     }
 }
 
+/// The limit. If it is invalid, panics and says why.
 #[track_caller]
 const fn valid(limit: Result<Limit, InvalidLimit>) -> Limit {
     let invalid = match limit {
@@ -175,7 +176,9 @@ const fn valid(limit: Result<Limit, InvalidLimit>) -> Limit {
         InvalidLimit::Indivisible { .. } => {
             panic!("the window does not divide into segments of whole nanoseconds")
         }
-        InvalidLimit::TooLarge { .. } => panic!("with its soft part the limit exceeds 2^32 - 1"),
+        InvalidLimit::TooLarge { .. } => {
+            panic!("with its soft or elastic part the limit exceeds 2^32 - 1")
+        }
         InvalidLimit::NoBurst => panic!("only a bucket has a burst or a queue"),
         InvalidLimit::PriorityShare(_) => panic!("a share of a limit is at most 100 %"),
     }

@@ -184,8 +184,8 @@ impl fmt::Display for ParseLimitError {
                 write!(f, "a limit begins with a whole number up to {}", u32::MAX)
             }
             ParseLimitError::Window(_) => f.write_str(
-                "a limit's window is not a length of time: write second, minute, hour or day, or a \
-                 length such as 15m",
+                "a limit's window is not a length of time: write second, minute, hour, day, week, \
+                 month or year, or a length such as 15m",
             ),
             ParseLimitError::Algorithm(name) => write!(
                 f,
@@ -196,7 +196,9 @@ impl fmt::Display for ParseLimitError {
             ParseLimitError::Option(words) => {
                 write!(f, "unknown option `{}` of a limit", words.escape_debug())
             }
-            ParseLimitError::Invalid(_) => f.write_str("there can be no such limit"),
+            ParseLimitError::Invalid(_) => {
+                f.write_str("the limit can be read, but not all of its values are valid")
+            }
         }
     }
 }

@@ -72,7 +72,8 @@ impl Warnings {
             let listener = self.listener;
             warn!(
                 listener, %error, withheld,
-                "all files that may be open are: an idle connection was closed for a new one"
+                "the open-file limit is reached: an idle connection was closed to accept a new \
+                 one; raise the limit (`ulimit -n`) or lower `limits.connections`"
             );
         }
     }
@@ -87,11 +88,11 @@ impl Warnings {
         }
     }
 
-    /// A peer broke HTTP/2.
+    /// A peer violated HTTP/2.
     pub(crate) fn log_broken(&self, reason: &str, peer: PeerAddress) {
         if let Some(withheld) = self.broken.allow() {
             let listener = self.listener;
-            warn!(listener, %peer, withheld, reason, "connection closed: HTTP/2 broken");
+            warn!(listener, %peer, withheld, reason, "connection closed: the peer violated HTTP/2");
         }
     }
 

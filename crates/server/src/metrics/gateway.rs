@@ -9,7 +9,7 @@ use tollgate_gateway::{REQUESTS, UPSTREAM_ERRORS, UPSTREAM_SECONDS};
 /// What the gateway did until now.
 #[derive(Debug, Default)]
 pub(crate) struct GatewayFigures {
-    /// Requests by route and outcome; the route of those that no route is for is empty.
+    /// Requests by route and outcome; the route of those that match no route is empty.
     pub(crate) routes: BTreeMap<String, Counts>,
     pub(crate) upstreams: BTreeMap<String, UpstreamFigures>,
 }

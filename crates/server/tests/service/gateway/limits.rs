@@ -195,7 +195,7 @@ async fn routes_choose_upstream_domain_and_identity() {
     assert_eq!((login.requests().len(), shop.requests().len()), (4, 1));
     client.send(b"GET / HTTP/1.1\r\nhost: other\r\n\r\n").await;
     let detail = client.reply().await.unwrap().problem(404);
-    assert_eq!(detail, "no route is for this request");
+    assert_eq!(detail, "no route matches this request");
     let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
     for expected in [
         r#"tollgate_gateway_requests_total{route="login",outcome="forwarded"} 4"#,

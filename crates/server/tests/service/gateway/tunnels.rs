@@ -191,7 +191,8 @@ async fn a_tunnel_counts_as_a_request_to_its_server() {
     let house = gateway_with(RULES, settings, |_| ()).await;
     let (client, mut server) = open(&house, &stage).await;
     let reply = Client::to(house.gateway()).await.get("/").await;
-    assert!(reply.problem(503).contains("as many requests as it may"));
+    let expected = "at its limit of concurrent requests";
+    assert!(reply.problem(503).contains(expected));
     drop(client);
     server.wait_for_end().await;
 }
