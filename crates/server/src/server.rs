@@ -96,10 +96,19 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
 }
 
 fn log_reload(outcome: Outcome) {
-    let (name, what) = (outcome.name(), "SIGHUP: rules and certificates read again");
+    let name = outcome.name();
+    // The outcome is that of the rules; what is wrong with the other files is not part of it.
     match outcome {
-        Outcome::InEffect => info!(outcome = name, "{what}"),
-        Outcome::Failed => warn!(outcome = name, "{what}"),
+        Outcome::InEffect => info!(
+            outcome = name,
+            "SIGHUP: rules reloaded; certificates, tokens, gateway settings and lists were read \
+             again, and errors in them, if any, are logged above"
+        ),
+        Outcome::Failed => warn!(
+            outcome = name,
+            "SIGHUP: domains with errors keep their previous rules, as do all domains if the rules \
+             cannot be read; the errors are logged above"
+        ),
     }
 }
 

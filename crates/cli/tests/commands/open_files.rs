@@ -192,6 +192,10 @@ fn connections_that_take_all_open_files_are_served_and_make_room_when_they_end()
         (&read["outcome"], &read["level"]),
         (&"failed".into(), &"WARN".into())
     );
+    assert!(
+        read.to_string().contains("keep their previous rules"),
+        "{read}"
+    );
 
     drop(clients.pop());
     assert_eq!(late.status(), "200");

@@ -24,6 +24,10 @@ fn serve_answers_reloads_and_ends_with_0() {
         (&read["outcome"], &read["level"]),
         (&"ok".into(), &"INFO".into())
     );
+    assert!(
+        read.to_string().contains("SIGHUP: rules reloaded;"),
+        "{read}"
+    );
     service.signal("-TERM");
     let end = service.logged(|line| line["message"] == "stopped");
     assert!(!end.to_string().contains("secret"));
