@@ -246,7 +246,8 @@ impl Table {
 
     /// Gives a key a slot with the value `new`.
     ///
-    /// `None`: another thread has inserted the key meanwhile; search again.
+    /// `None`: search again. Another thread has inserted the key meanwhile; or, after backing off,
+    /// all its slots are locked, or others took each of [`CHOICES_MAX`] chosen slots.
     pub(crate) fn insert(
         &self,
         place: Place,
@@ -281,7 +282,7 @@ impl Table {
                 }));
             }
         }
-        // All sixteen slots are locked by unfinished decisions: let them end.
+        // All sixteen slots are locked, or other threads were faster each time: let them finish.
         drop(insert_lock);
         backoff.wait()?;
         Ok(None)

@@ -12,7 +12,7 @@ pub const DOMAIN_BYTES_MAX: usize = 1024;
 pub const DESCRIPTORS_MAX: usize = 128;
 /// The maximum number of entries of a descriptor, in protocols whose clients see an error.
 pub const ENTRIES_MAX: usize = 32;
-/// The maximum cost: more than any limit's capacity.
+/// The maximum cost: at least any limit's capacity.
 pub const COST_MAX: u64 = 4_294_967_295;
 
 // At most one limit applies to a descriptor.

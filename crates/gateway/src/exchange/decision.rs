@@ -101,7 +101,7 @@ impl Passage<'_> {
         let reserving = terms.settler.reserve(request, identity, pricing, unsettled);
         let reserved = reserving.await;
         if let (Some(time), Some(began)) = (timed, began) {
-            *time = began.elapsed();
+            *time += began.elapsed();
         }
         reserved
     }
