@@ -1,13 +1,14 @@
-//! A decision as single fields, for the slow side of a fast path.
+//! A decision as separate fields: what a slow path returns to the fast path that calls it.
 
 use crate::{Decision, Denial, Grant, Span, Wait};
 
-/// A [`Decision`], field by field.
+/// A [`Decision`] as separate fields, for slow paths that are not inlined into their fast path.
 ///
-/// What a function that is not inlined returns as a whole [`Decision`] has to be in memory, and so
-/// has every decision that its caller gets elsewhere and returns in the same place. A fast path
-/// whose slow path returns this keeps its own decision in registers, and computes only what its
-/// caller reads. Converting one to the other and back changes nothing.
+/// A function that is not inlined returns a [`Decision`] through memory. If a fast path returns the
+/// result of such a function, it also has to write the decisions that it makes itself to the same
+/// memory, in full. If the slow path returns this type instead, the fast path builds a [`Decision`]
+/// in both cases; once it is inlined, the compiler keeps that in registers, and leaves out the
+/// fields that the caller does not read. Converting one type to the other and back loses nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlatDecision {
     /// `None` if it is allowed.

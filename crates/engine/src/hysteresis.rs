@@ -19,11 +19,11 @@ pub struct Thresholds {
 /// What a sample of a pressure means for headroom. Of several pressures, the greatest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// There may be headroom.
+    /// Headroom may begin, and goes on if there is some.
     Low,
-    /// Neither: headroom does not begin, and does not end.
+    /// Between the thresholds: headroom neither begins nor ends.
     Between,
-    /// There is none. So is a pressure that is not known.
+    /// There is no headroom. A pressure that is not known counts as high.
     High,
 }
 

@@ -9,15 +9,17 @@
 //! * The response time t is the [`QUANTILE`] of the requests that count; the error share e is the
 //!   part of them that failed.
 //! * The baselines b follow them: b' = b + (x − b) · Δ/(T+Δ), an exponential average, where T is
-//!   `baseline`, or the age of the baseline if it is younger. While an upstream is not at ease, a
+//!   `baseline`, or the age of the baseline if it is younger. While the level is not low, a
 //!   baseline rises as if T were [`RISE_SLOWDOWN`] times as long: it does not learn an overload as
 //!   usual, yet an upstream that stays slower has a new baseline at last. However much slower,
 //!   b reaches 2/3 of x after ln 3 · 36 · T, which is 6.6 hours with the defaults.
 //! * The pressures are t/b, as the gradient of Envoy's adaptive concurrency filter and of Netflix's
 //!   `Gradient2Limit`, and e − b. Each has two thresholds, and [`Hysteresis`] follows from them.
 //!
-//! Fewer requests than `samples` say nothing: an idle upstream has headroom, and its baselines stay
-//! as they are. One that has as many requests and ends none of them is at no ease.
+//! While fewer than `samples` requests count, there are no pressures: the level is low, so that an
+//! idle upstream has headroom, and the baselines do not move. One exception: if at least `samples`
+//! requests wait, and none has ended during `window` and the time of a slow response, the upstream
+//! counts as overloaded.
 
 use tollgate_core::{Moment, Span};
 use tollgate_engine::{Hysteresis, Level, Pace, Thresholds};
@@ -28,25 +30,27 @@ use crate::response_times::{BUCKETS, time_of};
 /// queueing makes all requests slower; one of what only some requests need, such as a database
 /// behind a cache, is seen if a tenth of them need it.
 const QUANTILE: u128 = 900;
-/// How much slower a baseline rises while an upstream is not at ease.
+/// How much slower a baseline rises while the level is not low.
 const RISE_SLOWDOWN: u64 = 36;
 /// A request counts 2^20 when it is new, so that decayed ones are not rounded away.
 const UNIT_BITS: u32 = 20;
 /// A whole, in parts of a million.
 const MILLION: u64 = 1_000_000;
 
-/// `headroom.upstream`: what of an upstream's load leaves headroom.
+/// `headroom.upstream`: up to which load of an upstream there is headroom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadSettings {
-    /// The response time, in thousandths of the baseline. 150% and 200%.
+    /// The response times up to which headroom may begin, and from which on there is none, in
+    /// thousandths of the baseline. Default: 150% and 200%.
     pub latency: Thresholds,
-    /// By how many thousandths of all requests more of them fail than by the baseline. 1% and 5%.
+    /// The same for the share of requests that fail: by how much it is above its baseline, in
+    /// thousandths of all requests. Default: 1% and 5%.
     pub errors: Thresholds,
-    /// How long requests count as the recent ones. 10 s.
+    /// For how long requests count as recent. Default: 10 s.
     pub window: Span,
-    /// How fast the baselines follow. 10 min.
+    /// How long the baselines take to follow a change. Default: 10 min.
     pub baseline: Span,
-    /// Fewer requests in the window say nothing. 50.
+    /// The fewest requests in the window from which load is judged. Default: 50.
     pub samples: u32,
 }
 

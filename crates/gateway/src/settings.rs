@@ -45,25 +45,26 @@ pub struct GatewaySettings {
     /// The first one that matches a request applies. Without any, all requests go to the only
     /// upstream.
     pub routes: Vec<RouteSettings>,
-    /// How a request becomes descriptors, for routes without their own. The client's address.
+    /// How a request becomes descriptors, for routes without their own.
+    /// Default: by the client's address.
     pub identity: IdentitySettings,
-    /// What clients see of their limits, for routes without their own. 429.
+    /// What clients see of their limits, for routes without their own. Default: status 429.
     pub responses: ResponseSettings,
-    /// The protocols that requests may switch to, for routes without their own. None.
+    /// The protocols that requests may switch to, for routes without their own. Default: none.
     pub upgrades: Vec<String>,
-    /// Clients that no limit applies to, and clients that are always denied. None.
+    /// Clients that no limit applies to, and clients that are always denied. Default: none.
     pub lists: ListSettings,
-    /// How many requests of one key may be in flight, over all routes without their own. Any
-    /// number.
+    /// How many requests of one key may be in flight, over all routes without their own.
+    /// Default: any number.
     pub in_flight: Vec<InFlightSettings>,
     /// How long upstreams and clients may take.
     pub timeouts: TimeoutSettings,
-    /// The largest body of a request. 10 MiB.
+    /// The largest body of a request. Default: 10 MiB.
     pub body_bytes: ByteSize,
-    /// The least rate of a request's body, in bytes a second, for routes without their own; 0 is
-    /// none. 240 on the way to servers of HTTP/1.1, and none on that to others.
+    /// The minimum rate of a request's body, in bytes a second, for routes without their own; 0
+    /// means no minimum. Default: 240 on the way to HTTP/1.1 servers, and no minimum to others.
     pub body_rate: Option<ByteSize>,
-    /// What is written about each request. Nothing.
+    /// Where and how each request is logged. Default: not at all.
     pub access_log: Option<AccessLogSettings>,
 }
 
@@ -71,26 +72,27 @@ pub struct GatewaySettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteSettings {
-    /// Its name in metrics. The first of its paths or hosts, or `default`.
+    /// Its name in metrics. Default: the first of its paths or hosts, or `default`.
     pub name: Option<String>,
-    /// Which requests it is for. All.
+    /// Which requests it is for. Default: all.
     #[serde(rename = "match")]
     pub matches: MatchSettings,
-    /// Which upstream they go to. The only one.
+    /// Which upstream they go to. Default: the only one.
     pub upstream: Option<String>,
-    /// Whose rules apply. That of the gateway.
+    /// Whose rules apply. Default: the domain of the gateway.
     pub domain: Option<String>,
-    /// How they become descriptors. As for the gateway.
+    /// How they become descriptors. Default: as for the gateway.
     pub identity: Option<IdentitySettings>,
-    /// What clients see of their limits. As for the gateway.
+    /// What clients see of their limits. Default: as for the gateway.
     pub responses: Option<ResponseSettings>,
-    /// The protocols that requests may switch to on their connection: `websocket`. As for the
-    /// gateway.
+    /// The protocols that requests may switch to on their connection: `websocket`.
+    /// Default: as for the gateway.
     pub upgrades: Option<Vec<String>>,
-    /// How many requests of one key may be in flight on this route. As for the gateway, and counted
-    /// together with its other routes.
+    /// How many requests of one key may be in flight on this route. Default: as for the gateway,
+    /// and counted together with its other routes.
     pub in_flight: Option<Vec<InFlightSettings>>,
-    /// The least rate of their bodies, in bytes a second; 0 is none. As for the gateway.
+    /// The minimum rate of their bodies, in bytes a second; 0 means no minimum. Default: as for the
+    /// gateway.
     pub body_rate: Option<ByteSize>,
 }
 
@@ -117,13 +119,14 @@ pub struct MatchSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TimeoutSettings {
-    /// To accept a connection. 2 s.
+    /// To accept a connection. Default: 2 s.
     pub connect: Span,
-    /// To answer a request with the head of a response, once it was sent. 30 s.
+    /// To answer a request with the head of a response, once it was sent. Default: 30 s.
     pub head: Span,
-    /// Between two parts of a body, of a request or a response. 60 s.
+    /// Between two parts of a body, of a request or a response. Default: 60 s.
     pub body: Span,
-    /// Between two parts of what goes through a connection that has switched protocols. 5 min.
+    /// Between two parts of what goes through a connection that has switched protocols.
+    /// Default: 5 min.
     pub tunnel: Span,
 }
 
@@ -133,7 +136,7 @@ pub struct TimeoutSettings {
 pub struct AccessLogSettings {
     /// The file, or `-` for standard output.
     pub path: PathBuf,
-    /// How a line looks. `json`.
+    /// How a line looks. Default: `json`.
     #[serde(default)]
     pub format: AccessLogFormat,
 }

@@ -15,13 +15,13 @@ pub const PATH_BYTES_MAX: usize = 8 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathSettings {
-    /// Whether `/Login` is `/login`: ASCII letters become small. `false`.
+    /// Whether `/Login` is `/login`: ASCII letters become small. Default: `false`.
     pub fold_case: bool,
-    /// What `%2f` and backslashes are. `decode`.
+    /// What `%2f` and backslashes are. Default: `decode`.
     pub encoded_slash: EncodedSlash,
-    /// What becomes of `;x=1` behind a segment. `strip`.
+    /// What becomes of `;x=1` behind a segment. Default: `strip`.
     pub path_parameters: PathParameters,
-    /// What becomes of a slash at the end. `strip`.
+    /// What becomes of a slash at the end. Default: `strip`.
     pub trailing_slash: TrailingSlash,
 }
 

@@ -16,7 +16,7 @@ use crate::idleness::Idleness;
 use crate::quantum::Quantum;
 use crate::tunnel::Tunnel;
 
-/// Three periods: the present one, the one before, and the next.
+/// The counters of unread responses: for the current period, the one before it, and the next one.
 const PERIODS: usize = 3;
 
 /// The orders as numbers; 0 is none.

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 
 /// Permits beyond `connections`, for health checks.
 pub(crate) const RESERVED: usize = 16;
-/// For so many sources there is always memory.
+/// Up to this capacity, the map of sources keeps its memory when sources leave it.
 const SOURCES_KEPT: usize = 256;
 /// The most connections that are compared when one must make room.
 const COMPARED_MAX: usize = 1024;

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tollgate_listen::Connection;
 
-/// Answers of so many bytes are part of what a request takes anyway. More is reserved.
+/// The longest answer for which no bytes are reserved: what is counted for every request covers it.
+/// All bytes of a longer answer are reserved.
 pub(crate) const ANSWER_BYTES_FREE: usize = 2 * 1024;
 
-/// An answer, or the part of one, for which so many bytes are reserved.
+/// An answer, or a part of one, and how many bytes are reserved for it.
 struct HeldBytes {
     bytes: Bytes,
     reserved: usize,
     connection: Arc<Connection>,
 }
 
-/// The same bytes, for which so many were reserved: these are released when the last copy is
+/// Returns the same bytes, and takes over their reservation: it is released when their last copy is
 /// dropped.
 pub(crate) fn hold(bytes: Bytes, reserved: usize, connection: Arc<Connection>) -> Bytes {
     Bytes::from_owner(HeldBytes {

@@ -17,7 +17,7 @@ pub(crate) const REQUESTS_MAX: usize = 65_536;
 pub struct UpstreamSettings {
     /// Where they are, each as `host:port`. A request goes to the one with the fewest requests.
     pub addresses: Vec<String>,
-    /// What they speak. `http1`.
+    /// What they speak. Default: `http1`.
     #[serde(default)]
     pub protocol: UpstreamProtocol,
     /// TLS to the servers. Without it, plain TCP.
@@ -29,7 +29,8 @@ pub struct UpstreamSettings {
     /// How the gateway finds out whether an address can be used. Without it, from its answers.
     #[serde(default)]
     pub health_check: Option<HealthCheckSettings>,
-    /// Which requests are sent again when their connection ends without an answer. None.
+    /// Which requests are sent again when their connection ends without an answer.
+    /// Default: none.
     #[serde(default)]
     pub retries: Option<RetrySettings>,
 }
@@ -70,10 +71,10 @@ pub enum UpstreamProtocol {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamTlsSettings {
-    /// The authorities of the servers. The public ones of Mozilla's list.
+    /// The authorities of the servers. Default: the public ones of Mozilla's list.
     pub ca: Option<PathBuf>,
-    /// The name in the servers' certificates, which they are also sent (SNI). The host of the
-    /// address.
+    /// The name in the servers' certificates, which they are also sent (SNI). Default: the host
+    /// of the address.
     pub server_name: Option<String>,
     /// A certificate for servers that demand one, and its key.
     pub cert: Option<PathBuf>,
@@ -87,22 +88,22 @@ pub struct UpstreamTlsSettings {
 pub struct HealthCheckSettings {
     /// What is requested, such as `/healthz`.
     pub path: String,
-    /// The host in the request. The address.
+    /// The host in the request. Default: the address.
     #[serde(default)]
     pub host: Option<String>,
-    /// The time between two checks of an address. 5 s.
+    /// The time between two checks of an address. Default: 5 s.
     #[serde(default = "default_interval")]
     pub interval: Span,
-    /// How long a check may take, from connecting to the head of the response. 2 s.
+    /// How long a check may take, from connecting to the head of the response. Default: 2 s.
     #[serde(default = "default_timeout")]
     pub timeout: Span,
-    /// How many checks in a row must pass until the address is used again. 2.
+    /// How many checks in a row must pass until the address is used again. Default: 2.
     #[serde(default = "default_healthy")]
     pub healthy: u32,
-    /// How many checks in a row must fail until the address is not used any more. 3.
+    /// How many checks in a row must fail until the address is not used any more. Default: 3.
     #[serde(default = "default_unhealthy")]
     pub unhealthy: u32,
-    /// The statuses with which a check passes. 200 to 299.
+    /// The statuses with which a check passes. Default: 200 to 299.
     #[serde(default)]
     pub statuses: Vec<u16>,
 }
@@ -129,9 +130,9 @@ fn default_unhealthy() -> u32 {
 pub struct RetrySettings {
     /// The most retries of one request, 1 to 5. Default: 1.
     pub attempts: u32,
-    /// The most retries of all requests to the upstream, in percent of them. 20.
+    /// The most retries of all requests to the upstream, in percent of them. Default: 20.
     pub percent: u32,
-    /// How many retries are possible in each second beside those. 10.
+    /// How many retries are possible in each second beside those. Default: 10.
     pub per_second: u32,
 }
 

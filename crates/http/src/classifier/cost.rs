@@ -14,7 +14,7 @@ use crate::setting::{InvalidSetting, InvalidSettings};
 pub struct CostSettings {
     /// Where it is from.
     pub from: CostSource,
-    /// The units to charge until it is known, and if it never is. 1.
+    /// The units to charge until it is known, and if it never is. Default: 1.
     #[serde(default)]
     pub estimate: Option<u32>,
 }

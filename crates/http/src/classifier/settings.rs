@@ -22,7 +22,7 @@ pub struct IdentitySettings {
     pub client_address: ClientAddressSettings,
     /// How paths are normalised.
     pub path: PathSettings,
-    /// Route templates, for `route`. Empty.
+    /// Route templates, for `route`. Default: empty.
     pub routes: Vec<String>,
     /// Where the request's token is, for `claim`.
     #[cfg(feature = "jwt")]
@@ -41,7 +41,7 @@ pub struct DescriptorSettings {
     /// Which responses count. All; anything else only where responses are seen, in the gateway.
     #[serde(default)]
     pub count_when: Option<CountWhenSettings>,
-    /// How many units a request consumes. 1.
+    /// How many units a request consumes. Default: 1.
     #[serde(default)]
     pub cost: Option<CostSettings>,
 }
@@ -58,7 +58,7 @@ pub struct EntrySettings {
     /// query, host, route, user agent.
     #[serde(default)]
     pub if_missing: Option<IfMissing>,
-    /// Whether letters become small, so that `Alice` is `alice`. `false`.
+    /// Whether letters become small, so that `Alice` is `alice`. Default: `false`.
     #[serde(default)]
     pub fold_case: bool,
 }

@@ -10,20 +10,20 @@ use crate::prefix::Prefix;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientAddressSettings {
-    /// What names the client's address; all else has no effect. `peer`.
+    /// What names the client's address; all else has no effect. Default: `peer`.
     pub source: AddressSource,
     /// The networks of our proxies, such as `10.0.0.0/8`; `unix` for peers of a Unix socket. The
-    /// client is the last address that is not among them. Empty.
+    /// client is the last address that is not among them. Default: empty.
     pub trusted_proxies: Vec<String>,
     /// How many proxies of ours a request comes through: the client is the entry with this number,
     /// counted from the right. For proxies whose addresses are not known; the listener must not be
     /// reachable except through them. Instead of `trusted_proxies`.
     pub trusted_hops: Option<usize>,
-    /// How many bits of an IPv4 address make a key. 32.
+    /// How many bits of an IPv4 address make a key. Default: 32.
     pub ipv4_prefix: u8,
-    /// How many bits of an IPv6 address make a key. 64.
+    /// How many bits of an IPv6 address make a key. Default: 64.
     pub ipv6_prefix: u8,
-    /// IPv6 networks of 96 bits whose addresses stand for IPv4 addresses. `64:ff9b::/96`.
+    /// IPv6 networks of 96 bits whose addresses stand for IPv4 addresses. Default: `64:ff9b::/96`.
     pub nat64_prefixes: Vec<String>,
 }
 

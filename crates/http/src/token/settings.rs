@@ -19,7 +19,7 @@ pub struct TokenSettings {
     /// The audiences (`aud`) of which it must be for one. Empty: any.
     #[serde(default)]
     pub audiences: Vec<String>,
-    /// By how many seconds clocks may differ, for `exp` and `nbf`. 60.
+    /// By how many seconds clocks may differ, for `exp` and `nbf`. Default: 60.
     #[serde(default = "leeway_secs")]
     pub leeway_secs: u64,
 }

@@ -17,7 +17,7 @@ pub struct Listen {
     /// What it serves.
     pub kind: ListenerKind,
     /// `address`: an IP address with a port, of which 0 is any free one, or `unix:` with the path
-    /// of a socket; `mode`: the permissions of its file. `660`.
+    /// of a socket; `mode`: the permissions of its file. Default: `660`.
     pub address: Address,
     /// `tls`: its certificate. Default: none, plain text.
     pub tls: Option<TlsFiles>,
@@ -28,18 +28,18 @@ pub struct Listen {
 /// A new kind of listener needs a variant here, and its routes in `server/src/listener.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerKind {
-    /// `grpc`: Envoy's rate limit service. `127.0.0.1:8081`.
+    /// `grpc`: Envoy's rate limit service. Default: `127.0.0.1:8081`.
     Grpc,
-    /// `http`: `/json`, `/v1/check` and the services of `grpc`. `127.0.0.1:8080`.
+    /// `http`: `/json`, `/v1/check` and the services of `grpc`. Default: `127.0.0.1:8080`.
     Http,
     /// `admin`: metrics and rules, without authentication unless the settings have tokens or `tls`
-    /// has a `client_ca`. `127.0.0.1:6070`.
+    /// has a `client_ca`. Default: `127.0.0.1:6070`.
     Admin,
     /// `gateway`: whatever the settings' section of this name passes on; without the section there
-    /// is no such listener. `127.0.0.1:8000`.
+    /// is no such listener. Default: `127.0.0.1:8000`.
     Gateway,
     /// `redis`: the Redis protocol; only if it, or the section `redis_protocol`, is in the
-    /// settings. `127.0.0.1:6380`.
+    /// settings. Default: `127.0.0.1:6380`.
     Redis,
 }
 
