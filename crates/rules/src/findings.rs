@@ -331,7 +331,7 @@ impl Findings {
         if let (Some(last), Some(message)) = (diagnostics.last().cloned(), omitted.message()) {
             diagnostics.push(Diagnostic {
                 severity: omitted.severity(),
-                code: "too-many-mistakes",
+                code: "too-many-diagnostics",
                 message,
                 help: Some("fix these first".to_owned()),
                 ..last
