@@ -11,7 +11,7 @@ use crate::span::Span;
 /// The maximum number of charges of a request.
 pub const CHARGES_MAX: usize = 128;
 /// The maximum number of former limits that a rule remembers: half of the distinguishable
-/// revisions, so that the other half can be recognised as later ([`LimitHistory::is_later`]).
+/// revisions, so that the other half can be recognised as later ([`LimitHistory::has`]).
 ///
 /// Older state is read as if its limit had not changed.
 pub const LIMIT_HISTORY_MAX: usize = 127;
@@ -187,10 +187,10 @@ impl<'a> Charge<'a> {
         Charge { sharing, ..self }
     }
 
-    /// Whether state of this revision was made under a later limit than this charge's. The decision
-    /// must not touch it: state is never migrated to an older limit.
+    /// Whether state of this revision was made under a limit that this charge does not know, such as
+    /// a later one. The decision must not touch it: state is never migrated to an older limit.
     pub const fn is_superseded_by(&self, revision: u8) -> bool {
-        !self.resolution.is_latest() && self.history.is_later(revision)
+        !self.resolution.is_latest() && !self.history.has(revision)
     }
 
     /// What is charged if this limit is the only one on the request and its cost does not fit. A
@@ -269,14 +269,14 @@ impl LimitHistory {
         Some(&self.limits[first..])
     }
 
-    /// Whether state of this revision was made under a later limit than the present one.
+    /// Whether the limit of this revision is known: the present one, or a former one.
     ///
-    /// Revisions wrap, so they are compared by their shorter distance. State that is more than 128
-    /// changes old looks later than it is, and so does state of a rule that was removed and added
-    /// again. A caller that knows that there are no later rules sets [`Resolution::Latest`]; such
-    /// state is then read as if its limit had not changed.
-    pub const fn is_later(&self, revision: u8) -> bool {
-        revision.wrapping_sub(self.revision).wrapping_sub(1) <= i8::MAX.cast_unsigned()
+    /// Later ones are not, up to 128 changes, as revisions wrap; nor is one that is more changes old
+    /// than are kept, or that of a rule which was removed and added again. A caller that knows that
+    /// there are no later rules sets [`Resolution::Latest`]; the state of an unknown one is then read
+    /// as if its limit had not changed.
+    pub const fn has(&self, revision: u8) -> bool {
+        self.revision.wrapping_sub(revision) as usize <= self.limits.len()
     }
 
     /// The same history with `change` applied to every limit, for a store that counts a share of

@@ -384,9 +384,9 @@ fn a_past_remembers_so_many_limits_and_no_more() {
     // The oldest that is remembered, and what a revision says beyond it.
     let back = |changes: u8| history.revision().wrapping_sub(changes);
     assert_eq!(history.limit_at(back(127)), Some(&limit_of(173)));
-    assert!(!history.is_later(back(127)) && !history.is_later(back(0)));
+    assert!(history.has(back(127)) && history.has(back(0)));
     assert_eq!(history.limit_at(back(128)), None);
-    assert!(history.is_later(back(128)) && history.is_later(history.revision().wrapping_add(1)));
+    assert!(!history.has(back(128)) && !history.has(history.revision().wrapping_add(1)));
 }
 
 #[test]

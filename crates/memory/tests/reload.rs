@@ -190,3 +190,40 @@ fn fixed_windows_of_any_size_on_one_key_count_together() {
     }
     assert_eq!(allowed, 2_000_000);
 }
+
+/// A thread is suspended while its limit is replaced so often that the state's revision looks like
+/// one before its own. It does not know that one either: it must not read the state as its own.
+#[test]
+fn a_decision_under_a_limit_that_was_replaced_200_times_touches_nothing() {
+    let store = Memory::builder().clock(ManualClock::default()).build();
+    let limit = |count| Limit::per_hour(count).counted_by(Algorithm::TokenBucket);
+    let (small, large) = (limit(1_000), limit(1_001));
+    let stale = LimitHistory::default().and(large);
+    let mut latest = stale.clone();
+    for _ in 0..100 {
+        latest = latest.and(small).and(large);
+    }
+    let (now, key) = (Now::at(NOON), store.key_of("only"));
+    let charge = |history, cost| Charge {
+        history,
+        ..Charge::new(key, &small, Cost::Take(cost))
+    };
+    assert!(
+        store
+            .check_at(now, &charge(&latest, 7))
+            .unwrap()
+            .is_allowed()
+    );
+    let outcome = store.check_at(now, &charge(&stale, 1));
+    assert!(
+        matches!(outcome, Err(StoreError::Superseded)),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        store
+            .check_at(now, &charge(&latest, 0))
+            .unwrap()
+            .remaining(),
+        993
+    );
+}
