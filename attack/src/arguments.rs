@@ -15,12 +15,15 @@ Usage: tollgate-attack --tollgate PATH [OPTION]...
   --address-space MIB    limit the address space to this size; 0 is no limit
                          (default: 0, then 512)
   --p99 MS               a p99 of the client that is not below this is a fault
-                         (default: it is only shown, beside whether it is below 50)
+                         (default: 50)
   --only WORDS           run only attacks with these words in their names
 ";
 
 /// Address spaces of the service: unlimited, and so many MiB.
 const ADDRESS_SPACES: [Option<u64>; 2] = [None, Some(512)];
+
+/// What the client's p99 must be below on a machine that does nothing else.
+const P99_BOUND: Duration = Duration::from_millis(50);
 
 /// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +34,7 @@ pub(crate) struct Arguments {
     pub(crate) settle: Duration,
     pub(crate) address_spaces: Vec<Option<u64>>,
     /// What the client's p99 must be below.
-    pub(crate) p99_bound: Option<Duration>,
+    pub(crate) p99_bound: Duration,
     only: Option<String>,
 }
 
@@ -46,7 +49,7 @@ impl Arguments {
             lasts: Duration::from_secs(10),
             settle: Duration::from_secs(20),
             address_spaces: ADDRESS_SPACES.to_vec(),
-            p99_bound: None,
+            p99_bound: P99_BOUND,
             only: None,
         };
         let mut words = words.iter();
@@ -70,7 +73,7 @@ impl Arguments {
                     let mib = number()?;
                     arguments.address_spaces = vec![(mib > 0).then_some(mib)];
                 }
-                "--p99" => arguments.p99_bound = Some(Duration::from_millis(number()?)),
+                "--p99" => arguments.p99_bound = Duration::from_millis(number()?),
                 "--only" => arguments.only = Some(value.clone()),
                 _ => return Err(format!("there is no option {option}\n{USAGE}")),
             }
@@ -101,9 +104,9 @@ mod tests {
         let read = parse("--tollgate t --seconds 2 --address-space 512 --only ping").expect("good");
         assert_eq!(read.lasts, Duration::from_secs(2));
         assert_eq!(read.address_spaces, [Some(512)]);
-        assert_eq!(read.p99_bound, None);
-        let read_bound = parse("--tollgate t --p99 50").expect("good");
-        assert_eq!(read_bound.p99_bound, Some(Duration::from_millis(50)));
+        assert_eq!(read.p99_bound, Duration::from_millis(50));
+        let read_bound = parse("--tollgate t --p99 1000").expect("good");
+        assert_eq!(read_bound.p99_bound, Duration::from_secs(1));
         assert!(read.chooses("ping flood") && !read.chooses("rapid reset"));
         let both = parse("--tollgate t").expect("good");
         assert_eq!(both.address_spaces, [None, Some(512)]);

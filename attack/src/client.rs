@@ -1,166 +1,185 @@
 //! The well-behaved client: a process of its own, whose requests must all be answered.
 
-use std::io::Result;
+use std::io::BufRead;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use tokio::time::sleep;
+use tokio::task::JoinSet;
+use tokio::time::{Duration, Instant, timeout};
 
 use crate::exchange::{self, COMMANDS, QUESTION};
 use crate::frames::WINDOW;
-use crate::peer::{connect, connect_h2, request, within};
+use crate::peer::{connect, connect_h2, request};
+use crate::record::{Record, Schedule};
+use crate::report::Report;
 use crate::target::{Target, present};
 use crate::tls::connect_any;
 
 /// Its address, which no attack uses.
 const FROM: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// The pause between two requests on one connection.
-const PAUSE: Duration = Duration::from_millis(5);
-/// The pause between two connections with one request each.
-const VISIT_PAUSE: Duration = Duration::from_millis(50);
-/// How long each request took, and why others failed.
-#[derive(Clone, Debug, Default)]
-struct Seen(Arc<Mutex<(Vec<Duration>, Vec<String>)>>);
+/// From when one request of a connection is due to when the next one is; the same of connections
+/// with one request each.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Connections to each listener, whose requests are due in turn.
+const CONNECTIONS: u32 = 5;
+/// Calls on one connection of gRPC. Responses have some tens of bytes each, so these fit its
+/// window.
+const CALLS: u32 = 500;
+/// Within this time of the end, all requests must be answered that are due by then.
+const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Sends requests until standard input ends, then prints p50 and p99 in microseconds, the counts of
-/// requests and errors, and the texts of the first errors.
-pub(crate) async fn run(target: Target) {
-    let seen = Seen::default();
+/// Sends requests until standard input ends. Its lines mark the times at which an attack begins and
+/// ends.
+pub(crate) async fn run(target: Target) -> Report {
+    let marks = tokio::task::spawn_blocking(|| {
+        let lines = std::io::stdin().lock().lines();
+        let marks = lines.map_while(Result::ok).map(|_line| Instant::now());
+        marks.collect::<Vec<Instant>>()
+    });
+    observe(target, async { marks.await.unwrap_or_default() }).await
+}
+
+/// Sends requests until `over`, whose result are the times at which an attack began and ended.
+async fn observe(target: Target, over: impl Future<Output = Vec<Instant>>) -> Report {
+    let record = Record::default();
+    let visits = |what| record.schedule(what, PERIOD, Duration::ZERO);
     let check = request("POST", "/v1/check", QUESTION);
     let get = request("GET", "/", "");
     let plain = Target {
         authority: None,
         ..target
     };
-    let mut asks = tokio::task::JoinSet::new();
-    if let Some(to) = present(target.grpc) {
-        asks.spawn(ask_grpc(to, seen.clone()));
-        asks.spawn(ask_grpc(to, seen.clone()));
-    }
-    if let Some(to) = present(target.http) {
-        asks.spawn(ask_http("http", to, check, target, seen.clone()));
-        asks.spawn(visit(to, target, seen.clone()));
-    }
-    if let Some(to) = present(target.gateway) {
-        asks.spawn(ask_http("gateway", to, get, target, seen.clone()));
-    }
-    if let Some(to) = present(target.redis) {
-        asks.spawn(ask_redis(to, seen.clone()));
-    }
-    asks.spawn(visit(target.admin, plain, seen.clone()));
-    let _ended =
-        tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await;
-    asks.shutdown().await;
-    let mut seen = seen.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let (times, errors) = &mut *seen;
-    times.sort_unstable();
-    let part = |percent: usize| times.get(times.len() * percent / 100).copied();
-    let micros = |percent| part(percent).unwrap_or_default().as_micros();
-    let examples: Vec<&str> = errors.iter().take(3).map(String::as_str).collect();
-    let (half, most, asked) = (micros(50), micros(99), times.len());
-    #[expect(clippy::print_stdout, reason = "the attacking process reads it")]
-    {
-        println!(
-            "{half} {most} {asked} {} {}",
-            errors.len(),
-            examples.join("; ")
-        );
-    }
-}
-
-// === impl Seen ===
-
-impl Seen {
-    fn note(&self, what: &str, began: Instant, answered: &Result<()>) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match answered {
-            Ok(()) => seen.0.push(began.elapsed()),
-            Err(error) => seen.1.push(format!("{what}: {error}")),
+    let mut asks = JoinSet::new();
+    for number in 0..CONNECTIONS {
+        let schedule = |what| record.schedule(what, PERIOD, PERIOD * number / CONNECTIONS);
+        if let Some(to) = present(target.grpc) {
+            asks.spawn(ask_grpc(to, schedule("grpc")));
+        }
+        if let Some(to) = present(target.http) {
+            asks.spawn(ask_http(to, check.clone(), target, schedule("http")));
+        }
+        if let Some(to) = present(target.gateway) {
+            asks.spawn(ask_http(to, get.clone(), target, schedule("gateway")));
+        }
+        if let Some(to) = present(target.redis) {
+            asks.spawn(ask_redis(to, schedule("redis")));
         }
     }
+    if let Some(to) = present(target.http) {
+        asks.spawn(visit(to, target, visits("healthz")));
+    }
+    asks.spawn(visit(target.admin, plain, visits("healthz of admin")));
+    let marks = over.await;
+    record.stop();
+    let all = async { while asks.join_next().await.is_some() {} };
+    // What has no answer by then is in the report.
+    let _in_time = timeout(END_WITHIN, all).await;
+    asks.shutdown().await;
+    record.report(&marks)
 }
 
 /// Sends one call after the other over one connection; after an error, over a new one.
-async fn ask_grpc(to: SocketAddr, seen: Seen) {
-    loop {
-        let began = Instant::now();
-        let mut stream = match connect_h2(FROM, to, WINDOW).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                seen.note("grpc connect", began, &Err(error));
-                continue;
-            }
+async fn ask_grpc(to: SocketAddr, mut schedule: Schedule) {
+    let mut open = None;
+    while schedule.wait().await {
+        let asking = async {
+            let (stream, calls) = match &mut open {
+                Some(open) => open,
+                None => open.insert((connect_h2(FROM, to, WINDOW).await?, 0)),
+            };
+            *calls += 1;
+            exchange::ask_grpc(stream, 2 * *calls - 1).await
         };
-        // Responses have some tens of bytes each, so these fit the connection's window.
-        for id in (1..1001).step_by(2) {
-            let began = Instant::now();
-            let answered = within(exchange::ask_grpc(&mut stream, id)).await;
-            seen.note("grpc", began, &answered);
-            if answered.is_err() {
-                break;
-            }
-            sleep(PAUSE).await;
+        let is_answered = schedule.ask(asking).await;
+        open = open.filter(|(_, calls)| is_answered && *calls < CALLS);
+    }
+}
+
+/// Sends one HTTP request after the other over one connection; after an error, over a new one.
+async fn ask_http(to: SocketAddr, question: Vec<u8>, target: Target, mut schedule: Schedule) {
+    let mut open = None;
+    while schedule.wait().await {
+        let asking = async {
+            let stream = match &mut open {
+                Some(open) => open,
+                None => open.insert(connect_any(FROM, to, &target).await?),
+            };
+            exchange::ask_http(stream, &question).await
+        };
+        if !schedule.ask(asking).await {
+            open = None;
         }
     }
 }
 
-/// Sends an HTTP request repeatedly and records each response, with a new connection after errors.
-async fn ask_http(listener: &str, to: SocketAddr, question: Vec<u8>, target: Target, seen: Seen) {
-    loop {
-        let began = Instant::now();
-        let mut stream = match connect_any(FROM, to, &target).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                seen.note(&format!("{listener} connect"), began, &Err(error));
-                continue;
-            }
+/// Sends one command of the Redis protocol after the other over one connection; after an error,
+/// over a new one.
+async fn ask_redis(to: SocketAddr, mut schedule: Schedule) {
+    let mut open = None;
+    for (command, lines, begin) in COMMANDS.iter().cycle() {
+        if !schedule.wait().await {
+            return;
+        }
+        let asking = async {
+            let stream = match &mut open {
+                Some(open) => open,
+                None => open.insert(connect(FROM, to).await?),
+            };
+            exchange::ask_command(stream, command, *lines, begin).await
         };
-        loop {
-            let began = Instant::now();
-            let answered = within(exchange::ask_http(&mut stream, &question)).await;
-            seen.note(listener, began, &answered);
-            if answered.is_err() {
-                break;
-            }
-            sleep(PAUSE).await;
+        if !schedule.ask(asking).await {
+            open = None;
         }
     }
 }
 
-/// Sends commands of the Redis protocol repeatedly, each after the reply to the one before.
-async fn ask_redis(to: SocketAddr, seen: Seen) {
-    loop {
-        let began = Instant::now();
-        let mut stream = match connect(FROM, to).await {
-            Ok(stream) => stream,
-            Err(error) => {
-                seen.note("redis connect", began, &Err(error));
-                continue;
-            }
-        };
-        for (command, lines, begin) in COMMANDS.iter().cycle() {
-            let began = Instant::now();
-            let answered = within(exchange::ask_command(&mut stream, command, *lines, begin)).await;
-            seen.note("redis", began, &answered);
-            if answered.is_err() {
-                break;
-            }
-            sleep(PAUSE).await;
-        }
-    }
-}
-
-/// Sends health checks repeatedly, each over a new connection.
-async fn visit(to: SocketAddr, target: Target, seen: Seen) {
+/// Sends health checks, each over a new connection.
+async fn visit(to: SocketAddr, target: Target, mut schedule: Schedule) {
     let question = request("GET", "/healthz", "");
-    loop {
-        let began = Instant::now();
-        let visited = within(async {
+    while schedule.wait().await {
+        let visiting = async {
             let mut stream = connect_any(FROM, to, &target).await?;
             exchange::ask_http(&mut stream, &question).await
-        });
-        seen.note("healthz", began, &visited.await);
-        sleep(VISIT_PAUSE).await;
+        };
+        schedule.ask(visiting).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// The report of a client during an attack of a second on a peer that accepts connections and
+    /// answers nothing.
+    async fn report_of_silence() -> Report {
+        // The kernel accepts them.
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let target = Target {
+            grpc: address,
+            http: address,
+            admin: address,
+            redis: address,
+            gateway: address,
+            authority: None,
+        };
+        let attack = async {
+            let begin = Instant::now();
+            sleep(Duration::from_secs(1)).await;
+            vec![begin, Instant::now()]
+        };
+        observe(target, attack).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_answers_nothing_is_a_fault() {
+        let report = report_of_silence().await;
+        // Each of 22 schedules waits for its first answer.
+        assert_eq!((report.answered, report.errors), (0, 22), "{report}");
+        assert!(report.longest >= 1_000_000, "{report}");
+        let faults = report.faults(Duration::from_secs(1));
+        assert_eq!(faults.len(), 3, "{faults:?}");
     }
 }

@@ -16,6 +16,10 @@ mod frames;
 
 mod peer;
 
+mod record;
+
+mod report;
+
 mod row;
 
 mod service;
@@ -50,14 +54,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// The well-behaved client, in the process that [`row`] started for it.
+/// The well-behaved client, in the process that [`row`] started for it; prints its report.
+#[expect(clippy::print_stdout, reason = "the attacking process reads it")]
 fn run_client(addresses: &[String]) -> Result<(), String> {
     let target = Target::parse(addresses).ok_or("five addresses and an authority are needed")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    runtime.block_on(client::run(target));
+    println!("{}", runtime.block_on(client::run(target)));
     Ok(())
 }
 

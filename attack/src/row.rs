@@ -1,7 +1,7 @@
 //! One attack, measured.
 
 use std::fmt;
-use std::io::{Read, Result, Write};
+use std::io::{ErrorKind, Read, Result, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use crate::arguments::{Arguments, CLIENT};
 use crate::attacks::kept::{Kept, keep};
 use crate::attacks::{Answered, Attack, Begin};
+use crate::report::Report;
 use crate::service::{IDLE_CONNECTIONS, Kind, Service, Surroundings};
 
 /// How much more memory the service may use than without an attack, in KiB: less than the bound
@@ -41,9 +42,6 @@ const ALONE: Duration = Duration::from_secs(1);
 const END_WITHIN: Duration = Duration::from_secs(5);
 /// How often memory is measured afterwards.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The expected latency of the client's requests on an idle machine, in microseconds. It is shown,
-/// and required only if the arguments say so, because a latency depends on the machine.
-const P99_MICROS: u64 = 50_000;
 
 /// The measurements of the service and the client.
 #[derive(Debug)]
@@ -53,8 +51,8 @@ pub(crate) struct Row {
     /// How much more memory the service may use than without an attack, in KiB.
     budget: u64,
     /// What the client's p99 must be below.
-    p99_bound: Option<Duration>,
-    client: Client,
+    p99_bound: Duration,
+    client: Report,
     before: u64,
     peak: u64,
     after: u64,
@@ -68,16 +66,6 @@ pub(crate) struct Row {
     lines: usize,
     last_lines: Vec<String>,
     ended: Option<String>,
-}
-
-/// The client's report.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Client {
-    p50: u64,
-    p99: u64,
-    asked: u64,
-    errors: u64,
-    examples: String,
 }
 
 /// Runs one attack against a service of its own.
@@ -101,7 +89,9 @@ pub(crate) fn measure(
         .worker_threads(1)
         .enable_all()
         .build()?;
+    mark(&mut client)?;
     let (answered, failed, kept) = go_on(&runtime, attack, &service, arguments.lasts);
+    mark(&mut client)?;
     let peak = service.peak();
     // Ends every task of the attack, and with them their connections.
     runtime.shutdown_timeout(END_WITHIN);
@@ -200,42 +190,31 @@ fn start_client(service: &Service) -> Result<Child> {
     command.spawn()
 }
 
-fn end_client(client: &mut Child) -> Result<Client> {
-    if let Some(mut stdin) = client.stdin.take() {
-        stdin.flush()?;
+/// Tells the client that the attack begins now, or ends.
+fn mark(client: &mut Child) -> Result<()> {
+    match &mut client.stdin {
+        Some(stdin) => stdin.write_all(b"\n"),
+        None => Err(ErrorKind::BrokenPipe.into()),
     }
+}
+
+fn end_client(client: &mut Child) -> Result<Report> {
+    drop(client.stdin.take());
     let mut text = String::new();
     if let Some(stdout) = client.stdout.as_mut() {
         stdout.read_to_string(&mut text)?;
     }
     client.wait()?;
-    Ok(Client::parse(&text))
-}
-
-// === impl Client ===
-
-impl Client {
-    fn parse(text: &str) -> Client {
-        let mut words = text.trim().splitn(5, ' ');
-        let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
-        let (p50, p99, asked, errors) = (number(), number(), number(), number());
-        Client {
-            p50,
-            p99,
-            asked,
-            errors,
-            examples: words.next().unwrap_or_default().to_owned(),
-        }
-    }
+    Ok(Report::parse(&text))
 }
 
 // === impl Row ===
 
 impl Row {
     pub(crate) const HEADINGS: &str = concat!(
-        "attack                       space requests errors p50 ms p99 ms <50",
+        "attack                       space requests errors p50 ms p99 ms max ms",
         "  before    peak   after   log     load\n",
-        "                               MiB                                  ",
+        "                               MiB answered                            ",
         "     MiB     MiB     MiB lines answered"
     );
 
@@ -252,16 +231,8 @@ impl Row {
                 self.last_lines.join("; ")
             ));
         }
-        if self.client.asked == 0 || self.client.errors > 0 {
-            let Client {
-                errors, examples, ..
-            } = &self.client;
-            fault(format!("the client had {errors} errors: {examples}"));
-        }
-        let p99 = Duration::from_micros(self.client.p99);
-        if let Some(bound) = self.p99_bound.filter(|bound| p99 >= *bound) {
-            fault(format!("the client's p99 was {p99:?}, not below {bound:?}"));
-        }
+        let of_client = self.client.faults(self.p99_bound);
+        of_client.into_iter().for_each(&mut fault);
         if self.peak > self.before + self.budget {
             let grown = (self.peak - self.before) >> 10;
             fault(format!(
@@ -300,10 +271,11 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Client {
+        let Report {
             p50,
             p99,
-            asked,
+            longest,
+            answered,
             errors,
             ..
         } = &self.client;
@@ -312,14 +284,14 @@ impl fmt::Display for Row {
             .map_or("-".to_owned(), |mib| mib.to_string());
         let millis = |micros: u64| format!("{}.{}", micros / 1000, micros % 1000 / 100);
         let mib = |kib: u64| format!("{}.{}", kib >> 10, (kib & 1023) * 10 / 1024);
-        let verdict = if *p99 < P99_MICROS { "yes" } else { "no" };
         write!(
             f,
-            "{:<28} {space:>5} {asked:>8} {errors:>6} {:>6} {:>6} {verdict:>3} {:>7} {:>7} {:>7} \
+            "{:<28} {space:>5} {answered:>8} {errors:>6} {:>6} {:>6} {:>6} {:>7} {:>7} {:>7} \
              {:>5} {:>8}",
             self.name,
             millis(*p50),
             millis(*p99),
+            millis(*longest),
             mib(self.before),
             mib(self.peak),
             mib(self.after),
@@ -338,8 +310,8 @@ mod tests {
             name: "test",
             address_space: Some(512),
             budget: BUDGET_KIB,
-            p99_bound: None,
-            client: Client::parse("900 2100 30 0 \n"),
+            p99_bound: Duration::from_millis(50),
+            client: Report::parse("900 2100 3000 30 0 \n"),
             before: 20 << 10,
             peak: 40 << 10,
             after: 21 << 10,
@@ -368,8 +340,8 @@ mod tests {
         let missed: [fn(&mut Row); 10] = [
             |row| row.ended = Some("aborted".to_owned()),
             |row| row.client.errors = 1,
-            |row| row.client.asked = 0,
-            |row| row.p99_bound = Some(Duration::from_micros(row.client.p99)),
+            |row| row.client.answered = 0,
+            |row| row.p99_bound = Duration::from_micros(row.client.p99),
             |row| row.peak = row.before + BUDGET_KIB + 1,
             |row| row.after = row.before + KEPT_KIB + 1,
             |row| row.lines = LINES_MAX,
@@ -387,15 +359,5 @@ mod tests {
             miss(&mut row);
             assert_eq!(row.faults().len(), 1, "{row:?}");
         }
-    }
-
-    #[test]
-    fn the_client_is_understood() {
-        let client = Client::parse("900 2100 30 2 grpc: cut off; http: status 503\n");
-        assert_eq!(
-            (client.p50, client.p99, client.asked, client.errors),
-            (900, 2100, 30, 2)
-        );
-        assert_eq!(client.examples, "grpc: cut off; http: status 503");
     }
 }

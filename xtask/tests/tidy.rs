@@ -22,7 +22,8 @@ const POLLS: &str = "waits for a condition of a real process, between looks, up 
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 35] = [
+const SLEEPS: [(&str, &str); 36] = [
+    ("attack/src/client.rs", VIRTUAL),
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
     ("crates/dial/src/race.rs", VIRTUAL),
