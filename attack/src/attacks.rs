@@ -43,6 +43,19 @@ pub(crate) struct Attack {
     pub(crate) begin: Begin,
     /// The service that it needs.
     pub(crate) kind: Kind,
+    pub(crate) effect: Effect,
+}
+
+/// What must have come of an attack or a load, beside that something was sent or answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effect {
+    None,
+    /// The service ended connections of the attack.
+    Ended,
+    /// This metric of the service has grown.
+    Counted(&'static str),
+    /// The upstream restarted, and answered again.
+    Restarted,
 }
 
 /// How it begins.
@@ -96,7 +109,10 @@ pub(crate) const ATTACKS: [Attack; 46] = [
     load("load, grpc", loads::grpc),
     load("load, redis", loads::redis),
     load("load, gateway", loads::gateway),
-    load("load, upstream restarts", loads::gateway_restarts),
+    effective(
+        Effect::Restarted,
+        load("load, upstream restarts", loads::gateway_restarts),
+    ),
     load("load, new connections", loads::visits),
     idle("idle, http", "http", idle::http),
     idle("idle, grpc", "grpc", idle::grpc),
@@ -109,6 +125,7 @@ const fn attack(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
         name,
         begin: Begin::Attack(begin),
         kind: Kind::Plain,
+        effect: Effect::None,
     }
 }
 
@@ -119,11 +136,16 @@ const fn over_tls(name: &'static str, begin: fn(Target) -> Attacking) -> Attack 
     }
 }
 
+const fn effective(effect: Effect, attack: Attack) -> Attack {
+    Attack { effect, ..attack }
+}
+
 const fn load(name: &'static str, begin: fn(Target, Answered) -> Loading) -> Attack {
     Attack {
         name,
         begin: Begin::Load(begin),
         kind: Kind::Plain,
+        effect: Effect::None,
     }
 }
 

@@ -3,10 +3,10 @@
 use std::io::{Error, Result};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::frames::{flag, kind, write_call};
 use crate::peer::{acknowledge, read_frame, read_response};
+use crate::stream::Stream;
 
 /// The body of a check that is allowed.
 pub(crate) const QUESTION: &str =
@@ -21,7 +21,7 @@ pub(crate) const COMMANDS: [(&str, usize, &str); 2] = [
 const REPLY_BYTES_MAX: usize = 200;
 
 /// Sends one gRPC call and reads its answer.
-pub(crate) async fn ask_grpc(stream: &mut TcpStream, id: u32) -> Result<()> {
+pub(crate) async fn ask_grpc(stream: &mut Stream, id: u32) -> Result<()> {
     let mut out = Vec::new();
     write_call(&mut out, id, b"good", 1);
     stream.write_all(&out).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn ask_grpc(stream: &mut TcpStream, id: u32) -> Result<()> {
 
 /// Sends one command, and reads its reply of so many lines, which must begin as given.
 pub(crate) async fn ask_command(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     command: &str,
     lines: usize,
     begin: &str,

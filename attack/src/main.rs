@@ -10,9 +10,13 @@ mod attacks;
 
 mod client;
 
+mod course;
+
 mod exchange;
 
 mod frames;
+
+mod metrics;
 
 mod peer;
 
@@ -24,6 +28,8 @@ mod row;
 
 mod service;
 
+mod stream;
+
 mod target;
 
 mod tls;
@@ -31,6 +37,7 @@ mod tls;
 mod upstream;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use arguments::{Arguments, CLIENT, USAGE};
 use attacks::{ATTACKS, Attack};
@@ -38,6 +45,9 @@ use row::Row;
 use service::Surroundings;
 use target::Target;
 use tollgate_testbed::Certificates;
+
+/// Files that this program has open beside idle connections.
+const OTHER_FILES: u64 = 256;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -73,13 +83,18 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         print!("{USAGE}");
         return Ok(());
     }
-    raise_open_files();
+    if let Some(problem) = raise_open_files() {
+        eprintln!("tollgate-attack: {problem}");
+    }
     let started =
         |address: std::io::Result<_>| address.map_err(|error| format!("no upstream: {error}"));
     let certificates = Certificates::new();
+    let restarts = Arc::default();
+    let restarting = upstream::start_restarting(arguments.lasts, Arc::clone(&restarts));
     let surroundings = Surroundings {
         upstream: started(upstream::start())?,
-        restarting: started(upstream::start_restarting())?,
+        restarting: started(restarting)?,
+        restarts,
         certificates: &certificates,
     };
     let chosen: Vec<&Attack> = ATTACKS
@@ -109,10 +124,19 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     }
 }
 
-/// Attacks need thousands of sockets.
-fn raise_open_files() {
+/// Attacks need thousands of sockets. Returns why there may be too few.
+fn raise_open_files() -> Option<String> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    let _as_it_was = setrlimit(Resource::Nofile, limit);
+    let raised = setrlimit(Resource::Nofile, limit).err();
+    let files = getrlimit(Resource::Nofile).current;
+    let needed = u64::from(service::IDLE_CONNECTIONS) + OTHER_FILES;
+    match (raised, files) {
+        (Some(error), _) => Some(format!("the limit of open files cannot be raised: {error}")),
+        (None, Some(files)) if files < needed => Some(format!(
+            "{files} files can be open, and up to {needed} are needed: raise the hard limit"
+        )),
+        _ => None,
+    }
 }

@@ -5,10 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
 use crate::frames::{HEAD_BYTES, Head, flag, frame, hello, kind};
+use crate::stream::Stream;
 
 /// How long anything may take before it counts as an error.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -18,26 +19,26 @@ const RECEIVE_BYTES: u32 = 4096;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Connects from `from`, any address of 127.0.0.0/8.
-pub(crate) async fn connect(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {
+pub(crate) async fn connect(from: Ipv4Addr, to: SocketAddr) -> Result<Stream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((from, 0)))?;
-    let stream = within(socket.connect(to)).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
+    let socket = within(socket.connect(to)).await?;
+    socket.set_nodelay(true)?;
+    Ok(Stream::new(socket))
 }
 
 /// The same with a small receive buffer, so that few bytes of an unread response leave the service.
-pub(crate) async fn connect_narrow(from: Ipv4Addr, to: SocketAddr) -> Result<TcpStream> {
+pub(crate) async fn connect_narrow(from: Ipv4Addr, to: SocketAddr) -> Result<Stream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(RECEIVE_BYTES)?;
     socket.bind(SocketAddr::from((from, 0)))?;
-    within(socket.connect(to)).await
+    Ok(Stream::new(within(socket.connect(to)).await?))
 }
 
 /// As [`connect`], with HTTP/2's preface; `window` is that of a stream's response.
-pub(crate) async fn connect_h2(from: Ipv4Addr, to: SocketAddr, window: u32) -> Result<TcpStream> {
+pub(crate) async fn connect_h2(from: Ipv4Addr, to: SocketAddr, window: u32) -> Result<Stream> {
     let mut stream = connect(from, to).await?;
-    stream.write_all(&hello(window)).await?;
+    stream.greet(&hello(window)).await?;
     Ok(stream)
 }
 
@@ -49,7 +50,7 @@ pub(crate) async fn within<T>(work: impl Future<Output = Result<T>>) -> Result<T
 }
 
 /// Reads one frame.
-pub(crate) async fn read_frame(stream: &mut TcpStream) -> Result<(Head, Vec<u8>)> {
+pub(crate) async fn read_frame(stream: &mut Stream) -> Result<(Head, Vec<u8>)> {
     let mut head = [0; HEAD_BYTES];
     stream.read_exact(&mut head).await?;
     let head = Head::parse(head);
@@ -59,7 +60,7 @@ pub(crate) async fn read_frame(stream: &mut TcpStream) -> Result<(Head, Vec<u8>)
 }
 
 /// Acknowledges settings and pings, as every peer must.
-pub(crate) async fn acknowledge(stream: &mut TcpStream, head: Head, payload: &[u8]) -> Result<()> {
+pub(crate) async fn acknowledge(stream: &mut Stream, head: Head, payload: &[u8]) -> Result<()> {
     if matches!(head.kind, kind::SETTINGS | kind::PING) && head.flags & flag::ACK == 0 {
         let payload = if head.kind == kind::PING {
             payload

@@ -5,13 +5,12 @@ use std::io::{ErrorKind, Read, Result, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Runtime;
-
 use crate::arguments::{Arguments, CLIENT};
-use crate::attacks::kept::{Kept, keep};
-use crate::attacks::{Answered, Attack, Begin};
+use crate::attacks::Attack;
+use crate::course::{self, Course};
 use crate::report::Report;
 use crate::service::{IDLE_CONNECTIONS, Kind, Service, Surroundings};
+use crate::stream::Traffic;
 
 /// How much more memory the service may use than without an attack, in KiB: less than the bound
 /// that `docs/operating.md` calculates, which no attack reaches.
@@ -58,11 +57,7 @@ pub(crate) struct Row {
     after: u64,
     /// Open files before and after.
     files: [usize; 2],
-    /// Requests of a load that were answered as they must be, and why one was not.
-    answered: u64,
-    failed: Option<String>,
-    /// Of a row with idle connections.
-    kept: Option<Kept>,
+    course: Course,
     lines: usize,
     last_lines: Vec<String>,
     ended: Option<String>,
@@ -90,7 +85,7 @@ pub(crate) fn measure(
         .enable_all()
         .build()?;
     mark(&mut client)?;
-    let (answered, failed, kept) = go_on(&runtime, attack, &service, arguments.lasts);
+    let course = course::run(&runtime, attack, &service, surroundings, arguments.lasts);
     mark(&mut client)?;
     let peak = service.peak();
     // Ends every task of the attack, and with them their connections.
@@ -112,42 +107,11 @@ pub(crate) fn measure(
         peak,
         after,
         files,
-        answered,
-        failed,
-        kept,
+        course,
         lines: service.lines() - lines,
         last_lines: service.last_lines(),
         ended: service.exit_status(),
     })
-}
-
-/// Runs an attack or a load for so long. Returns how many requests of a load were answered, its
-/// first error, and what has become of idle connections.
-fn go_on(
-    runtime: &Runtime,
-    attack: &Attack,
-    service: &Service,
-    lasts: Duration,
-) -> (u64, Option<String>, Option<Kept>) {
-    match attack.begin {
-        Begin::Attack(begin) => {
-            let attacking = begin(service.target);
-            let _over = runtime.block_on(async { tokio::time::timeout(lasts, attacking).await });
-            (0, None, None)
-        }
-        Begin::Load(begin) => {
-            let answered = Answered::default();
-            let loading = begin(service.target, answered.clone());
-            if let Kind::Idle(listener) = attack.kind {
-                let keeping = keep(loading, listener, service.target, &answered, lasts);
-                let (kept, failed) = runtime.block_on(keeping);
-                return (kept.answered, failed, Some(kept));
-            }
-            let ended = runtime.block_on(async { tokio::time::timeout(lasts, loading).await });
-            let failed = ended.ok().map(|error| error.to_string());
-            (answered.count(), failed, None)
-        }
-    }
 }
 
 /// The resident memory once it is as low as before, and files are closed, or at the timeout.
@@ -213,9 +177,9 @@ fn end_client(client: &mut Child) -> Result<Report> {
 impl Row {
     pub(crate) const HEADINGS: &str = concat!(
         "attack                       space requests errors p50 ms p99 ms max ms",
-        "  before    peak   after   log     load\n",
+        "  before    peak   after   log opened  ended     sent     load\n",
         "                               MiB answered                            ",
-        "     MiB     MiB     MiB lines answered"
+        "     MiB     MiB     MiB lines                   KiB answered"
     );
 
     /// The requirements that are not met.
@@ -252,12 +216,7 @@ impl Row {
                 "{files_before} open files before, {files_after} after"
             ));
         }
-        if let Some(kept) = &self.kept {
-            kept.faults().into_iter().for_each(&mut fault);
-        }
-        if let Some(failed) = &self.failed {
-            fault(format!("a request of the load failed: {failed}"));
-        }
+        self.course.faults().into_iter().for_each(&mut fault);
         if self.lines >= LINES_MAX {
             fault(format!(
                 "{} lines, such as {:?}",
@@ -279,6 +238,13 @@ impl fmt::Display for Row {
             errors,
             ..
         } = &self.client;
+        let Traffic {
+            opened,
+            ended,
+            sent,
+        } = self.course.traffic;
+        let load = self.course.answered;
+        let load = load.map_or("-".to_owned(), |answered| answered.to_string());
         let space = self
             .address_space
             .map_or("-".to_owned(), |mib| mib.to_string());
@@ -287,7 +253,7 @@ impl fmt::Display for Row {
         write!(
             f,
             "{:<28} {space:>5} {answered:>8} {errors:>6} {:>6} {:>6} {:>6} {:>7} {:>7} {:>7} \
-             {:>5} {:>8}",
+             {:>5} {opened:>6} {ended:>6} {:>8} {load:>8}",
             self.name,
             millis(*p50),
             millis(*p99),
@@ -296,7 +262,7 @@ impl fmt::Display for Row {
             mib(self.peak),
             mib(self.after),
             self.lines,
-            self.answered,
+            sent >> 10,
         )
     }
 }
@@ -304,6 +270,7 @@ impl fmt::Display for Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::course::tests::course;
 
     fn row() -> Row {
         Row {
@@ -316,9 +283,7 @@ mod tests {
             peak: 40 << 10,
             after: 21 << 10,
             files: [30, 31],
-            answered: 0,
-            failed: None,
-            kept: None,
+            course: course(),
             lines: 3,
             last_lines: Vec::new(),
             ended: None,
@@ -337,7 +302,7 @@ mod tests {
     #[test]
     fn every_requirement_can_be_missed() {
         assert_eq!(row().faults(), [""; 0]);
-        let missed: [fn(&mut Row); 10] = [
+        let missed: [fn(&mut Row); 9] = [
             |row| row.ended = Some("aborted".to_owned()),
             |row| row.client.errors = 1,
             |row| row.client.answered = 0,
@@ -346,13 +311,7 @@ mod tests {
             |row| row.after = row.before + KEPT_KIB + 1,
             |row| row.lines = LINES_MAX,
             |row| row.files[1] = row.files[0] + FILES_KEPT + 1,
-            |row| row.failed = Some("status 500".to_owned()),
-            |row| {
-                row.kept = Some(Kept {
-                    idle: 1,
-                    ..Kept::default()
-                });
-            },
+            |row| row.course.traffic.opened = 0,
         ];
         for miss in missed {
             let mut row = row();

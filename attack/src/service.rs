@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Result};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) upstream: SocketAddr,
     /// A server that restarts again and again, behind `/restarting`.
     pub(crate) restarting: SocketAddr,
+    /// How often that one has restarted.
+    pub(crate) restarts: Arc<AtomicU64>,
     /// Those of its listeners with TLS.
     pub(crate) certificates: &'a Certificates,
 }

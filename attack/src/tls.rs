@@ -9,11 +9,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::peer::{connect, within};
+use crate::stream::Stream;
 use crate::target::Target;
 
 /// The name in the service's certificate.
@@ -41,7 +41,7 @@ pub(crate) async fn connect_tls(
     from: Ipv4Addr,
     to: SocketAddr,
     target: &Target,
-) -> Result<TlsStream<TcpStream>> {
+) -> Result<TlsStream<Stream>> {
     let stream = connect(from, to).await?;
     let connector = TlsConnector::from(config(target)?);
     within(connector.connect(name(), stream)).await

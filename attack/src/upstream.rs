@@ -2,6 +2,8 @@
 
 use std::io::Result;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ const PART_BYTES: usize = 64 * 1024;
 /// How long a connection may be idle. The gateway keeps idle connections for longer, and their
 /// memory with them, which is not what the attacks are about.
 const IDLE_MAX: Duration = Duration::from_secs(5);
-/// How long the restarting server is there, and how long it is not.
+/// How long the restarting server is there, and how long it is not, unless an attack is too short
+/// for that.
 const UP_FOR: Duration = Duration::from_secs(3);
 const DOWN_FOR: Duration = Duration::from_millis(500);
 /// The longest head of a request: as much as the gateway passes on, and what it adds.
@@ -37,20 +40,22 @@ pub(crate) fn start() -> Result<SocketAddr> {
 }
 
 /// The same of a server that ends with all its connections every [`UP_FOR`], and is back after
-/// [`DOWN_FOR`].
-pub(crate) fn start_restarting() -> Result<SocketAddr> {
+/// [`DOWN_FOR`]; in an attack that takes `lasts`, at least twice. Counts its restarts.
+pub(crate) fn start_restarting(lasts: Duration, restarts: Arc<AtomicU64>) -> Result<SocketAddr> {
+    let (up_for, down_for) = (UP_FOR.min(lasts / 3), DOWN_FOR.min(lasts / 6));
     let first = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = first.local_addr()?;
     drop(first);
     run(async move {
-        loop {
+        for start in 0_u64.. {
             let serving = async {
                 if let Ok(listener) = TcpListener::bind(address).await {
+                    restarts.store(start, Ordering::Relaxed);
                     serve_all(listener).await;
                 }
             };
-            let _over = timeout(UP_FOR, serving).await;
-            sleep(DOWN_FOR).await;
+            let _over = timeout(up_for, serving).await;
+            sleep(down_for).await;
         }
     })?;
     Ok(address)

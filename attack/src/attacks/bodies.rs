@@ -3,8 +3,7 @@
 use std::io::Result;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, timeout};
 
 use super::crowd::{Attacking, crowd};
@@ -12,6 +11,7 @@ use crate::frames::{
     CHECK, DECIDE, PAYLOAD_BYTES_MAX, REFLECT, WINDOW, call_of, flag, frame, kind,
 };
 use crate::peer::{acknowledge, connect, connect_h2, read_frame, source};
+use crate::stream::Stream;
 use crate::target::Target;
 
 const GRPC_CONNECTIONS: u32 = 32;
@@ -108,15 +108,11 @@ pub(super) fn single_bytes(target: Target) -> Attacking {
 }
 
 /// Waits until the service ends the connection.
-pub(super) async fn hold(stream: &mut TcpStream) -> Result<()> {
+pub(super) async fn hold(stream: &mut Stream) -> Result<()> {
     let mut scrap = [0; 1024];
     loop {
-        stream.readable().await?;
-        match stream.try_read(&mut scrap) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
+        if stream.read(&mut scrap).await? == 0 {
+            return Ok(());
         }
     }
 }

@@ -4,11 +4,11 @@ use std::io::Result;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use super::crowd::{Attacking, crowd};
 use crate::frames::{WINDOW, call, flag, frame, kind};
 use crate::peer::{connect_h2, source};
+use crate::stream::Stream;
 use crate::target::Target;
 
 const CONNECTIONS: u32 = 8;
@@ -95,7 +95,7 @@ fn repeat(target: Target, kind: u8, flags: u8, payload: &'static [u8]) -> Attack
 
 /// Writes everything and discards what arrives meanwhile, so that only the service's bounds stop
 /// it.
-pub(super) async fn send(stream: &mut TcpStream, bytes: &[u8]) -> Result<()> {
+pub(super) async fn send(stream: &mut Stream, bytes: &[u8]) -> Result<()> {
     let (mut read, mut write) = stream.split();
     let mut scrap = [0; 16 * 1024];
     let writing = write.write_all(bytes);

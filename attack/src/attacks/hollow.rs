@@ -5,13 +5,13 @@ use std::io::Result;
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 use super::crowd::{Attacking, crowd};
 use crate::frames::{
     Head, PAYLOAD_BYTES_MAX, WINDOW, call, flag, frame, kind, with_length, write_field,
 };
 use crate::peer::{acknowledge, connect_h2, read_frame, source};
+use crate::stream::Stream;
 use crate::target::Target;
 
 const CONNECTIONS: u32 = 8;
@@ -94,12 +94,7 @@ fn of_headers(number: fn(usize) -> usize) -> Vec<u8> {
 }
 
 /// Sends a call, as fast as flow control permits, until it is answered.
-async fn send(
-    stream: &mut TcpStream,
-    id: u32,
-    message: &[u8],
-    windows: &mut Windows,
-) -> Result<()> {
+async fn send(stream: &mut Stream, id: u32, message: &[u8], windows: &mut Windows) -> Result<()> {
     windows.stream = windows.initial;
     let mut out = Vec::new();
     frame(&mut out, kind::HEADERS, flag::END_HEADERS, id, &call(&[]));

@@ -5,7 +5,6 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::Ipv4Addr;
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::load::{Answered, Loading, load};
@@ -15,6 +14,7 @@ use crate::peer::{
     acknowledge, connect, connect_h2, read_frame, read_response, request, source, within,
 };
 use crate::service::{DELAYED, IDLE_CONNECTIONS};
+use crate::stream::Stream;
 use crate::target::Target;
 
 /// Tasks that open connections, one after the other, so that the kernel's queue has room for them.
@@ -77,7 +77,7 @@ pub(super) fn gateway(target: Target, answered: Answered) -> Loading {
 
 /// Reads the response to a request that is delayed, and keeps its connection. A denial or the end
 /// of the connection is an error, because the request was not held then.
-async fn wait_for_turn(mut stream: TcpStream, answered: Answered) -> Result<()> {
+async fn wait_for_turn(mut stream: Stream, answered: Answered) -> Result<()> {
     match read_response(&mut stream).await? {
         200 => answered.add_delayed(),
         status => {
@@ -92,7 +92,7 @@ async fn wait_for_turn(mut stream: TcpStream, answered: Answered) -> Result<()> 
 /// comes from.
 fn hold<F>(open: impl Fn(Ipv4Addr) -> F + Clone + Send + Sync + 'static) -> Loading
 where
-    F: Future<Output = Result<TcpStream>> + Send + 'static,
+    F: Future<Output = Result<Stream>> + Send + 'static,
 {
     let each = IDLE_CONNECTIONS / OPENERS;
     load(OPENERS, move |task| {
@@ -129,7 +129,7 @@ pub(super) fn grpc(target: Target, answered: Answered) -> Loading {
     })
 }
 
-async fn answer_pings(mut stream: TcpStream) -> Result<()> {
+async fn answer_pings(mut stream: Stream) -> Result<()> {
     loop {
         let (head, payload) = read_frame(&mut stream).await?;
         acknowledge(&mut stream, head, &payload).await?;

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 use tokio::select;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::load::{Answered, Loading};
-use crate::peer::{read_answer, request, within};
+use crate::metrics;
 use crate::service::{DELAYED, IDLE_CONNECTIONS};
 use crate::target::Target;
 
@@ -18,8 +16,8 @@ const OPEN_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Decisions that allowed a request that is to be delayed, and requests in flight.
 const DECIDED: &str =
-    "tollgate_decisions_total{domain=\"d\",rule=\"route_delayed\",outcome=\"allowed\"} ";
-const IN_FLIGHT: &str = "tollgate_gateway_in_flight{limit=\"remote_address\"} ";
+    "tollgate_decisions_total{domain=\"d\",rule=\"route_delayed\",outcome=\"allowed\"}";
+const IN_FLIGHT: &str = "tollgate_gateway_in_flight{limit=\"remote_address\"}";
 
 /// What has become of the connections and requests of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,34 +70,20 @@ async fn look(listener: &str, target: Target, answered: &Answered, begun: Instan
         "gateway" => u64::from(DELAYED),
         _ => 0,
     };
-    let metrics = match delayed {
+    let text = match delayed {
         0 => String::new(),
-        _ => metrics(target).await.unwrap_or_default(),
-    };
-    let count = |name| {
-        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
-        value.and_then(|value| value.parse().ok()).unwrap_or(0)
+        _ => metrics::read(target).await.unwrap_or_default(),
     };
     Kept {
         answered: answered.count(),
         idle: u64::from(IDLE_CONNECTIONS) - delayed,
         delayed,
-        allowed: count(DECIDED),
-        in_flight: count(IN_FLIGHT),
+        allowed: metrics::value(&text, DECIDED),
+        in_flight: metrics::value(&text, IN_FLIGHT),
         // After the metrics: what ends in between is counted twice, not missed.
         answered_delayed: answered.count_delayed(),
         seconds: begun.elapsed().as_secs() + 1,
     }
-}
-
-async fn metrics(target: Target) -> std::io::Result<String> {
-    let asking = async {
-        let mut stream = TcpStream::connect(target.admin).await?;
-        stream.write_all(&request("GET", "/metrics", "")).await?;
-        let (_, body) = read_answer(&mut stream).await?;
-        Ok(String::from_utf8_lossy(&body).into_owned())
-    };
-    within(asking).await
 }
 
 // === impl Kept ===

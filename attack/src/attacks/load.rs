@@ -15,6 +15,7 @@ pub(crate) type Loading = Pin<Box<dyn Future<Output = Error> + Send>>;
 pub(crate) struct Answered {
     at_once: Arc<AtomicU64>,
     in_turn: Arc<AtomicU64>,
+    recovered: Arc<AtomicU64>,
 }
 
 /// Runs `one` as `count` tasks, numbered from 0, until one of them fails.
@@ -57,5 +58,14 @@ impl Answered {
 
     pub(crate) fn count_delayed(&self) -> u64 {
         self.in_turn.load(Ordering::Relaxed)
+    }
+
+    /// Counts one whose last request had an error of the upstream, beside [`Answered::add`].
+    pub(crate) fn add_recovered(&self) {
+        self.recovered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_recovered(&self) -> u64 {
+        self.recovered.load(Ordering::Relaxed)
     }
 }

@@ -4,13 +4,13 @@ use std::io::{Error, Result};
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::load::{Answered, Loading, load};
 use crate::exchange::{QUESTION, ask_grpc, ask_http};
 use crate::frames::WINDOW;
 use crate::peer::{connect, connect_h2, read_response, request, source, within};
+use crate::stream::Stream;
 use crate::target::Target;
 
 /// Connections of each load.
@@ -67,7 +67,7 @@ pub(super) fn redis(target: Target, answered: Answered) -> Loading {
 
 /// Sends a pipeline, and reads its replies; all of them must be arrays that begin with a zero, for
 /// allowed, and have no error.
-async fn pipeline(stream: &mut TcpStream) -> Result<()> {
+async fn pipeline(stream: &mut Stream) -> Result<()> {
     const PAIR: &str = "CL.THROTTLE load 1000000 1000000 1\r\nTG.CHECK d 1 k load\r\n";
     const PAIRS: usize = COMMANDS / 2;
     // Six lines of the one reply and nine of the other.
@@ -115,15 +115,21 @@ pub(super) fn gateway_restarts(target: Target, answered: Answered) -> Loading {
         let answered = answered.clone();
         async move {
             let mut stream = connect(source(number), target.gateway).await?;
-            let mut answered_at = Instant::now();
+            let (mut answered_at, mut was_away) = (Instant::now(), false);
             loop {
                 stream.write_all(&request("GET", "/restarting", "")).await?;
                 match within(read_response(&mut stream)).await? {
                     200 => {
                         answered.add(1);
+                        if std::mem::take(&mut was_away) {
+                            answered.add_recovered();
+                        }
                         answered_at = Instant::now();
                     }
-                    502..=504 if answered_at.elapsed() < AWAY_MAX => sleep(AGAIN_AFTER).await,
+                    502..=504 if answered_at.elapsed() < AWAY_MAX => {
+                        was_away = true;
+                        sleep(AGAIN_AFTER).await;
+                    }
                     status => return Err(Error::other(format!("status {status}"))),
                 }
             }
