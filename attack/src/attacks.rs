@@ -64,8 +64,21 @@ pub(crate) enum Begin {
     Load(fn(Target, Answered) -> Loading),
 }
 
+/// The metric of connections that the service closed, of a listener and for a reason.
+macro_rules! closed {
+    ($listener:literal, $reason:literal) => {
+        concat!(
+            "tollgate_connections_closed_total{listener=\"",
+            $listener,
+            "\",reason=\"",
+            $reason,
+            "\"}"
+        )
+    };
+}
+
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 46] = [
+pub(crate) const ATTACKS: [Attack; 54] = [
     attack("rapid reset", floods::rapid_reset),
     attack("continuation flood", floods::continuations),
     attack("ping flood", floods::pings),
@@ -105,6 +118,42 @@ pub(crate) const ATTACKS: [Attack; 46] = [
     over_tls("tls, handshake flood", tls::handshake_flood),
     over_tls("tls, open handshakes", tls::unfinished_handshakes),
     over_tls("tls, slow records", tls::slow_records),
+    short("timeouts, heads", slowness::late_heads, Effect::Ended),
+    short(
+        "timeouts, bodies",
+        bodies::unfinished_bodies,
+        Effect::Counted(r#"tollgate_request_errors_total{listener="http",kind="timeout"}"#),
+    ),
+    short(
+        "timeouts, readers",
+        slowness::stuck_readers,
+        Effect::Counted(closed!("http", "slow_reader")),
+    ),
+    short(
+        "timeouts, windows of 0",
+        slowness::closed_windows,
+        Effect::Counted(closed!("grpc", "unread_answers")),
+    ),
+    short(
+        "timeouts, redis, readers",
+        redis_protocol::slow_readers,
+        Effect::Counted(closed!("redis", "slow_reader")),
+    ),
+    short(
+        "timeouts, gateway, heads",
+        gateway::late_heads,
+        Effect::Ended,
+    ),
+    short(
+        "timeouts, gateway, uploads",
+        gateway::late_uploads,
+        Effect::Counted(r#"tollgate_gateway_requests_total{route="other",outcome="slow_body"}"#),
+    ),
+    short(
+        "timeouts, gateway, readers",
+        gateway::slow_readers,
+        Effect::Counted(closed!("gateway", "slow_reader")),
+    ),
     load("load, http", loads::http),
     load("load, grpc", loads::grpc),
     load("load, redis", loads::redis),
@@ -132,6 +181,15 @@ const fn attack(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
 const fn over_tls(name: &'static str, begin: fn(Target) -> Attacking) -> Attack {
     Attack {
         kind: Kind::Tls,
+        ..attack(name, begin)
+    }
+}
+
+/// An attack that must reach a timeout, of a service whose timeouts are short.
+const fn short(name: &'static str, begin: fn(Target) -> Attacking, effect: Effect) -> Attack {
+    Attack {
+        kind: Kind::ShortTimeouts,
+        effect,
         ..attack(name, begin)
     }
 }

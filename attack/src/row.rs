@@ -37,6 +37,8 @@ const LINES_MAX: usize = 100;
 /// How long the client runs alone before the attack, so that all memory that every service uses is
 /// resident.
 const ALONE: Duration = Duration::from_secs(1);
+/// The shortest attack that must reach a timeout, also of a slow build on a busy machine.
+const LASTS_MIN: Duration = Duration::from_secs(3);
 /// How long the tasks of an attack may take to end.
 const END_WITHIN: Duration = Duration::from_secs(5);
 /// How often memory is measured afterwards.
@@ -84,8 +86,12 @@ pub(crate) fn measure(
         .worker_threads(1)
         .enable_all()
         .build()?;
+    let lasts = match attack.kind {
+        Kind::ShortTimeouts => arguments.lasts.max(LASTS_MIN),
+        Kind::Plain | Kind::Tls | Kind::Idle(_) => arguments.lasts,
+    };
     mark(&mut client)?;
-    let course = course::run(&runtime, attack, &service, surroundings, arguments.lasts);
+    let course = course::run(&runtime, attack, &service, surroundings, lasts);
     mark(&mut client)?;
     let peak = service.peak();
     // Ends every task of the attack, and with them their connections.
@@ -98,7 +104,7 @@ pub(crate) fn measure(
         address_space: space,
         p99_bound: arguments.p99_bound,
         budget: match attack.kind {
-            Kind::Plain => BUDGET_KIB,
+            Kind::Plain | Kind::ShortTimeouts => BUDGET_KIB,
             Kind::Tls => TLS_BUDGET_KIB,
             Kind::Idle(listener) => idle_budget(listener, before, !cfg!(debug_assertions)),
         },

@@ -22,6 +22,11 @@ const LINES_KEPT: usize = 8;
 const IN_FLIGHT: u32 = 20;
 /// Requests for `/delayed` are held; so many wait for their turn, a second apart.
 pub(crate) const DELAYED: u32 = 1_000;
+/// Timeouts that are reached in the shortest attack.
+const SHORT: &str = "300ms";
+/// The one that also bounds how long a well-behaved client may be idle, which it is for a part of
+/// that, also on a busy machine.
+const SHORT_OF_HEAD: &str = "600ms";
 /// Connections of the client beside the idle ones.
 const VISITORS: u32 = 100;
 /// What a running service needs beside itself.
@@ -41,7 +46,9 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) enum Kind {
     /// With the default bounds.
     Plain,
-    /// The same, and with TLS on the listeners `http` and `gateway`.
+    /// The same, but for timeouts that are reached in the shortest attack.
+    ShortTimeouts,
+    /// With the default bounds, and with TLS on the listeners `http` and `gateway`.
     Tls,
     /// With this listener alone, beside that for administrators, and with room for
     /// thousands of connections that are idle for as long as they like.
@@ -66,7 +73,7 @@ pub(crate) const IDLE_CONNECTIONS: u32 = 10_000;
 impl Kind {
     fn has(self, listener: &str) -> bool {
         match self {
-            Kind::Plain | Kind::Tls => true,
+            Kind::Plain | Kind::ShortTimeouts | Kind::Tls => true,
             Kind::Idle(only) => only == listener || listener == "admin",
         }
     }
@@ -194,7 +201,7 @@ fn settings(kind: Kind, surroundings: &Surroundings<'_>) -> String {
     let (cert, key) = surroundings.certificates.identity();
     let tls = match kind {
         Kind::Tls => format!(", tls: {{cert: '{cert}', key: '{key}'}}"),
-        Kind::Plain | Kind::Idle(_) => String::new(),
+        Kind::Plain | Kind::ShortTimeouts | Kind::Idle(_) => String::new(),
     };
     let mut listen = String::new();
     for name in LISTENERS {
@@ -210,10 +217,14 @@ fn settings(kind: Kind, surroundings: &Surroundings<'_>) -> String {
             let connections = IDLE_CONNECTIONS + VISITORS;
             format!("limits: {{connections: {connections}, header_timeout: 1h}}\n")
         }
+        Kind::ShortTimeouts => format!(
+            "limits: {{header_timeout: {SHORT_OF_HEAD}, body_timeout: {SHORT}, \
+             write_timeout: {SHORT}, ping_interval: {SHORT}}}\n"
+        ),
         Kind::Plain | Kind::Tls => String::new(),
     };
     let gateway = match kind.has("gateway") {
-        true => gateway(surroundings),
+        true => gateway(kind, surroundings),
         false => String::new(),
     };
     let redis = match kind.has("redis") {
@@ -229,14 +240,18 @@ fn settings(kind: Kind, surroundings: &Surroundings<'_>) -> String {
 
 /// Requests are sent again, because the upstream closes connections that have been idle for
 /// seconds, whether or not the next request is on its way.
-fn gateway(surroundings: &Surroundings<'_>) -> String {
+fn gateway(kind: Kind, surroundings: &Surroundings<'_>) -> String {
     let Surroundings {
         upstream,
         restarting,
         ..
     } = surroundings;
+    let timeouts = match kind {
+        Kind::ShortTimeouts => format!("  timeouts: {{body: {SHORT}}}\n"),
+        Kind::Plain | Kind::Tls | Kind::Idle(_) => String::new(),
+    };
     format!(
-        "gateway:\n\
+        "gateway:\n{timeouts}\
          \x20 domain: d\n\
          \x20 upstreams:\n\
          \x20   api:\n\

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::crowd::{Attacking, crowd};
 use super::floods::{continue_headers, reset_streams, send};
-use super::slowness::write_slowly;
+use super::slowness::{PAUSE, SHORT_PAUSE, write_slowly};
 use crate::peer::{connect, connect_narrow, source};
 use crate::target::Target;
 use crate::upstream::LARGE;
@@ -24,7 +24,12 @@ const UPLOAD_BYTES: usize = 1 << 20;
 
 /// Heads that never end (Slowloris).
 pub(super) fn slowloris(target: Target) -> Attacking {
-    write_slowly(target.gateway, 1500)
+    write_slowly(target.gateway, 1500, PAUSE)
+}
+
+/// The same of few connections, more often.
+pub(super) fn late_heads(target: Target) -> Attacking {
+    write_slowly(target.gateway, 100, SHORT_PAUSE)
 }
 
 /// Requests whose heads have nearly the largest size, without a pause, and then a head that is too
@@ -58,13 +63,22 @@ pub(super) fn continuations(target: Target) -> Attacking {
 
 /// Bodies of which a byte is sent now and then; each takes a connection to the upstream.
 pub(super) fn slow_uploads(target: Target) -> Attacking {
-    crowd(1000, move |number| async move {
+    upload_slowly(target, 1000, PAUSE)
+}
+
+/// The same of few connections, more often.
+pub(super) fn late_uploads(target: Target) -> Attacking {
+    upload_slowly(target, 100, SHORT_PAUSE)
+}
+
+fn upload_slowly(target: Target, connections: u32, pause: Duration) -> Attacking {
+    crowd(connections, move |number| async move {
         let mut stream = connect(source(number), target.gateway).await?;
         let head = format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: {UPLOAD_BYTES}\r\n\r\n");
         stream.write_all(head.as_bytes()).await?;
         for _byte in 0..UPLOAD_BYTES {
             stream.write_all(b"y").await?;
-            sleep(Duration::from_millis(500)).await;
+            sleep(pause).await;
         }
         Ok(())
     })
