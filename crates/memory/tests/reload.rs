@@ -28,17 +28,24 @@ const COUNTS: [[u32; 2]; 3] = [[200, 200], [200, 300], [300, 200]];
 type Store = Memory<ManualClock>;
 
 /// A rule as a rule set has it: replaced as a whole.
-struct Rule(RwLock<(Limit, LimitHistory)>);
+struct Rule {
+    current: RwLock<(Limit, LimitHistory)>,
+    /// Decisions under a rule that was replaced meanwhile.
+    superseded: AtomicU32,
+}
 
 // === impl Rule ===
 
 impl Rule {
     fn new(limit: Limit) -> Rule {
-        Rule(RwLock::new((limit, LimitHistory::default())))
+        Rule {
+            current: RwLock::new((limit, LimitHistory::default())),
+            superseded: AtomicU32::new(0),
+        }
     }
 
     fn change(&self, limit: Limit) {
-        let mut rule = self.0.write().unwrap();
+        let mut rule = self.current.write().unwrap();
         let history = rule.1.and(rule.0);
         *rule = (limit, history);
     }
@@ -46,7 +53,7 @@ impl Rule {
     /// Resolves the request again for as long as other rules came into effect meanwhile.
     fn ask(&self, store: &Store, keys: &[Key], is_slow: bool) -> bool {
         for _ in 0..RESOLUTIONS_MAX {
-            let (limit, history) = self.0.read().unwrap().clone();
+            let (limit, history) = self.current.read().unwrap().clone();
             if is_slow {
                 // Suspended here, it goes on under rules that others have replaced.
                 std::thread::yield_now();
@@ -58,7 +65,9 @@ impl Rule {
             let charges: Vec<_> = keys.iter().map(charge).collect();
             match store.decide_now(&charges) {
                 Ok(verdict) => return verdict.is_allowed(),
-                Err(StoreError::Superseded) => {}
+                Err(StoreError::Superseded) => {
+                    self.superseded.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(error) => panic!("{error}"),
             }
         }
@@ -91,8 +100,8 @@ fn changes() -> impl Iterator<Item = [Limit; 2]> {
 }
 
 /// Lets threads ask for more than there is while the rule changes, and then asks for the rest.
-/// Gives what was allowed all in all.
-fn allowed(store: &Store, keys: &[Key], [from, to]: [Limit; 2]) -> u32 {
+/// Gives what was allowed all in all, and how many decisions were under a rule that was replaced.
+fn allowed(store: &Store, keys: &[Key], [from, to]: [Limit; 2]) -> (u32, u32) {
     let rule = Rule::new(from);
     let allowed = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -111,22 +120,27 @@ fn allowed(store: &Store, keys: &[Key], [from, to]: [Limit; 2]) -> u32 {
     });
     let rest = std::iter::repeat_with(|| rule.ask(store, keys, false));
     let rest = rest.take_while(|is_allowed| *is_allowed).count();
-    allowed.into_inner() + u32::try_from(rest).unwrap()
+    let allowed = allowed.into_inner() + u32::try_from(rest).unwrap();
+    (allowed, rule.superseded.into_inner())
 }
 
 #[test]
 fn a_reload_under_load_loses_nothing() {
+    let mut superseded = 0;
     for (number, [from, to]) in (0u64..).zip(changes()) {
         let clock = ManualClock::at(NOON);
         let store = Memory::builder().max_keys(1_000).clock(clock).build();
         // Alone, and as one of two that are decided together.
         let keys: Vec<Key> = (0..=number % 2).map(|key| store.key_of(&key)).collect();
-        let allowed = allowed(&store, &keys, [from, to]);
+        let (allowed, of_old_rule) = allowed(&store, &keys, [from, to]);
+        superseded += of_old_rule;
         // What was allowed before the change stays allowed.
         let most = from.count().max(to.count());
         assert!(allowed <= most, "{allowed} of {most}: {from:?} to {to:?}");
         assert!(allowed >= to.count(), "{allowed}: {from:?} to {to:?}");
     }
+    // Otherwise no thread has met a change, and nothing was shown.
+    assert!(superseded > 0, "no decision was superseded");
 }
 
 #[test]
