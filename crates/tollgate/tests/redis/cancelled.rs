@@ -34,6 +34,7 @@ async fn dropped_requests_are_whole(config: Config) {
     let redis = connect(config).await;
     let user = redis.limiter("per user", Limit::per_day(LIMIT)).unwrap();
     let address = redis.limiter("per address", Limit::per_day(LIMIT)).unwrap();
+    let (mut all_finished, mut dropped_half_way) = (0, 0);
     // Several pairs, so that some are in one slot and others in two.
     for pair in 0..4 {
         let key = format!("user {pair}");
@@ -41,8 +42,11 @@ async fn dropped_requests_are_whole(config: Config) {
         let (mut finished, mut asked) = (0, 0);
         for polls in 0..POLLS_MAX {
             asked += 1;
-            finished += u32::from(drop_after(polls, check_all(&asks)).await);
+            let is_finished = drop_after(polls, check_all(&asks)).await;
+            finished += u32::from(is_finished);
+            dropped_half_way += u32::from(polls > 0 && !is_finished);
         }
+        all_finished += finished;
         wait_until(
             "a dropped request was charged to one limit only",
             async || {
@@ -65,6 +69,11 @@ async fn dropped_requests_are_whole(config: Config) {
         assert!(!user.check(&key).await.is_allowed());
         assert!(!address.check(&pair).await.is_allowed());
     }
+    assert!(all_finished > 0, "every request was dropped");
+    assert!(
+        dropped_half_way > 0,
+        "no request was dropped while Redis decided"
+    );
 }
 
 #[tokio::test]
