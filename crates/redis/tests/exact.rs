@@ -3,6 +3,7 @@
 //! This program starts itself once more for each process, which is why it has a `main` of its own.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
 const PROCESSES: usize = 4;
+/// What a process prints before it charges anything.
+const READY: [u8; 6] = *b"ready\n";
 const TASKS: usize = 16;
 const LIMIT: u32 = 1000;
 /// How long a task keeps trying without being allowed: in leased mode, an instance caches a denial
@@ -92,23 +95,49 @@ fn spent(kind: &str, mode: &str, addresses: &str, asks: Asks) -> Vec<u32> {
         Command::new(std::env::current_exe().unwrap())
             .args(["spend", kind, mode, addresses])
             .args(asks.split(' '))
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap()
     };
-    let children: Vec<Child> = (0..PROCESSES).map(|_| start()).collect();
+    let mut children: Vec<Child> = (0..PROCESSES).map(|_| start()).collect();
+    let mut ready = [0; READY.len()];
+    for child in &mut children {
+        let stdout = child.stdout.as_mut().unwrap();
+        stdout.read_exact(&mut ready).unwrap();
+        assert_eq!(ready, READY);
+    }
+    // All of them at once: the end of its input lets a process begin.
+    children
+        .iter_mut()
+        .for_each(|child| drop(child.stdin.take()));
     let mut all = vec![0; asks.split(' ').count()];
+    let mut allowed_some = 0;
     for child in children {
         let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{asks}: {}", output.status);
         let reply = String::from_utf8(output.stdout).unwrap();
         let reply = reply
             .split_whitespace()
-            .map(|word| word.parse::<u32>().unwrap());
+            .map(|word| word.parse().unwrap())
+            .collect::<Vec<u32>>();
+        assert_eq!(reply.len(), all.len(), "{asks}: {reply:?}");
+        allowed_some += usize::from(reply.iter().any(|units| *units > 0));
         all.iter_mut()
             .zip(reply)
             .for_each(|(all, reply)| *all += reply);
     }
+    // One process that is allowed everything shares nothing.
+    assert!(allowed_some > 1, "{asks}: of one process alone: {all:?}");
     all
+}
+
+/// Says that this process is ready, and waits until the others are.
+fn until_all_are_ready() {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(&READY).unwrap();
+    stdout.flush().unwrap();
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
 /// Charges one unit of every key, all or nothing, until nothing remains; returns how often each
@@ -125,6 +154,7 @@ async fn spend(kind: &str, mode: Mode, addresses: &str, asks: &[String]) -> Vec<
         ..config
     };
     let store = Arc::new(Redis::connect(&config).unwrap());
+    until_all_are_ready();
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let way = task % asks.len();
