@@ -32,6 +32,7 @@ pub(crate) fn step() -> Step {
         TARGET,
     ];
     Step::cargo("address sanitizer", &test)
+        .runs_tests()
         .env("RUSTC_BOOTSTRAP", "1")
         .env("RUSTFLAGS", "-Zsanitizer=address")
         .env("CARGO_TARGET_DIR", target("asan"))

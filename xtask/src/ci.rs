@@ -59,6 +59,7 @@ fn run(args: &[String]) -> Result<(), String> {
         Step::cargo("lints of the fuzz targets", &clippy_fuzz).args(libfuzzer),
         // Dependency rules, budgets and doc examples are among these tests.
         Step::cargo("tests", &["test", "--workspace", "--no-fail-fast"])
+            .runs_tests()
             .env("TOLLGATE_ENVOY", envoy)
             .env("TOLLGATE_CADDY", caddy)
             .env("TOLLGATE_TRAEFIK", traefik)
@@ -67,7 +68,9 @@ fn run(args: &[String]) -> Result<(), String> {
         Step::cargo("lints of tokens", &["clippy", "--all-targets"])
             .args(tokens)
             .args(["--", "-D", "warnings"]),
-        Step::cargo("tests of tokens", &["test"]).args(tokens),
+        Step::cargo("tests of tokens", &["test"])
+            .args(tokens)
+            .runs_tests(),
         Step::cargo("documentation", &doc).env("RUSTDOCFLAGS", "-D warnings"),
         package::step(),
         deny::step(),

@@ -25,6 +25,7 @@ pub(crate) fn step() -> Step {
         "loom",
     ];
     Step::cargo("model checker", &test)
+        .runs_tests()
         .env("RUSTFLAGS", "--cfg tollgate_loom")
         .env("CARGO_TARGET_DIR", target("loom"))
 }

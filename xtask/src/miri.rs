@@ -33,5 +33,6 @@ fn run(args: &[String]) -> Result<(), String> {
     Step::new("miri", "cargo")
         .args(test)
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .runs_tests()
         .run()
 }

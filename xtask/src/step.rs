@@ -12,6 +12,7 @@ use xtask::source::root;
 pub(crate) struct Step {
     name: &'static str,
     command: Command,
+    runs_tests: bool,
 }
 
 /// What came of a step.
@@ -42,7 +43,11 @@ impl Step {
     pub(crate) fn new(name: &'static str, program: impl AsRef<OsStr>) -> Step {
         let mut command = Command::new(program);
         command.current_dir(root());
-        Step { name, command }
+        Step {
+            name,
+            command,
+            runs_tests: false,
+        }
     }
 
     /// Cargo, the one that runs this program.
@@ -58,6 +63,12 @@ impl Step {
 
     pub(crate) fn env(mut self, variable: &str, value: impl AsRef<OsStr>) -> Step {
         self.command.env(variable, value);
+        self
+    }
+
+    /// Requires that a test passes: without one, nothing was tested.
+    pub(crate) fn runs_tests(mut self) -> Step {
+        self.runs_tests = true;
         self
     }
 
@@ -92,10 +103,13 @@ impl Step {
             tests.count(&line);
         }
         let status = child.wait().map_err(|error| error.to_string())?;
-        if status.success() {
-            return Ok(());
+        if !status.success() {
+            return Err(format!("`{}` failed ({status})", self.words()));
         }
-        Err(format!("`{}` failed ({status})", self.words()))
+        if self.runs_tests && tests.passed == 0 {
+            return Err(format!("`{}` ran no test", self.words()));
+        }
+        Ok(())
     }
 
     fn words(&self) -> String {
@@ -127,6 +141,21 @@ impl Tests {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What comes of a step whose program prints this line.
+    fn step(line: &str) -> Step {
+        Step::new("echo", "echo").args([line])
+    }
+
+    #[test]
+    fn a_step_of_tests_that_runs_none_fails() {
+        let none = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out";
+        let problem = step(none).runs_tests().outcome().problem;
+        assert_eq!(problem, Some(format!("`echo {none}` ran no test")));
+        assert_eq!(step("running 0 tests").outcome().problem, None);
+        let one = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
+        assert_eq!(step(one).runs_tests().outcome().problem, None);
+    }
 
     #[test]
     fn closing_lines_are_added_up() {

@@ -34,5 +34,6 @@ pub(crate) fn step(seconds: u64) -> Step {
         "stress",
     ];
     let step = Step::cargo("stress", &test).args(["--", "--nocapture"]);
-    step.env("TOLLGATE_STRESS_SECONDS", seconds.to_string())
+    step.runs_tests()
+        .env("TOLLGATE_STRESS_SECONDS", seconds.to_string())
 }
