@@ -13,6 +13,9 @@ use tollgate_testbed as testbed;
 /// How soon after an overload decisions are local again. The interval of reports is 100 ms.
 const RECOVERS_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long Redis may take to be found, or to get what was decided.
+const PATIENT: Duration = Duration::from_secs(60);
+
 /// How many turns may pass until decisions have moved to Redis, or back.
 const TURNS_MAX: usize = 30;
 
@@ -112,7 +115,9 @@ async fn recovers(store: &Arc<Redis>) {
 async fn warm(store: &Redis) {
     let limit = Limit::token_bucket(500, Span::HOUR).unwrap();
     let charge = Charge::new(key(store, u64::MAX), &limit, Cost::ONE);
-    while store.decide(&[charge]).await.is_err() {
+    let latest = Instant::now() + PATIENT;
+    while let Err(error) = store.decide(&[charge]).await {
+        assert!(Instant::now() < latest, "Redis does not decide: {error}");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -200,7 +205,9 @@ impl Turns {
         }
         tasks.join_all().await;
         let decisions = store.counts().write_back_decisions;
+        let latest = Instant::now() + PATIENT;
         while store.counts().keys_reported < decisions {
+            assert!(Instant::now() < latest, "{:?}", store.counts());
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         decisions - before

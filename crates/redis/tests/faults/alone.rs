@@ -14,6 +14,8 @@ use crate::{named, narrow, over, patient, wide};
 
 /// How long the first successful decision may take after Redis is back.
 const FOUND_WITHIN: Duration = Duration::from_secs(3);
+/// How long it may take after Redis was started.
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A server, with or without TLS.
 struct Way {
@@ -275,7 +277,9 @@ async fn a_full_redis_answers_peeks_whatever_is_asked_beside_them() {
     let (store, limit) = (Arc::new(store), wide());
     let key = store.key([&b"full"[..]].into_iter());
     let charge = Charge::new(key, &limit, Cost::ONE);
-    while store.decide(&[charge]).await.is_err() {
+    let latest = Instant::now() + STARTS_WITHIN;
+    while let Err(error) = store.decide(&[charge]).await {
+        assert!(Instant::now() < latest, "Redis does not decide: {error}");
         tokio::task::yield_now().await;
     }
     redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);

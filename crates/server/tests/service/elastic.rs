@@ -1,6 +1,7 @@
 //! Limits with more while there is headroom, and who reports it.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -247,6 +248,8 @@ impl Linux {
 
 /// How often a metric is read that is to stay so.
 const READS: usize = 20;
+/// How long it may take until it is so.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Lets time pass, of which this part of a hundred is work, until a metric of the service is so and
 /// stays so.
@@ -255,7 +258,9 @@ const READS: usize = 20;
 /// the file after it is written, its next sample has a new time and no new ticks, and so shows no
 /// use.
 async fn pass_until(house: &House, linux: &Linux, cpu: u32, is_it: impl Fn(&str) -> bool) {
+    let latest = Instant::now() + TIMEOUT;
     'passes: for second in 1.. {
+        assert!(Instant::now() < latest, "after {second} s of the clock");
         linux.use_cpu(second * cpu, second * (100 - cpu));
         house.clock.advance(Span::SECOND);
         for _ in 0..READS {
