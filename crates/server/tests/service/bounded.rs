@@ -31,6 +31,7 @@ const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
 
 async fn metric(house: &House, line: &str) -> bool {
     let text = Client::to(house.admin()).await.get("/metrics").await.body;
@@ -265,20 +266,35 @@ fn request(stream: u32) -> Vec<u8> {
 /// Reads frames and answers pings and settings until the connection ends; returns their kinds.
 pub(crate) async fn answer_until_the_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut kinds = Vec::new();
-    let mut head = [0; 9];
-    while stream.read_exact(&mut head).await.is_ok() {
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; usize::try_from(length).unwrap()];
-        if stream.read_exact(&mut payload).await.is_err() {
-            break;
-        }
+    while let Some(head) = answer_frame(stream).await {
         kinds.push(head[3]);
-        if [SETTINGS, PING].contains(&head[3]) && head[4] & ACK == 0 {
-            let payload = if head[3] == PING { &payload[..] } else { &[] };
-            let _closed = stream.write_all(&frame(head[3], ACK, 0, payload)).await;
-        }
     }
     kinds
+}
+
+/// The same until the response of this stream has ended; whether it has.
+async fn answer_until_response(stream: &mut TcpStream, id: u32) -> bool {
+    while let Some(head) = answer_frame(stream).await {
+        if head[3] == HEADERS && head[4] & END_STREAM != 0 && head[5..] == id.to_be_bytes() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Reads a frame, and answers it if it is a ping or settings; returns its header, or `None` at the
+/// end of the connection.
+async fn answer_frame(stream: &mut TcpStream) -> Option<[u8; 9]> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.ok()?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; usize::try_from(length).unwrap()];
+    stream.read_exact(&mut payload).await.ok()?;
+    if [SETTINGS, PING].contains(&head[3]) && head[4] & ACK == 0 {
+        let payload = if head[3] == PING { &payload[..] } else { &[] };
+        let _closed = stream.write_all(&frame(head[3], ACK, 0, payload)).await;
+    }
+    Some(head)
 }
 
 #[tokio::test]
@@ -306,6 +322,8 @@ async fn responses_that_a_peer_does_not_read_are_not_kept_for_ever() {
     let line = r#"tollgate_connections_closed_total{listener="grpc",reason="unread_answers"} 1"#;
     assert!(metric(&house, line).await);
     reader.write_all(&request(3)).await.unwrap();
+    let answered = timeout(TIMEOUT, answer_until_response(&mut reader, 3)).await;
+    assert_eq!(answered, Ok(true), "the peer that reads was cut off");
 }
 
 #[tokio::test]
