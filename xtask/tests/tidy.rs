@@ -17,13 +17,19 @@ const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 100;
 /// From this length on, a function says in a doc comment what it is for.
 const DOCUMENTED_FROM: usize = 20;
-const SLEEP_CALLS: [&str; 2] = [concat!("sleep", "("), concat!("sleep_until", "(")];
+const SLEEP_CALLS: [&str; 3] = [
+    concat!("sleep", "("),
+    concat!("sleep_until", "("),
+    concat!("park_timeout", "("),
+];
 const POLLS: &str = "waits for a condition of a real process, between looks, up to a deadline";
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 36] = [
+const SLEEPS: [(&str, &str); 39] = [
     ("attack/src/client.rs", VIRTUAL),
+    ("crates/cli/tests/envoy/mesh.rs", POLLS),
+    ("crates/cli/tests/envoy/waiting.rs", LOAD),
     ("crates/engine/tests/fallback.rs", POLLS),
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
     ("crates/dial/src/race.rs", VIRTUAL),
@@ -35,6 +41,7 @@ const SLEEPS: [(&str, &str); 36] = [
     ("crates/redis/tests/access.rs", POLLS),
     ("crates/redis/tests/cluster.rs", POLLS),
     ("crates/redis/tests/deaths/instance.rs", POLLS),
+    ("crates/redis/tests/deaths/main.rs", LOAD),
     ("crates/redis/tests/denials.rs", POLLS),
     ("crates/redis/tests/errors.rs", POLLS),
     ("crates/redis/tests/exact.rs", POLLS),
@@ -59,6 +66,38 @@ const SLEEPS: [(&str, &str); 36] = [
     ("crates/tollgate/tests/tower/delays.rs", VIRTUAL),
     ("crates/tollgate/tests/tower/over_redis.rs", POLLS),
     ("crates/tollgate/tests/waiting.rs", VIRTUAL),
+];
+const ELAPSED: &str = concat!("elapsed", "()");
+const DEADLINE: &str = "fails at a deadline, which is longer than anything takes";
+const PROMISED: &str = "a real service, whose timeout is a promise and longer than what it bounds";
+/// The files whose tests may assert how long something took, and why.
+const DURATIONS: [(&str, &str); 20] = [
+    ("crates/cli/tests/commands/keys.rs", DEADLINE),
+    ("crates/cli/tests/commands/monitoring.rs", DEADLINE),
+    ("crates/cli/tests/redis/killed.rs", DEADLINE),
+    ("crates/cli/tests/redis/servers.rs", DEADLINE),
+    ("crates/gateway/src/tunnel.rs", VIRTUAL),
+    ("crates/listen/src/accept/tests.rs", VIRTUAL),
+    ("crates/listen/src/linger.rs", VIRTUAL),
+    ("crates/listen/src/socket.rs", VIRTUAL),
+    ("crates/redis/src/connection_task/tests.rs", VIRTUAL),
+    ("crates/redis/src/session/tests.rs", VIRTUAL),
+    (
+        "crates/redis/tests/errors.rs",
+        "tells the time in its message",
+    ),
+    ("crates/redis/tests/exact.rs", DEADLINE),
+    ("crates/redis/tests/faults/alone.rs", PROMISED),
+    ("crates/redis/tests/write_back.rs", DEADLINE),
+    ("crates/server/tests/service/redis_drain.rs", PROMISED),
+    ("crates/telemetry/tests/exports.rs", VIRTUAL),
+    (
+        "crates/testbed/tests/servers.rs",
+        "a delay is never shorter",
+    ),
+    ("crates/tollgate/tests/reservation/cancellation.rs", VIRTUAL),
+    ("crates/tollgate/tests/waiting.rs", VIRTUAL),
+    ("xtask/tests/tidy.rs", "the example of such an assertion"),
 ];
 /// No nouns of the domain.
 const BAD_NAMES: [&str; 8] = [
@@ -171,34 +210,83 @@ fn only_the_store_in_memory_is_unsafe() {
 
 #[test]
 fn tests_sleep_only_where_listed() {
+    let problem = "a test sleeps: wait for a condition or advance a virtual clock";
+    assert_only_listed(&SLEEPS, "SLEEPS", problem, |code| {
+        let lines = code.iter().zip(1..);
+        let sleeping = lines.filter(|(line, _)| SLEEP_CALLS.iter().any(|call| calls(line, call)));
+        sleeping.map(|(_, number)| number).collect()
+    });
+}
+
+#[test]
+fn tests_assert_how_long_something_took_only_where_listed() {
+    let problem = "a test asserts how long something took: wait for an event up to a deadline, or \
+                   let virtual time pass";
+    assert_only_listed(&DURATIONS, "DURATIONS", problem, timed_assertions);
+}
+
+/// Asserts that only the listed files have tests with such lines, and that each of them has.
+fn assert_only_listed(
+    listed: &[(&str, &str)],
+    list: &str,
+    problem: &str,
+    find: impl Fn(&[&str]) -> Vec<usize>,
+) {
     let mut problems = String::new();
-    let mut unused: BTreeSet<&str> = SLEEPS.iter().map(|(path, _)| *path).collect();
+    let mut unused: BTreeSet<&str> = listed.iter().map(|(path, _)| *path).collect();
     for source in sources() {
         let tests_from = match source.is_test() {
             true => 0,
             false => source.lines_without_tests(),
         };
-        for (number, line) in source.lines().skip(tests_from) {
-            let code = line.split("//").next().unwrap_or(line);
-            if !SLEEP_CALLS.iter().any(|call| calls(code, call)) {
-                continue;
-            }
-            let is_listed = SLEEPS.iter().any(|(path, _)| *path == source.path);
+        let lines = source.lines().skip(tests_from);
+        let code = lines.map(|(_, line)| line.split("//").next().unwrap_or(line));
+        for number in find(&code.collect::<Vec<_>>()) {
+            let is_listed = listed.iter().any(|(path, _)| *path == source.path);
             unused.remove(source.path.as_str());
             if !is_listed {
-                let problem = "a test sleeps: wait for a condition or advance a virtual clock";
-                report(&mut problems, &source, number, problem);
+                report(&mut problems, &source, tests_from + number, problem);
             }
         }
     }
     for path in unused {
         writeln!(
             problems,
-            "{path}: no test sleeps there: remove it from SLEEPS"
+            "{path}: no such test there: remove it from {list}"
         )
         .expect("a string grows");
     }
     assert!(problems.is_empty(), "{problems}");
+}
+
+/// The numbers of the lines on which an assertion begins that has the time since an instant in it.
+fn timed_assertions(code: &[&str]) -> Vec<usize> {
+    let asserts =
+        |line: &str| ["assert!(", "assert_eq!(", "assert_ne!("].map(|call| calls(line, call));
+    let is_timed = |from: usize| {
+        let rest = &code[from..];
+        let end = rest.iter().position(|line| line.trim_end().ends_with(';'));
+        let statement = &rest[..end.map_or(rest.len(), |end| end + 1)];
+        statement.iter().any(|line| line.contains(ELAPSED))
+    };
+    let lines = code.iter().enumerate();
+    let begin = lines.filter(|(_, line)| asserts(line).contains(&true));
+    let timed = begin.filter(|(from, _)| is_timed(*from));
+    timed.map(|(from, _)| from + 1).collect()
+}
+
+#[test]
+fn an_assertion_of_a_time_is_found_over_several_lines() {
+    let code = [
+        "let latest = began.elapsed();",
+        "assert!(true);",
+        "    assert!(",
+        "        began.elapsed() < LIMIT,",
+        "    );",
+        "my_assert!(began.elapsed());",
+        "assert_eq!(began.elapsed(), LIMIT);",
+    ];
+    assert_eq!(timed_assertions(&code), [3, 7]);
 }
 
 /// Whether code calls this function: no longer name ends with it.
