@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use tokio::task::JoinSet;
 use tollgate_rules::Source;
 use tollgate_server::{Auth, Config};
 use tollgate_testbed::Redis;
@@ -72,6 +73,39 @@ async fn a_client_is_allowed_up_to_its_limit_and_then_gets_a_retry_time() {
     // Another client, on the same connection of the proxy.
     let other = original("GET", "/").replace("192.0.2.1", "192.0.2.2");
     assert_eq!(ask(&mut client, &other).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_questions_at_once_exactly_as_many_as_the_limit_are_allowed() {
+    let identity = one("{key: remote_address, from: client_address}");
+    let rules = RULES.replace(
+        "remote_address, rate_limit: 2/",
+        "remote_address, rate_limit: 500/",
+    );
+    let house = House::with(&rules, |config| {
+        config.auth = Some(auth("x-original-uri", &identity, ""));
+    })
+    .await;
+    let address = house.http();
+    let mut proxies = JoinSet::new();
+    for _ in 0..32 {
+        proxies.spawn(async move {
+            let mut client = Client::to(address).await;
+            let mut statuses = Vec::new();
+            for _ in 0..20 {
+                statuses.push(ask(&mut client, &original("GET", "/")).await.status);
+            }
+            statuses
+        });
+    }
+    let statuses = proxies.join_all().await.concat();
+    let count = |expected| {
+        statuses
+            .iter()
+            .filter(|status| **status == expected)
+            .count()
+    };
+    assert_eq!((count(200), count(429)), (500, 140));
 }
 
 #[tokio::test]

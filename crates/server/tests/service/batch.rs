@@ -1,6 +1,7 @@
 //! A list of checks in one request of `/v1/check`.
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tollgate_redis::Config as RedisConfig;
 use tollgate_testbed::Redis;
 
@@ -115,6 +116,34 @@ async fn compare(alone: &House, together: &House) {
 #[tokio::test]
 async fn a_list_is_answered_as_its_checks_one_after_the_other() {
     compare(&House::on(RULES).await, &House::on(RULES).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_lists_at_once_exactly_as_many_checks_as_the_limit_are_allowed() {
+    let house = House::on(&RULES.replace("requests_per_unit: 3,", "requests_per_unit: 500,")).await;
+    let address = house.http();
+    let check = json!({"domain": "shop", "descriptors": [{"user": "ann"}]});
+    let list = json!(vec![check; 20]).to_string();
+    let mut clients = JoinSet::new();
+    for _ in 0..32 {
+        let list = list.clone();
+        clients.spawn(async move {
+            let reply = Client::to(address).await.post("/v1/check", &list).await;
+            let answers = reply.json().as_array().unwrap().clone();
+            let statuses = answers
+                .iter()
+                .map(|answer| answer["status"].as_u64().unwrap());
+            statuses.collect::<Vec<_>>()
+        });
+    }
+    let statuses = clients.join_all().await.concat();
+    let count = |expected| {
+        statuses
+            .iter()
+            .filter(|status| **status == expected)
+            .count()
+    };
+    assert_eq!((count(200), count(429)), (500, 140));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prost::Message;
-use tokio::task::yield_now;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt};
 use tollgate_core::Span;
@@ -147,6 +147,28 @@ async fn requests_are_answered_in_their_order_and_in_full() {
         (never.retry_after_ms, never.statuses[0].retry_after_ms),
         (None, None)
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_streams_at_once_exactly_as_many_requests_as_the_limit_are_allowed() {
+    let rules = RULES.replace("requests_per_unit: 2}", "requests_per_unit: 500}");
+    let house = House::on(&rules).await;
+    let address = house.grpc();
+    let mut streams = JoinSet::new();
+    for _ in 0..16 {
+        streams.spawn(async move {
+            let client = Client::to(address).await;
+            let requests = (0..40).map(|id| check(id, vec![entry("user", b"ann")]));
+            let answers = call(&client, tokio_stream::iter(requests)).await.unwrap();
+            let answers: Vec<_> = answers.map(Result::unwrap).collect().await;
+            let allowed = answers.iter().filter(|answer| answer.allowed).count();
+            (answers.len(), allowed)
+        });
+    }
+    let counts = streams.join_all().await;
+    let (answered, allowed): (Vec<usize>, Vec<usize>) = counts.into_iter().unzip();
+    assert_eq!(answered, [40; 16]);
+    assert_eq!(allowed.iter().sum::<usize>(), 500, "{allowed:?}");
 }
 
 #[tokio::test]

@@ -293,7 +293,7 @@ async fn replies_have_the_order_of_their_commands() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_connections_at_once_get_exactly_the_limit() {
     let house = house().await;
     let (mut one, mut other) = (RedisClient::to(&house).await, RedisClient::to(&house).await);

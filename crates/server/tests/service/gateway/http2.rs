@@ -112,7 +112,7 @@ async fn a_client_of_http2_reaches_an_upstream_of_http1() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_streams_at_once_exactly_as_many_as_the_limit_reach_the_upstream() {
     let upstream = Echo::start().await;
     let rules = RULES.replace("2/hour", "50/hour");

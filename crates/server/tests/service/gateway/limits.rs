@@ -136,7 +136,7 @@ async fn forwarded_requests_that_count_as_the_proxys_are_counted_and_logged_once
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_requests_at_once_exactly_as_many_as_the_limit_reach_the_upstream() {
     let upstream = Echo::start().await;
     let rules = RULES.replace("2/hour", "50/hour");
