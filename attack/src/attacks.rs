@@ -77,13 +77,38 @@ macro_rules! closed {
     };
 }
 
+/// The metric of requests that the service answered with an error, of a listener and a kind.
+macro_rules! error {
+    ($listener:literal, $kind:literal) => {
+        concat!(
+            "tollgate_request_errors_total{listener=\"",
+            $listener,
+            "\",kind=\"",
+            $kind,
+            "\"}"
+        )
+    };
+}
+
 /// All of them, in the order in which they are run.
 pub(crate) const ATTACKS: [Attack; 54] = [
-    attack("rapid reset", floods::rapid_reset),
-    attack("continuation flood", floods::continuations),
-    attack("ping flood", floods::pings),
-    attack("ping answers nobody asked", floods::pongs),
-    attack("settings flood", floods::settings),
+    with_metric(
+        "rapid reset",
+        floods::rapid_reset,
+        closed!("grpc", "protocol"),
+    ),
+    with_metric(
+        "continuation flood",
+        floods::continuations,
+        closed!("grpc", "protocol"),
+    ),
+    with_metric("ping flood", floods::pings, closed!("grpc", "flood")),
+    with_metric(
+        "ping answers nobody asked",
+        floods::pongs,
+        closed!("grpc", "flood"),
+    ),
+    with_metric("settings flood", floods::settings, closed!("grpc", "flood")),
     attack("unfinished messages", bodies::unfinished_messages),
     attack("hollow messages", hollow::messages),
     attack("wide messages", hollow::wide_messages),
@@ -96,13 +121,21 @@ pub(crate) const ATTACKS: [Attack; 54] = [
     attack("answers nobody reads", slowness::unread_answers),
     attack("slow readers", slowness::slow_readers),
     attack("slow writers", slowness::slow_writers),
-    attack("hoarding, one address", hoards::from_one_address),
+    with_metric(
+        "hoarding, one address",
+        hoards::from_one_address,
+        closed!("grpc", "idle"),
+    ),
     attack("hoarding, many addresses", hoards::from_many_addresses),
     attack("large pipelines", pipelines::over_http),
     attack("large messages at once", pipelines::over_grpc),
     attack("strange and large values", values::strange_values),
     attack("redis, large pipelines", redis_protocol::large_pipelines),
-    attack("redis, large commands", redis_protocol::large_commands),
+    with_metric(
+        "redis, large commands",
+        redis_protocol::large_commands,
+        error!("redis", "protocol"),
+    ),
     attack(
         "redis, unfinished commands",
         redis_protocol::unfinished_commands,
@@ -111,18 +144,29 @@ pub(crate) const ATTACKS: [Attack; 54] = [
     attack("redis, slow readers", redis_protocol::slow_readers),
     attack("gateway, slowloris", gateway::slowloris),
     attack("gateway, header flood", gateway::header_flood),
-    attack("gateway, rapid reset", gateway::rapid_reset),
-    attack("gateway, continuations", gateway::continuations),
+    with_metric(
+        "gateway, rapid reset",
+        gateway::rapid_reset,
+        closed!("gateway", "protocol"),
+    ),
+    with_metric(
+        "gateway, continuations",
+        gateway::continuations,
+        closed!("gateway", "protocol"),
+    ),
     attack("gateway, slow uploads", gateway::slow_uploads),
     attack("gateway, slow readers", gateway::slow_readers),
     over_tls("tls, handshake flood", tls::handshake_flood),
-    over_tls("tls, open handshakes", tls::unfinished_handshakes),
+    effective(
+        Effect::Counted(closed!("http", "handshake_broken")),
+        over_tls("tls, open handshakes", tls::unfinished_handshakes),
+    ),
     over_tls("tls, slow records", tls::slow_records),
     short("timeouts, heads", slowness::late_heads, Effect::Ended),
     short(
         "timeouts, bodies",
         bodies::unfinished_bodies,
-        Effect::Counted(r#"tollgate_request_errors_total{listener="http",kind="timeout"}"#),
+        Effect::Counted(error!("http", "timeout")),
     ),
     short(
         "timeouts, readers",
@@ -192,6 +236,15 @@ const fn short(name: &'static str, begin: fn(Target) -> Attacking, effect: Effec
         effect,
         ..attack(name, begin)
     }
+}
+
+/// An attack that the service must notice, and count with this metric.
+const fn with_metric(
+    name: &'static str,
+    begin: fn(Target) -> Attacking,
+    metric: &'static str,
+) -> Attack {
+    effective(Effect::Counted(metric), attack(name, begin))
 }
 
 const fn effective(effect: Effect, attack: Attack) -> Attack {
