@@ -93,6 +93,7 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let restarting = upstream::start_restarting(arguments.lasts, Arc::clone(&restarts));
     let surroundings = Surroundings {
         upstream: started(upstream::start())?,
+        large: started(upstream::start())?,
         restarting: started(restarting)?,
         restarts,
         certificates: &certificates,

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tollgate_testbed::{Certificates, Folder};
 
 use crate::target::{ABSENT, LISTENERS, Target};
+use crate::upstream::LARGE;
 
 /// How long the service may take to listen.
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
@@ -33,6 +34,8 @@ const VISITORS: u32 = 100;
 pub(crate) struct Surroundings<'a> {
     /// The server behind its gateway.
     pub(crate) upstream: SocketAddr,
+    /// The one for large responses: the requests of the client do not wait for these.
+    pub(crate) large: SocketAddr,
     /// A server that restarts again and again, behind `/restarting`.
     pub(crate) restarting: SocketAddr,
     /// How often that one has restarted.
@@ -243,6 +246,7 @@ fn settings(kind: Kind, surroundings: &Surroundings<'_>) -> String {
 fn gateway(kind: Kind, surroundings: &Surroundings<'_>) -> String {
     let Surroundings {
         upstream,
+        large,
         restarting,
         ..
     } = surroundings;
@@ -257,10 +261,12 @@ fn gateway(kind: Kind, surroundings: &Surroundings<'_>) -> String {
          \x20   api:\n\
          \x20     addresses: ['{upstream}']\n\
          \x20     retries: {{attempts: 2}}\n\
+         \x20   large: {{addresses: ['{large}']}}\n\
          \x20   restarting: {{addresses: ['{restarting}']}}\n\
          \x20 in_flight: [{{per: [remote_address], requests: {IN_FLIGHT}}}]\n\
          \x20 routes:\n\
          \x20   - {{name: restarting, match: {{paths: [/restarting]}}, upstream: restarting}}\n\
+         \x20   - {{name: large, match: {{paths: [{LARGE}]}}, upstream: large}}\n\
          \x20   - name: delayed\n\
          \x20     match: {{paths: [/delayed]}}\n\
          \x20     upstream: api\n\

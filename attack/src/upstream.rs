@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -25,17 +26,20 @@ const IDLE_MAX: Duration = Duration::from_secs(5);
 /// for that.
 const UP_FOR: Duration = Duration::from_secs(3);
 const DOWN_FOR: Duration = Duration::from_millis(500);
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 4096;
 /// The longest head of a request: as much as the gateway passes on, and what it adds.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 
 /// Serves until the process ends; returns where.
 pub(crate) fn start() -> Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    run(async move {
-        serve_all(TcpListener::from_std(listener).expect("within a runtime")).await;
-    })?;
+    let address = free_address()?;
+    let runtime = runtime()?;
+    let listener = {
+        let _within = runtime.enter();
+        listen(address)?
+    };
+    thread::spawn(move || runtime.block_on(serve_all(listener)));
     Ok(address)
 }
 
@@ -43,31 +47,42 @@ pub(crate) fn start() -> Result<SocketAddr> {
 /// [`DOWN_FOR`]; in an attack that takes `lasts`, at least twice. Counts its restarts.
 pub(crate) fn start_restarting(lasts: Duration, restarts: Arc<AtomicU64>) -> Result<SocketAddr> {
     let (up_for, down_for) = (UP_FOR.min(lasts / 3), DOWN_FOR.min(lasts / 6));
-    let first = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let address = first.local_addr()?;
-    drop(first);
-    run(async move {
+    let address = free_address()?;
+    let runtime = runtime()?;
+    let serving = async move {
         for start in 0_u64.. {
-            let serving = async {
-                if let Ok(listener) = TcpListener::bind(address).await {
+            let until_down = async {
+                if let Ok(listener) = listen(address) {
                     restarts.store(start, Ordering::Relaxed);
                     serve_all(listener).await;
                 }
             };
-            let _over = timeout(up_for, serving).await;
+            let _over = timeout(up_for, until_down).await;
             sleep(down_for).await;
         }
-    })?;
+    };
+    thread::spawn(move || runtime.block_on(serving));
     Ok(address)
 }
 
-/// Runs a server in a thread of its own.
-fn run(server: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+fn free_address() -> Result<SocketAddr> {
+    std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+/// As `TcpListener::bind`, but with room for more connections than an attack opens at once: one
+/// that finds none tries again after a second, and a request of the client waits for it.
+fn listen(address: SocketAddr) -> Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// For a server in a thread of its own.
+fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?;
-    thread::spawn(move || runtime.block_on(server));
-    Ok(())
+        .build()
 }
 
 /// Serves until it is dropped, and its connections with it.
