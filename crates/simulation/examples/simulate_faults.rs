@@ -6,10 +6,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use tollgate_simulation::{Report, run};
+use tollgate_simulation::{FaultCounts, FaultKind, Report, run};
 
 /// After how many failed seeds the rest is not run, by default.
 const FAILURES: u64 = 5;
+/// In a run of so many seeds, every kind of fault must have had an effect.
+const LONG: u64 = 500;
 const USAGE: &str = "Usage: simulate-faults [--seeds N] [--from SEED] [--threads N] [--failures N] \
                      [--history]";
 
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
     let start = Instant::now();
     let (next, is_enough) = (AtomicU64::new(0), AtomicBool::new(false));
     let failures: Mutex<Vec<Report>> = Mutex::default();
-    let decisions = AtomicU64::new(0);
+    let (decisions, faults) = (AtomicU64::new(0), Mutex::<FaultCounts>::default());
     std::thread::scope(|scope| {
         for _ in 0..wanted.threads {
             scope.spawn(|| {
@@ -47,6 +49,10 @@ fn main() -> ExitCode {
                     }
                     let report = run(wanted.from + number);
                     decisions.fetch_add(report.decisions, Ordering::Relaxed);
+                    faults
+                        .lock()
+                        .expect("nobody panics with it")
+                        .add(&report.faults);
                     if wanted.history && report.broken.is_empty() {
                         report.history.iter().for_each(|line| println!("{line}"));
                     }
@@ -65,13 +71,42 @@ fn main() -> ExitCode {
     failures.iter().for_each(print);
     let run = next.load(Ordering::Relaxed).min(wanted.seeds);
     let (decisions, seconds) = (decisions.into_inner(), start.elapsed().as_secs_f64());
+    let faults = faults.into_inner().expect("nobody panicked with it");
+    print_faults(&faults);
     println!(
         "{run} seeds, {decisions} decisions, {} failed, {seconds:.1} s",
         failures.len()
     );
-    match failures.is_empty() {
+    let problems = find_problems(run, decisions, &faults);
+    problems.iter().for_each(|problem| eprintln!("{problem}"));
+    match failures.is_empty() && problems.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
+    }
+}
+
+/// Why the run shows nothing, whether or not a seed has failed.
+fn find_problems(seeds: u64, decisions: u64, faults: &FaultCounts) -> Vec<String> {
+    let mut problems = Vec::new();
+    if decisions == 0 {
+        problems.push("no decision was made".to_owned());
+    }
+    if seeds >= LONG {
+        let missing = faults.find_missing().into_iter();
+        problems.extend(missing.map(|kind| match faults.of(kind).inflicted {
+            0 => format!("{kind} was never inflicted"),
+            _ => format!("{kind} had no effect: {}", kind.effect()),
+        }));
+    }
+    problems
+}
+
+fn print_faults(faults: &FaultCounts) {
+    println!("{:9} {:>9} {:>9}", "fault", "inflicted", "effects");
+    for kind in FaultKind::ALL {
+        let count = faults.of(kind);
+        let (inflicted, effects) = (count.inflicted, count.effects);
+        println!("{kind:9} {inflicted:9} {effects:9}  {}", kind.effect());
     }
 }
 

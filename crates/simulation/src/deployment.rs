@@ -1,6 +1,8 @@
 //! Deployments of Redis: one server, one watched by a sentinel, or a Cluster, each primary with a
 //! replica that is a little behind.
 
+mod effect;
+
 mod redirect;
 
 mod shard;
@@ -12,6 +14,7 @@ use bytes::Bytes;
 use tokio::time::{Duration, Instant};
 
 use self::shard::Shard;
+use crate::fault_kind::{FaultCounts, FaultKind};
 use crate::keyspace::{self, Keyspace, READ_ONLY};
 use crate::random::Random;
 use crate::resp::Reply;
@@ -58,6 +61,8 @@ pub(crate) struct Deployment {
     /// The most microseconds by which a server reads its clock late.
     late: u64,
     pub(crate) commands: u64,
+    /// Effects of faults that servers see.
+    pub(crate) faults: FaultCounts,
 }
 
 /// The state of one connection.
@@ -101,6 +106,7 @@ impl Deployment {
             standing: 0,
             late: LATE_MICROS,
             commands: 0,
+            faults: FaultCounts::default(),
         }
     }
 
@@ -167,6 +173,13 @@ impl Deployment {
         words: &[Bytes],
     ) -> Reply {
         self.commands += 1;
+        let reply = self.answer(server, session, words);
+        self.note_effect(server, &reply);
+        reply
+    }
+
+    /// The reply to a command, which is executed.
+    fn answer(&mut self, server: usize, session: &mut Session, words: &[Bytes]) -> Reply {
         let Some((name, rest)) = words.split_first() else {
             return Reply::error("ERR empty command");
         };
@@ -223,6 +236,8 @@ impl Deployment {
         if let Some(redirection) = self.redirect(server, keys, is_asking, micros / 1_000) {
             return redirection;
         }
+        let is_set = self.servers[server].clock.is_set();
+        self.faults.see_effect_if(FaultKind::Clock, is_set);
         let Some(shard) = self.shards.iter().position(|shard| shard.primary == server) else {
             return self.on_replica(server, micros, work);
         };

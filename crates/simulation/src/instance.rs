@@ -19,6 +19,7 @@ use tollgate_redis::{Config, Redis, Servers};
 use tollgate_rules::{Loaded, RuleSet};
 
 use crate::deployment::{MASTER, Session, Topology};
+use crate::fault_kind::FaultKind;
 use crate::network::{End, Link};
 use crate::outcome::{Outcome, SettleOutcome};
 use crate::plan::Setup;
@@ -175,6 +176,11 @@ impl Instance {
         let lasts = Span::from_millis(lasts_ms);
         let reported = self.engine.report_headroom(DOMAIN, has_headroom, lasts);
         reported.is_ok()
+    }
+
+    /// Whether its wall clock was set.
+    pub(crate) fn has_set_wall(&self) -> bool {
+        self.wall.load(Ordering::Relaxed) != 0
     }
 
     /// Sets the wall clock forward or back.
@@ -343,6 +349,7 @@ async fn serve(world: Arc<World>, server: usize, mut end: End) {
         loop {
             let stopped_until = world.redis().end_of_stop(server);
             let Some(until) = stopped_until else { break };
+            world.faults().see_effect(FaultKind::Stop);
             sleep_until(until).await;
         }
         let mut out = Vec::new();

@@ -38,6 +38,8 @@ mod instance;
 
 mod outcome;
 
+mod fault_kind;
+
 mod plan;
 
 mod rules_file;
@@ -52,6 +54,7 @@ mod subject;
 
 mod fleet;
 
+pub use fault_kind::{FaultCount, FaultCounts, FaultKind};
 pub use fleet::{
     Fleet, INCIDENTS_MAX, INSTANCE_EVENTS_MAX, INSTANCES_MAX, Incident, Load, Played, RealRedis,
     SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, TIMEOUT_MAX, TIMEOUT_MIN,

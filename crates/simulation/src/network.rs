@@ -13,10 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::time::{Duration, Instant, sleep};
 
+use crate::fault_kind::{FaultCounts, FaultKind};
 use crate::random::Random;
 
 pub(crate) use pipe::End;
 use pipe::Pipe;
+
+/// The longest delay of a message without a fault, in milliseconds.
+const USUAL_DELAY_MAX: u64 = 2;
 
 /// All links and connections.
 pub(crate) struct Network {
@@ -27,6 +31,8 @@ struct State {
     random: Random,
     links: BTreeMap<Link, Condition>,
     connections: Vec<Connection>,
+    /// Effects of faults of links.
+    faults: FaultCounts,
 }
 
 /// The link from an instance to a server.
@@ -64,6 +70,7 @@ impl Network {
                 random,
                 links: BTreeMap::new(),
                 connections: Vec::new(),
+                faults: FaultCounts::default(),
             }),
         })
     }
@@ -77,6 +84,7 @@ impl Network {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         if condition.is_silent {
+            self.see_effect(FaultKind::Partition);
             std::future::pending::<()>().await;
         }
         let (capacity, is_buffered) = {
@@ -119,7 +127,7 @@ impl Network {
         let mut state = self.state();
         for condition in state.links.values_mut() {
             *condition = Condition {
-                delay_max: condition.delay_max.min(2),
+                delay_max: condition.delay_max.min(USUAL_DELAY_MAX),
                 ..Condition::default()
             };
         }
@@ -127,16 +135,18 @@ impl Network {
         self.each(|_| true, Pipe::wake);
     }
 
-    /// Breaks the connections of links for which `is_meant` holds.
-    pub(crate) fn break_all(&self, is_meant: impl Fn(Link) -> bool) {
+    /// Breaks the connections of links for which `is_meant` holds; returns whether there were any.
+    pub(crate) fn break_all(&self, is_meant: impl Fn(Link) -> bool) -> bool {
+        let has_any = self.live().iter().any(|(link, ..)| is_meant(*link));
         self.each(is_meant, Pipe::break_off);
+        has_any
     }
 
     /// Breaks the connections of a link after their peers have sent so many more bytes.
-    pub(crate) fn cut_after(&self, link: Link, bytes: usize) {
+    pub(crate) fn cut_after(self: &Arc<Network>, link: Link, bytes: usize) {
         let live = self.live();
         for (_, up, down) in live.into_iter().filter(|(at, ..)| *at == link) {
-            down.cut_after(bytes, up);
+            down.cut_after(bytes, up, Arc::clone(self));
         }
     }
 
@@ -144,7 +154,19 @@ impl Network {
     fn delay(&self, link: Link) -> Duration {
         let mut state = self.state();
         let most = state.links.get(&link).map_or(0, |link| link.delay_max);
-        Duration::from_millis(state.random.between(0, most))
+        let drawn = state.random.between(0, most);
+        let is_long = drawn > USUAL_DELAY_MAX;
+        state.faults.see_effect_if(FaultKind::Delay, is_long);
+        Duration::from_millis(drawn)
+    }
+
+    /// Effects of faults of links.
+    pub(crate) fn faults(&self) -> FaultCounts {
+        self.state().faults.clone()
+    }
+
+    fn see_effect(&self, kind: FaultKind) {
+        self.state().faults.see_effect(kind);
     }
 
     fn each(&self, is_meant: impl Fn(Link) -> bool, work: impl Fn(&Pipe)) {

@@ -21,6 +21,7 @@ use in_flight::RequestInFlight;
 
 use crate::account::MILLI;
 use crate::deployment::Topology;
+use crate::fault_kind::FaultCounts;
 use crate::instance::Instance;
 use crate::plan::{Fault, HeadroomReport, Part, Plan, Reload, Request, Settle, Step};
 use crate::rules_file;
@@ -41,6 +42,8 @@ pub struct Report {
     pub commands: u64,
     /// What reloads have changed.
     pub changes: Changes,
+    /// Which faults happened, and how often their effects were seen.
+    pub faults: FaultCounts,
 }
 
 /// Runs the plan of `seed`.
@@ -306,6 +309,7 @@ impl Runner {
 
     fn report(self) -> Report {
         let errors = self.world.redis().script_errors();
+        let faults = self.world.all_faults();
         let mut account = self.world.account();
         for error in errors {
             account.fail(0, &format!("a script failed: {error}"));
@@ -317,6 +321,7 @@ impl Runner {
             decisions: account.decisions,
             commands: self.world.redis().commands,
             changes: self.changes.with(account.effects),
+            faults,
         }
     }
 }

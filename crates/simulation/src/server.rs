@@ -16,6 +16,8 @@ pub(crate) struct Server {
     pub(crate) keyspace: Keyspace,
     /// By name.
     scripts: BTreeMap<String, Arc<str>>,
+    /// Whether it lost them while it was running.
+    pub(crate) has_lost_scripts: bool,
     pub(crate) clock: ServerClock,
     pub(crate) is_up: bool,
     /// Until when it is stopped, as by SIGSTOP: it neither reads nor answers.
@@ -52,11 +54,13 @@ impl Server {
     pub(crate) fn restart(&mut self, keyspace: Keyspace) {
         self.keyspace = keyspace;
         self.scripts.clear();
+        self.has_lost_scripts = false;
         self.is_up = true;
         self.stopped_until = None;
     }
 
     pub(crate) fn forget_scripts(&mut self) {
+        self.has_lost_scripts |= !self.scripts.is_empty();
         self.scripts.clear();
     }
 

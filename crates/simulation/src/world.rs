@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::account::Account;
 use crate::deployment::Deployment;
+use crate::fault_kind::FaultCounts;
 use crate::instance::nanos_since;
 use crate::network::Network;
 use crate::plan::Plan;
@@ -19,6 +20,7 @@ pub(crate) struct World {
     redis: Mutex<Deployment>,
     dead: Mutex<BTreeSet<usize>>,
     account: Mutex<Account>,
+    faults: Mutex<FaultCounts>,
     history: Mutex<Vec<String>>,
 }
 
@@ -38,6 +40,7 @@ impl World {
             redis: Mutex::new(redis),
             dead: Mutex::default(),
             account: Mutex::new(Account::new(plan)),
+            faults: Mutex::default(),
             history: Mutex::default(),
         })
     }
@@ -48,6 +51,19 @@ impl World {
 
     pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
         lock(&self.account)
+    }
+
+    /// Faults, and those effects that neither the network nor the servers see.
+    pub(crate) fn faults(&self) -> MutexGuard<'_, FaultCounts> {
+        lock(&self.faults)
+    }
+
+    /// Faults, and all their effects.
+    pub(crate) fn all_faults(&self) -> FaultCounts {
+        let mut all = self.faults().clone();
+        all.add(&self.network.faults());
+        all.add(&self.redis().faults);
+        all
     }
 
     /// Virtual nanoseconds since the start.

@@ -1,7 +1,7 @@
 //! Seeds replay exactly, and those that have found defects pass.
 #![allow(missing_docs, clippy::unwrap_used, clippy::tests_outside_test_module)]
 
-use tollgate_simulation::{Changes, run, run_steady};
+use tollgate_simulation::{Changes, FaultCounts, FaultKind, run, run_steady};
 
 /// One seed per line, and what it found.
 const FOUND: &str = include_str!("found.txt");
@@ -39,6 +39,29 @@ fn what_was_found_stays_fixed() {
             );
         }
     }
+}
+
+/// And what counts as the effect of a fault does not happen without one.
+#[test]
+fn every_kind_of_fault_happens_and_has_an_effect() {
+    let mut sum = FaultCounts::default();
+    for seed in 0..200 {
+        let faults = run(seed).faults;
+        for kind in FaultKind::ALL {
+            let count = faults.of(kind);
+            // A primary that is down, and was to be replaced, may be started again before.
+            let is_failover =
+                kind == FaultKind::Switch && faults.of(FaultKind::Failover).inflicted > 0;
+            let is_explained = count.inflicted > 0 || count.effects == 0 || is_failover;
+            assert!(is_explained, "seed {seed}: {kind}: {count:?}");
+        }
+        sum.add(&faults);
+    }
+    for kind in FaultKind::ALL {
+        let count = sum.of(kind);
+        assert!(count.inflicted > 0, "{kind} was never inflicted");
+    }
+    assert_eq!(sum.find_missing(), []);
 }
 
 #[test]

@@ -16,6 +16,11 @@ impl Account {
         }
     }
 
+    /// Whether an instance is deciding.
+    pub(crate) fn is_deciding(&self, instance: usize) -> bool {
+        self.open.values().any(|open| open.instance == instance)
+    }
+
     /// Units that a request was to refund can be refunded later if no limit applies to them.
     pub(super) fn return_unlimited(&mut self, open: &Open) {
         let limited = self.plan.find_limited_in(open.versions[0], &open.parts);

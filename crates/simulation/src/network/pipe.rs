@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{Link, Network};
+use crate::fault_kind::FaultKind;
 
 /// Bytes that an end buffers until they are flushed.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
@@ -29,10 +30,18 @@ struct State {
     /// Whether the writer has closed it.
     is_closed: bool,
     is_broken: bool,
-    /// How many more bytes are read before it breaks, with the other direction.
-    cut: Option<(usize, Arc<Pipe>)>,
+    cut: Option<Cut>,
     reader: Option<Waker>,
     writer: Option<Waker>,
+}
+
+/// A break that is due.
+struct Cut {
+    /// After how many more bytes that are read.
+    left: usize,
+    /// The other direction, which breaks as well.
+    other: Arc<Pipe>,
+    network: Arc<Network>,
 }
 
 /// One end of a stream.
@@ -65,8 +74,12 @@ impl Pipe {
         self.wake();
     }
 
-    pub(super) fn cut_after(&self, bytes: usize, other: Arc<Pipe>) {
-        self.state().cut = Some((bytes, other));
+    pub(super) fn cut_after(&self, bytes: usize, other: Arc<Pipe>, network: Arc<Network>) {
+        self.state().cut = Some(Cut {
+            left: bytes,
+            other,
+            network,
+        });
     }
 
     pub(super) fn wake(&self) {
@@ -100,25 +113,26 @@ impl Pipe {
             return Taken::Later(Some(from));
         }
         let mut bytes = message.split_to(message.len().min(most));
-        if message.is_empty() {
+        let is_whole = message.is_empty();
+        if is_whole {
             state.queue.pop_front();
         }
-        state.bytes -= bytes.len();
-        let mut cut = None;
-        if let Some((left, other)) = &mut state.cut {
-            bytes.truncate(*left);
-            *left -= bytes.len();
-            if *left == 0 {
-                cut = Some(Arc::clone(other));
-            }
+        let count = bytes.len();
+        state.bytes -= count;
+        if let Some(cut) = &mut state.cut {
+            bytes.truncate(cut.left);
+            cut.left -= bytes.len();
         }
+        let cut = state.cut.take_if(|cut| cut.left == 0);
         let writer = state.writer.take();
         drop(state);
         writer.into_iter().for_each(Waker::wake);
-        if let Some(other) = cut {
-            self.state().cut = None;
+        if let Some(cut) = cut {
+            if !is_whole || bytes.len() < count {
+                cut.network.see_effect(FaultKind::Cut);
+            }
             self.break_off();
-            other.break_off();
+            cut.other.break_off();
             if bytes.is_empty() {
                 return Taken::Broken;
             }
@@ -198,7 +212,8 @@ impl AsyncRead for End {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            let held_until = self.network.condition(self.link).held_until;
+            let condition = self.network.condition(self.link);
+            let held_until = condition.held_until;
             match self
                 .read
                 .take(into.remaining(), held_until, context.waker())
@@ -211,6 +226,12 @@ impl AsyncRead for End {
                 Taken::Broken => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
                 Taken::Later(None) => return Poll::Pending,
                 Taken::Later(Some(at)) => {
+                    if held_until == Some(at) {
+                        self.network.see_effect(match condition.is_silent {
+                            true => FaultKind::Partition,
+                            false => FaultKind::Hold,
+                        });
+                    }
                     let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
                     timer.as_mut().reset(at);
                     ready!(timer.as_mut().poll(context));

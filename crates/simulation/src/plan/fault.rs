@@ -2,6 +2,7 @@
 
 use super::{Setup, index};
 use crate::deployment::Topology;
+use crate::fault_kind::FaultKind;
 use crate::random::Random;
 
 /// The most milliseconds by which a replica is behind its primary.
@@ -69,6 +70,32 @@ pub(crate) enum Fault {
     Full { shard: usize, lasts: u64 },
     /// The Cluster is down.
     Down { lasts: u64 },
+}
+
+// === impl Fault ===
+
+impl Fault {
+    pub(crate) const fn kind(&self) -> FaultKind {
+        match self {
+            Fault::Delay { .. } => FaultKind::Delay,
+            Fault::Hold { .. } => FaultKind::Hold,
+            Fault::Partition { .. } => FaultKind::Partition,
+            Fault::Break { .. } => FaultKind::Break,
+            Fault::Cut { .. } => FaultKind::Cut,
+            Fault::Stop { .. } => FaultKind::Stop,
+            Fault::Crash { .. } => FaultKind::Crash,
+            Fault::Close { .. } => FaultKind::Close,
+            Fault::Restart { .. } => FaultKind::Restart,
+            Fault::Failover { .. } => FaultKind::Failover,
+            Fault::Switch { .. } => FaultKind::Switch,
+            Fault::Move { .. } => FaultKind::Move,
+            Fault::Clock { .. } => FaultKind::Clock,
+            Fault::Wall { .. } => FaultKind::Wall,
+            Fault::Flush { .. } => FaultKind::Flush,
+            Fault::Full { .. } => FaultKind::Full,
+            Fault::Down { .. } => FaultKind::Down,
+        }
+    }
 }
 
 // === impl Faults ===

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, sleep};
 use tollgate_engine::ReservationId;
 
+use crate::fault_kind::FaultKind;
 use crate::instance::Instance;
 use crate::outcome::{Outcome, SettleOutcome};
 use crate::plan::{Part, Plan, Settle};
@@ -50,6 +51,7 @@ impl RequestInFlight {
             }
         };
         world.note(format!("decision {number}: {}", short(&outcome)));
+        note_effects(&world, &instance, self.polls, &outcome);
         let lost = instance.redis.counts().reports_lost;
         let now = world.now();
         world.account().reports_lost(instance.number, lost, now);
@@ -85,12 +87,30 @@ async fn settle_later(
     let from = world.now();
     world.account().settle_began(attempt, from, actual);
     let outcome = settler.settle(id, actual, polls).await;
+    if polls.is_some() {
+        let is_cancelled = matches!(outcome, SettleOutcome::Cancelled);
+        let mut faults = world.faults();
+        faults.inflict(FaultKind::Cancel);
+        faults.see_effect_if(FaultKind::Cancel, is_cancelled);
+    }
     world.note(format!(
         "settlement of {number} ({index}): {}",
         short_settlement(&outcome)
     ));
     let now = world.now();
     world.account().settle_ended(attempt, now, &outcome);
+}
+
+/// Counts the effects of faults on a decision that has ended, or was cancelled.
+fn note_effects(world: &World, instance: &Instance, polls: Option<u32>, outcome: &Outcome) {
+    let mut faults = world.faults();
+    if polls.is_some() {
+        let is_cancelled = matches!(outcome, Outcome::Cancelled);
+        faults.inflict(FaultKind::Cancel);
+        faults.see_effect_if(FaultKind::Cancel, is_cancelled);
+    }
+    let is_local = matches!(outcome, Outcome::FellBack(_));
+    faults.see_effect_if(FaultKind::Wall, is_local && instance.has_set_wall());
 }
 
 fn short(outcome: &Outcome) -> String {

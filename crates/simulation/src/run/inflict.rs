@@ -1,6 +1,7 @@
 //! Injects faults, and ends them.
 
 use super::{Duration, Fault, Instant, Runner, Topology, Undo};
+use crate::fault_kind::FaultKind;
 use crate::network::Link;
 use crate::slots::slot_of;
 
@@ -8,6 +9,7 @@ impl Runner {
     /// Injects a fault, and schedules its end.
     pub(super) async fn inflict(&mut self, fault: Fault) {
         self.world.note(format!("{fault:?}"));
+        self.world.faults().inflict(fault.kind());
         let (now, until) = (self.world.now(), |lasts: u64| lasts * super::MILLI);
         match fault {
             fault @ (Fault::Delay { .. }
@@ -77,7 +79,8 @@ impl Runner {
             Fault::Break { instance, shard } => {
                 self.world.account().disturb(now);
                 for link in self.links_of(instance, shard) {
-                    self.world.network.break_all(|at| at == link);
+                    let has_any = self.world.network.break_all(|at| at == link);
+                    self.see_effect_if(FaultKind::Break, has_any);
                 }
             }
             Fault::Cut {
@@ -168,6 +171,10 @@ impl Runner {
                 self.world.account().disturb(now);
                 if !self.world.redis().is_up(server) {
                     self.world.redis().restart(server);
+                    let redis = self.world.redis();
+                    let has_keys = redis.servers[server].keyspace.entries().next().is_some();
+                    drop(redis);
+                    self.see_effect_if(FaultKind::Restart, has_keys);
                 }
             }
             Undo::Promote { shard } => self.promote(shard),
@@ -226,6 +233,8 @@ impl Runner {
             .account()
             .disturb(self.world.now() + lasts * super::MILLI);
         if let Some(instance) = self.instances[place].take() {
+            let is_deciding = self.world.account().is_deciding(instance.number);
+            self.see_effect_if(FaultKind::Crash, is_deciding);
             self.world.bury(instance.number);
         }
         self.undo_in(lasts, Undo::Start { place });
@@ -234,7 +243,10 @@ impl Runner {
     async fn close(&mut self, place: usize) {
         self.world.account().disturb(self.world.now());
         if let Some(instance) = self.instances[place].take() {
+            let before = self.world.redis().commands;
             instance.close().await;
+            let has_sent = self.world.redis().commands > before;
+            self.see_effect_if(FaultKind::Close, has_sent);
         }
         self.start(place);
     }
@@ -244,10 +256,17 @@ impl Runner {
         self.world.network.break_all(|link| link.server == server);
     }
 
+    fn see_effect_if(&self, kind: FaultKind, is_seen: bool) {
+        self.world.faults().see_effect_if(kind, is_seen);
+    }
+
     /// The replica of a shard becomes its primary; the account learns what that lost.
     fn promote(&mut self, shard: usize) {
         let now = self.world.now();
+        let former = self.primary(shard);
+        let is_planned = self.world.redis().is_up(former);
         let lost = self.world.redis().promote(shard);
+        self.see_effect_if(FaultKind::Failover, !is_planned && !lost.is_empty());
         let has_set_clocks = self.world.redis().has_set_clocks();
         self.world.note(format!(
             "shard {shard}: its replica is promoted; lost {}",
