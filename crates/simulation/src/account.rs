@@ -13,6 +13,10 @@ mod available;
 
 mod bound;
 
+mod clock;
+
+mod fallback;
+
 mod headroom;
 
 mod judge;
@@ -29,13 +33,15 @@ mod views;
 
 use std::collections::BTreeMap;
 
-use tollgate_core::{Answer, Cost, Enforcement, Limited, OnDenial, OnStoreError};
+use tollgate_core::{Answer, Cost, Limited, OnDenial};
 
 use crate::deployment::Topology;
 use crate::outcome::Outcome;
 use crate::plan::{Part, Plan, View};
 pub(crate) use applied::Effects;
 use bound::Bound;
+use clock::Clock;
+pub(crate) use clock::Jump;
 use headroom::Headroom;
 use reservation::{Reservation, Settling};
 use tab::{Tab, Taken};
@@ -57,14 +63,14 @@ pub(crate) struct Account {
     reservations: BTreeMap<u64, Reservation>,
     /// When a failover lost some of them, or their settlements.
     reservations_lost: Vec<u64>,
-    /// Whether a former primary may still deny, by another clock than the new one.
-    has_former_clock: bool,
     /// Attempts to settle them that have begun and not ended.
     settling: BTreeMap<(u64, usize), Settling>,
     /// When decisions over several counters were made, for which competing ones may have waited.
     ended: Vec<(u64, Vec<usize>)>,
     /// When the faults so far end: what is on its way may arrive until then.
     faults_until: u64,
+    /// Whether there were any but cancelled requests.
+    has_faults: bool,
     /// How many instances were started.
     instances: u64,
     /// The version of the rules file that each instance has.
@@ -73,8 +79,8 @@ pub(crate) struct Account {
     headroom: Headroom,
     /// For each instance, how many reports it had lost when last checked, and when that was.
     reports_lost: BTreeMap<usize, (u64, u64)>,
-    /// Times at which some server's or instance's clock was set.
-    jumps: Vec<u64>,
+    /// The wall clock of each instance, where it was set.
+    walls: BTreeMap<usize, Clock>,
     pub(crate) broken: Vec<String>,
     pub(crate) decisions: u64,
     /// What versions of the rules file have changed about decisions.
@@ -105,15 +111,15 @@ impl Account {
             open: BTreeMap::new(),
             reservations: BTreeMap::new(),
             reservations_lost: Vec::new(),
-            has_former_clock: false,
             settling: BTreeMap::new(),
             ended: Vec::new(),
             faults_until: 0,
+            has_faults: false,
             instances: 0,
             versions: BTreeMap::new(),
             headroom: Headroom::default(),
             reports_lost: BTreeMap::new(),
-            jumps: Vec::new(),
+            walls: BTreeMap::new(),
             broken: Vec::new(),
             decisions: 0,
             effects: Effects::default(),
@@ -122,7 +128,13 @@ impl Account {
 
     /// Records a fault that lasts until then.
     pub(crate) fn disturb(&mut self, until: u64) {
-        self.faults_until = self.faults_until.max(until);
+        self.has_faults = true;
+        self.recover(until);
+    }
+
+    /// Records that all that was disturbed recovers from then on.
+    pub(crate) fn recover(&mut self, from: u64) {
+        self.faults_until = self.faults_until.max(from);
     }
 
     /// Until when consequences of the faults so far may last.
@@ -132,16 +144,7 @@ impl Account {
 
     pub(crate) fn instance_started(&mut self, now: u64) {
         self.instances += 1;
-        self.disturb(now);
-    }
-
-    /// Records that a clock was set.
-    pub(crate) fn clock_jumped(&mut self, now: u64) {
-        self.jumps.push(now);
-        self.disturb(now);
-        for tab in &mut self.tabs {
-            tab.excused.push(now);
-        }
+        self.recover(now);
     }
 
     /// Records that a failover lost the last writes to this counter.
@@ -245,6 +248,12 @@ impl Account {
         self.broken.push(format!("{millis} ms: {what}"));
     }
 
+    /// What the limits of a counter allow, by Redis's clock.
+    fn find_bound(&self, counter: usize) -> Bound<'_> {
+        let plan = &self.plan.counters[counter];
+        Bound::new(plan, self.plan.setup.base_micros, &self.tabs[counter].clock)
+    }
+
     /// Records a decision whose outcome is unknown.
     fn record_unknown(&mut self, open: &Open, now: u64) {
         let until = self.faults_until.max(now);
@@ -317,74 +326,6 @@ impl Account {
             self.fail(taken.to, &why);
         }
     }
-
-    /// Checks a decision of the fallback.
-    fn fell_back(&mut self, number: u64, open: &Open, now: u64, answer: &Answer) {
-        self.judge_answer(number, open, now, answer);
-        let counters = &self.plan.counters;
-        let choices_in = |version: &usize| -> Vec<OnStoreError> {
-            let parts = open.parts.iter();
-            let choices = parts.map(|part| counters[part.counter].on_store_error_in(*version));
-            choices.collect()
-        };
-        let choices: Vec<Vec<OnStoreError>> = open.versions.iter().map(choices_in).collect();
-        let mut versions = choices.iter();
-        let is_undecided = versions.all(|choices| must_not_allow(open, choices, answer));
-        if !answer.is_allowed() {
-            return;
-        }
-        if is_undecided {
-            self.fail(now, &format!("decision {number} was allowed without Redis"));
-        }
-        for (index, (part, limited)) in open.parts.iter().zip(answer.limited()).enumerate() {
-            let mut versions = choices.iter();
-            let is_local = versions.all(|choices| choices[index] == OnStoreError::Local);
-            if is_local && limited.decision.is_allowed() {
-                self.take_local(number, open, now, *part);
-            }
-        }
-    }
-
-    /// Records what the memory of an instance has allowed, and checks that no more is allowed there
-    /// than by the whole limit.
-    fn take_local(&mut self, number: u64, open: &Open, now: u64, part: Part) {
-        let Cost::Take(units) = part.cost else {
-            return;
-        };
-        let counter = &self.plan.counters[part.counter];
-        let taken = open.take(now, units);
-        let tab = &mut self.tabs[part.counter];
-        let local = tab.local.entry(open.instance).or_default();
-        local.push(taken);
-        // A converted state keeps only as many units as its limit has.
-        if counter.is_converted() {
-            return;
-        }
-        let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
-        let jumps = self.jumps.len();
-        let extra = tab.refunds.iter().map(|refund| refund.units).sum::<u64>()
-            + counter.capacity() * u64::try_from(jumps).unwrap_or(u64::MAX);
-        if let Some(why) = bound.find_violation(local, taken, |_| extra) {
-            self.fail(now, &format!("decision {number}, in memory: {why}"));
-        }
-    }
-}
-
-/// Whether a limit says that the request must not be allowed without Redis. A shadow limit says
-/// nothing, and of several quotas one suffices that can allow the request.
-fn must_not_allow(open: &Open, choices: &[OnStoreError], answer: &Answer) -> bool {
-    let says_no =
-        |choice: &OnStoreError| matches!(choice, OnStoreError::Deny | OnStoreError::Error);
-    let of = |wanted: Enforcement| {
-        let judged = open.parts.iter().zip(choices).zip(answer.limited());
-        judged.filter_map(move |((part, choice), limited)| {
-            let is_refund = wanted == Enforcement::Quota && matches!(part.cost, Cost::Refund(_));
-            (limited.enforcement == wanted && !is_refund).then_some(choice)
-        })
-    };
-    let quotas: Vec<&OnStoreError> = of(Enforcement::Quota).collect();
-    let has_no_quota = !quotas.is_empty() && quotas.into_iter().all(says_no);
-    has_no_quota || of(Enforcement::Enforce).any(says_no)
 }
 
 // === impl Open ===

@@ -326,11 +326,6 @@ impl Deployment {
         lost
     }
 
-    /// Whether the clock of a server was set, so that they may differ.
-    pub(crate) fn has_set_clocks(&self) -> bool {
-        self.servers.iter().any(|server| server.clock.is_set())
-    }
-
     /// Sets how far behind a shard's replica is from now on.
     pub(crate) fn set_lag(&mut self, shard: usize, lag: Duration) {
         self.shards[shard].lag = lag;

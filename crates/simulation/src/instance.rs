@@ -33,7 +33,7 @@ use crate::world::World;
 const LOCAL_BYTES: usize = 1 << 20;
 
 /// How long reservations can be settled: longer than a run, shorter than the quiet after it.
-const RESERVATION_LIFETIME: Span = Span::from_secs(10);
+pub(crate) const RESERVATION_LIFETIME: Span = Span::from_secs(10);
 
 /// A Tollgate process.
 #[derive(Clone)]

@@ -4,11 +4,13 @@ mod audit;
 
 mod changes;
 
+mod clocks;
+
 mod inflict;
 
 mod in_flight;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
@@ -100,6 +102,10 @@ struct Runner {
     started: usize,
     requests: Vec<JoinHandle<()>>,
     numbers: u64,
+    /// Shards whose replica has taken over.
+    promoted: BTreeSet<usize>,
+    /// By how many nanoseconds the clocks of servers were set in all.
+    clocks_set: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -140,6 +146,8 @@ impl Runner {
             started: 0,
             requests: Vec::new(),
             numbers: 0,
+            promoted: BTreeSet::new(),
+            clocks_set: 0,
             plan: Arc::new(plan),
         };
         runner

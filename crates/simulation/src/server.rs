@@ -143,6 +143,11 @@ impl ServerClock {
         self.last
     }
 
+    /// How many nanoseconds it is ahead of the simulated time.
+    pub(crate) const fn ahead(&self) -> i64 {
+        self.offset * 1_000
+    }
+
     /// Whether it was set.
     pub(crate) const fn is_set(&self) -> bool {
         self.offset != 0

@@ -3,7 +3,7 @@
 
 use tollgate_core::{Algorithm, Answer, Cost, Enforcement, Limited, Status, Wait};
 
-use super::{Account, Bound, MILLI, Open};
+use super::{Account, MILLI, Open};
 
 impl Account {
     /// Checks an answer, wherever it was decided.
@@ -28,7 +28,7 @@ impl Account {
         let counter = &self.plan.counters[part.counter];
         let cost = open.judged_units(part.counter);
         let fits = |view| cost <= u64::from(counter.as_met(&limited.limit, view).available());
-        let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
+        let bound = self.find_bound(part.counter);
         // What others allowed beyond the limit is paid back.
         let debts = match counter.has_local_counts() {
             true => self.instances,

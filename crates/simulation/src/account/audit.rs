@@ -1,8 +1,9 @@
 //! Checks after all faults have ended.
 
-use tollgate_core::{Decision, Limit};
+use tollgate_core::Decision;
 
-use super::{Account, Bound, MILLI, Tab, Taken};
+use super::clock::UNSET;
+use super::{Account, Bound, Tab, Taken};
 use crate::plan::{Counter, Plan};
 
 impl Account {
@@ -11,20 +12,16 @@ impl Account {
     /// limit.
     pub(crate) fn audit(&mut self, counter: usize, now: u64, decision: &Decision) {
         let plan = &self.plan.counters[counter];
-        let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
+        let bound = self.find_bound(counter);
         let tab = &self.tabs[counter];
         // A converted state keeps only as many units as its limit has.
-        if !bound.is_long() || !self.jumps.is_empty() || plan.is_converted() {
+        if !bound.is_long() || plan.is_converted() {
             return;
         }
         let limit = &plan.limits[0];
         let capacity = u64::from(limit.capacity());
         let used = capacity - u64::from(decision.remaining()).min(capacity);
-        let intervals = plan.limits.iter().filter_map(Limit::interval);
-        let refilled = match intervals.min() {
-            Some(interval) => now / interval.as_nanos().max(1) + 1,
-            None => 0,
-        };
+        let refilled = bound.refill_units(0, now);
         let least = tab.least().saturating_sub(refilled).min(capacity);
         // What others have spent of their leases, or counted, and not reported is not counted in
         // Redis yet, so there may be nothing for a refund to return.
@@ -32,7 +29,8 @@ impl Account {
         let most = match !plan.is_strict() && has_others {
             true => tab.most() + sum(&tab.refunds),
             false => tab.most(),
-        } + refilled;
+        } + refilled
+            + bound.debt_units(now);
         let is_exact = tab.excused.is_empty();
         let reported = !plan.has_local_counts() || self.is_undisturbed();
         if used < least && is_exact && reported {
@@ -64,7 +62,7 @@ impl Account {
         let memory = plan
             .counters
             .iter()
-            .map(|counter| Bound::new(counter, 0, &[]).memory());
+            .map(|counter| Bound::new(counter, 0, &UNSET).memory());
         memory.max().unwrap_or(0)
     }
 
@@ -77,15 +75,10 @@ impl Account {
         }
     }
 
-    /// Whether any clock was set.
-    pub(crate) const fn has_jumps(&self) -> bool {
-        !self.jumps.is_empty()
-    }
-
     /// Whether there were no faults but cancelled requests.
     fn is_undisturbed(&self) -> bool {
         let started = u64::try_from(self.plan.setup.instances).unwrap_or(u64::MAX);
-        self.end_of_disturbance() <= 3_000 * MILLI
+        !self.has_faults
             && self.instances == started
             && self.tabs.iter().all(|tab| tab.unknown.is_empty())
     }

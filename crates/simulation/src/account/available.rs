@@ -1,7 +1,7 @@
 //! Checks that requests without priority leave the share that is kept for others, and those without
 //! headroom the elastic part.
 
-use super::{Account, Bound, Open, Taken};
+use super::{Account, Open, Taken};
 
 impl Account {
     /// Checks that requests that leave a part of the limit for others are allowed no more in any
@@ -21,7 +21,7 @@ impl Account {
             return;
         }
         taken.insert_into(self.tabs[counter].partial.entry(view).or_default());
-        let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps).of_view(view);
+        let bound = self.find_bound(counter).of_view(view);
         let extra = self.extra_units(counter, &bound, taken.to);
         let violation = bound.find_violation(&self.tabs[counter].all_within(view), taken, extra);
         if let Some(why) = violation {

@@ -2,6 +2,7 @@
 
 use tollgate_core::{Algorithm, Anchor, Limit, Span};
 
+use super::clock::{Clock, READ_LATE, UNSET};
 use super::{MILLI, Taken};
 use crate::plan::{Counter, View};
 
@@ -13,8 +14,10 @@ pub(super) struct Bound<'p> {
     counter: &'p Counter,
     /// The world's start, in nanoseconds since 1970.
     base: u64,
-    /// Whether windows may begin at other times because a clock was set.
-    is_skewed: bool,
+    /// The clock by which all limits are decided.
+    clock: &'p Clock,
+    /// Whether only windows aligned to the epoch follow it, as in the memory of an instance.
+    is_in_memory: bool,
     /// How the requests meet the limits.
     view: View,
 }
@@ -22,17 +25,26 @@ pub(super) struct Bound<'p> {
 // === impl Bound ===
 
 impl<'p> Bound<'p> {
-    pub(super) const fn new(counter: &'p Counter, base_micros: u64, jumps: &[u64]) -> Bound<'p> {
+    pub(super) const fn new(counter: &'p Counter, base_micros: u64, clock: &'p Clock) -> Bound<'p> {
         Bound {
             counter,
             base: base_micros * 1_000,
-            is_skewed: !jumps.is_empty(),
+            clock,
+            is_in_memory: false,
             view: View::WHOLE,
         }
     }
 
+    /// What they allow in the memory of an instance whose wall clock this is.
+    pub(super) const fn in_memory(self) -> Bound<'p> {
+        Bound {
+            is_in_memory: true,
+            ..self
+        }
+    }
+
     /// What they allow to requests that meet them so.
-    pub(super) fn of_view(self, view: View) -> Bound<'p> {
+    pub(super) const fn of_view(self, view: View) -> Bound<'p> {
         Bound { view, ..self }
     }
 
@@ -63,9 +75,32 @@ impl<'p> Bound<'p> {
         locks.max().unwrap_or(0)
     }
 
-    /// Whether no unit expires during a run.
+    /// Whether no unit expires during a run, also not by a clock that was set forward.
     pub(super) fn is_long(&self) -> bool {
-        self.memory() >= LONG
+        self.memory() >= LONG && self.clock.forward(0, u64::MAX, u64::MAX) < LONG / 2
+    }
+
+    /// The earliest moment of which a limit may still know something at `at`.
+    pub(super) fn find_memory_start(&self, at: u64) -> u64 {
+        self.clock.find_memory_start(at, self.memory() + READ_LATE)
+    }
+
+    /// How many units of a bucket may count at `at` that it never charged, because its clock was
+    /// set back.
+    pub(super) fn debt_units(&self, at: u64) -> u64 {
+        let intervals = self.counter.limits.iter().filter_map(Limit::interval);
+        let interval = intervals.min().map_or(u64::MAX, Span::as_nanos);
+        self.clock.debt(at).div_ceil(interval.max(1))
+    }
+
+    /// How many units of a bucket are refilled from `from` to `to`, at most.
+    pub(super) fn refill_units(&self, from: u64, to: u64) -> u64 {
+        let intervals = self.counter.limits.iter().filter_map(Limit::interval);
+        let Some(interval) = intervals.min() else {
+            return 0;
+        };
+        let span = to - from + READ_LATE + self.clock.forward(from, to, u64::MAX);
+        span / interval.as_nanos().max(1) + 1
     }
 
     /// The most units of all versions of the limit between two moments.
@@ -81,30 +116,33 @@ impl<'p> Bound<'p> {
     /// and what becomes free in that time, rounded up.
     fn most_of(&self, limit: &Limit, from: u64, to: u64) -> u64 {
         let (capacity, window) = (u64::from(self.usable(limit)), limit.window().as_nanos());
-        // Redis's clock may read up to a millisecond more.
-        let span = to - from + 2 * MILLI;
+        let clock = match self.is_in_memory && !is_aligned(limit) {
+            true => &UNSET,
+            false => self.clock,
+        };
+        let span = |from: u64, memory: u64| to - from + READ_LATE + clock.forward(from, to, memory);
         if let Some(interval) = limit.interval() {
             // A changed bucket keeps the time until it is full, which is more with the longer
             // interval.
             let capacities = self.counter.limits.iter().map(|limit| self.usable(limit));
             let largest = u64::from(capacities.max().unwrap_or(0));
-            return largest + span / interval.as_nanos().max(1) + 1;
+            let interval = interval.as_nanos().max(1);
+            return largest + span(from, largest * interval) / interval + 1;
         }
-        let parts = |length: u64| {
-            let index = |at: u64| (self.base + at) / length;
-            index(to + 2 * MILLI) - index(from) + 1 + u64::from(self.is_skewed)
-        };
+        let parts =
+            |length: u64, most: u64| clock.parts_entered(self.base, length, (from, to), most);
         match limit.algorithm() {
-            Algorithm::SlidingLog => capacity * (span / window + 1),
+            Algorithm::SlidingLog => capacity * (span(from, window) / window + 1),
             // The first window begins after the run.
             Algorithm::FixedWindow(Anchor::FirstRequest) => {
-                capacity * (span / window + 2).min(to / window + 1 + u64::from(self.is_skewed))
+                let windows = span(from, window) / window + 2;
+                capacity * windows.min(span(0, window) / window + 1)
             }
             Algorithm::SlidingWindow(segments) => {
                 let segments = u64::from(segments.get());
-                capacity * parts(window / segments).div_ceil(segments)
+                capacity * parts(window / segments, segments).div_ceil(segments)
             }
-            _ => capacity * parts(window),
+            _ => capacity * parts(window, 1),
         }
     }
 
@@ -157,4 +195,13 @@ impl<'p> Bound<'p> {
         }
         None
     }
+}
+
+/// Whether a limit's windows are aligned to the epoch.
+const fn is_aligned(limit: &Limit) -> bool {
+    let algorithm = limit.algorithm();
+    matches!(
+        algorithm,
+        Algorithm::FixedWindow(Anchor::Clock) | Algorithm::SlidingWindow(_)
+    )
 }

@@ -12,8 +12,7 @@ const ENOUGH: u64 = 20 * MILLI;
 impl Account {
     /// Checks that no more than the limit is allowed in any period that ends with this decision.
     pub(super) fn judge_allowed(&mut self, number: u64, counter: usize, taken: Taken) {
-        let plan = &self.plan.counters[counter];
-        let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
+        let bound = self.find_bound(counter);
         let extra = self.extra_units(counter, &bound, taken.to);
         let violation = bound.find_violation(&self.tabs[counter].allowed, taken, extra);
         if let Some(why) = violation {
@@ -40,7 +39,7 @@ impl Account {
         // Redis may have applied these refunds by now, although the replies are still on their way.
         let refunds_under_way = self.refunds_under_way(counter);
         move |since: u64| {
-            let remembered = since.saturating_sub(bound.memory());
+            let remembered = bound.find_memory_start(since);
             let refunds = tab.refunds.iter().filter(|refund| refund.to >= remembered);
             let excused = tab.excused.iter().filter(|at| **at >= remembered).count();
             let excused = u64::try_from(excused).unwrap_or(u64::MAX);
@@ -72,11 +71,12 @@ impl Account {
     /// Checks that a limit that had nothing left, because a denied request was charged, allows only
     /// what has become free since.
     fn judge_exhausted(&mut self, number: u64, counter: usize, taken: Taken) {
-        let plan = &self.plan.counters[counter];
-        let bound = Bound::new(plan, self.plan.setup.base_micros, &self.jumps);
+        let (plan, bound) = (&self.plan.counters[counter], self.find_bound(counter));
         let tab = &self.tabs[counter];
         // Another version of the limit may be larger.
-        let [limit] = &plan.limits[..] else { return };
+        if plan.limits.len() > 1 {
+            return;
+        }
         let before = |exhausted: &&Taken| exhausted.to < taken.from;
         let Some(exhausted) = tab
             .exhausted
@@ -87,13 +87,10 @@ impl Account {
             return;
         };
         let is_lost = tab.excused.iter().any(|at| *at >= exhausted.from);
-        if !plan.is_strict() || !bound.is_long() || is_lost || self.has_former_clock {
+        if !plan.is_strict() || !bound.is_long() || is_lost || tab.has_former_clock {
             return;
         }
-        let refilled = match limit.interval() {
-            Some(interval) => (taken.to - exhausted.from + 2 * MILLI) / interval.as_nanos() + 1,
-            None => 0,
-        };
+        let refilled = bound.refill_units(exhausted.from, taken.to);
         let sum = |list: &[Taken], since: u64| -> u64 {
             let recent = list.iter().filter(|one| one.to >= since);
             recent.map(|one| one.units).sum()
@@ -120,9 +117,8 @@ impl Account {
         by: Part,
         limited: &Limited,
     ) {
-        let counter = &self.plan.counters[by.counter];
-        // A state from a future time may count as much as the limit allows.
-        if !counter.is_strict() || !self.jumps.is_empty() {
+        let (counter, tab) = (&self.plan.counters[by.counter], &self.tabs[by.counter]);
+        if !counter.is_strict() || tab.has_former_clock {
             return;
         }
         if matches!(by.cost, Cost::Refund(_)) {
@@ -130,9 +126,8 @@ impl Account {
             return;
         }
         let cost = open.judged_units(by.counter);
-        let bound = Bound::new(counter, self.plan.setup.base_micros, &self.jumps);
-        let since = open.from.saturating_sub(bound.memory() + 2 * MILLI);
-        let tab = &self.tabs[by.counter];
+        let bound = self.find_bound(by.counter);
+        let since = bound.find_memory_start(open.from);
         let sum = |list: &[Taken]| -> u64 {
             let recent = list.iter().filter(|taken| taken.to >= since);
             recent.map(|taken| taken.units).sum()
@@ -150,7 +145,7 @@ impl Account {
             false => 0,
         };
         let used = sum(&tab.allowed) + sum(&tab.unknown) + sum(&tab.penalties) + on_their_way;
-        let used = used.saturating_sub(refunds);
+        let used = used.saturating_sub(refunds) + bound.debt_units(open.from);
         // What is kept for others is not there for this request.
         let available = |view| u64::from(counter.as_met(&limited.limit, view).available());
         let fits = |view| used + cost.max(1) <= available(view);

@@ -1,22 +1,37 @@
-//! Writes that never reached Redis, or were lost there.
+//! Writes that never reached Redis, or were lost there, and clocks that were set.
 //!
 //! A report of local counts may have no reply. If Redis never received it, the units allowed within
 //! an interval are not charged and may be allowed again. Under `write_back`, this is the only way
 //! in which a single instance exceeds a limit. And a failover loses what the replica did not have
 //! yet.
 
-use super::{Account, MILLI, Tab, Taken};
+use super::{Account, Jump, MILLI, Tab, Taken};
 use crate::plan::LAG_MAX_MS;
 
 /// How much longer than a decision a report may be on its way.
 const LATE: u64 = 1_000 * MILLI;
 
 impl Account {
-    /// Records that a server took over whose clock differs: by it, reservations may have expired.
-    /// The former primary denies by its own until a write shows that it is a replica.
-    pub(crate) fn clock_replaced(&mut self, now: u64) {
-        self.reservations_lost(now);
-        self.has_former_clock = true;
+    /// Records that the clock by which Redis decides a counter was set, or is another one.
+    pub(crate) fn clock_set(&mut self, counter: usize, jump: Jump) {
+        self.has_faults = true;
+        let tab = &mut self.tabs[counter];
+        tab.clock.add(jump);
+        // What instances have leased or counted by the former time, they spend by their own clocks.
+        if !self.plan.counters[counter].is_strict() && !jump.is_small() {
+            tab.excused.push(jump.from);
+        }
+    }
+
+    /// Records that a former primary, which denies until a write shows that it is a replica, has
+    /// another clock than the new one.
+    pub(crate) fn former_clock_differs(&mut self, counter: usize) {
+        self.tabs[counter].has_former_clock = true;
+    }
+
+    /// Records that the wall clock of an instance was set.
+    pub(crate) fn wall_set(&mut self, instance: usize, jump: Jump) {
+        self.walls.entry(instance).or_default().add(jump);
     }
 
     /// Records how many reports an instance has lost so far.

@@ -5,6 +5,7 @@ use tollgate_core::Cost;
 use super::Account;
 use super::reservation::{Reservation, Settling};
 use crate::deployment::Topology;
+use crate::instance::RESERVATION_LIFETIME;
 use crate::outcome::{Outcome, SettleOutcome};
 use crate::plan::Part;
 
@@ -76,7 +77,7 @@ impl Account {
 
     /// Records and checks what a reservation was settled to.
     fn record_settled(&mut self, number: u64, settling: &Settling, now: u64, charged: Option<u64>) {
-        if let Some(why) = self.why_not_settled(number, settling, charged) {
+        if let Some(why) = self.why_not_settled(number, settling, now, charged) {
             self.fail(now, &format!("the settlement of {number}: {why}"));
         }
         let Some(reservation) = self.reservations.get_mut(&number) else {
@@ -111,10 +112,11 @@ impl Account {
         &self,
         number: u64,
         settling: &Settling,
+        now: u64,
         charged: Option<u64>,
     ) -> Option<String> {
         let reservation = self.reservations.get(&number)?;
-        if reservation.is_settled && !self.may_be_lost(reservation) {
+        if reservation.is_settled && !self.may_be_lost(reservation, now) {
             return Some("it was settled before".to_owned());
         }
         let units = reservation.units;
@@ -136,7 +138,7 @@ impl Account {
         let mut others = self.settling.keys();
         let has_rival = others.any(|(settled, _)| *settled == number);
         let is_explained = reservation.is_settled || reservation.is_in_doubt || has_rival;
-        if !is_explained && !self.may_be_lost(reservation) {
+        if !is_explained && !self.may_be_lost(reservation, now) {
             self.fail(now, &format!("the reservation of {number} was not found"));
         }
     }
@@ -152,11 +154,14 @@ impl Account {
         tab.add_unknown(settling.part.cost, settling.from, until);
     }
 
-    /// Whether a failover or a clock that was set may have lost the reservation, or its settlement.
-    fn may_be_lost(&self, reservation: &Reservation) -> bool {
+    /// Whether a failover may have lost the reservation, or its settlement, or both have expired
+    /// by a clock that was set.
+    fn may_be_lost(&self, reservation: &Reservation, now: u64) -> bool {
+        let (tab, since) = (&self.tabs[reservation.counter], reservation.since);
+        let forward = tab.clock.forward(since, now, u64::MAX);
+        let has_expired = now - since + forward >= RESERVATION_LIFETIME.as_nanos();
         // One that charges nothing is kept beside its counter, which may lose no write.
-        let counter = self.tabs[reservation.counter].excused.iter();
-        let mut excused = counter.chain(&self.reservations_lost);
-        excused.any(|at| *at >= reservation.since)
+        let mut lost = tab.excused.iter().chain(&self.reservations_lost);
+        has_expired || lost.any(|at| *at >= since)
     }
 }

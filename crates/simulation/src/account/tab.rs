@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_core::Cost;
 
+use super::clock::Clock;
 use crate::plan::View;
 
 /// What happened to one counter.
@@ -27,10 +28,15 @@ pub(super) struct Tab {
     pub(super) lost_refunds: u64,
     /// Units that may be refunded.
     pub(super) refundable: u64,
-    /// When one more capacity may have become free: writes were lost, or a clock was set.
+    /// When one more capacity may have become free: writes were lost, or the clock was set and
+    /// instances count or lease units, which they spend by another clock.
     pub(super) excused: Vec<u64>,
     /// When reports were lost, and the most units that were in them.
     pub(super) unreported: Vec<(u64, u64)>,
+    /// The clock by which Redis decides it.
+    pub(super) clock: Clock,
+    /// Whether a former primary may still deny, by another clock than the new one.
+    pub(super) has_former_clock: bool,
 }
 
 /// Units, between two moments.

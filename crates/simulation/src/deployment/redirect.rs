@@ -96,6 +96,17 @@ impl Deployment {
         Reply::Array(ranges)
     }
 
+    /// How many nanoseconds the clock of a shard's primary is ahead.
+    pub(crate) fn ahead(&self, shard: usize) -> i64 {
+        self.servers[self.shards[shard].primary].clock.ahead()
+    }
+
+    /// The shard that has a slot, and the one that it is being moved to.
+    pub(crate) fn shards_of(&self, slot: u16) -> (usize, Option<usize>) {
+        let to = self.moving.get(&slot).copied();
+        (self.slots[usize::from(slot)], to)
+    }
+
     /// Begins to move a slot to another shard.
     pub(crate) fn begin_move(&mut self, slot: u16, to: usize) {
         if self.slots[usize::from(slot)] != to {

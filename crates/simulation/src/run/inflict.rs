@@ -19,12 +19,8 @@ impl Runner {
             | Fault::Cut { .. }) => self.inflict_on_links(&fault, now),
             Fault::Crash { instance, lasts } => self.crash(instance, lasts),
             Fault::Close { instance } => self.close(instance).await,
-            Fault::Wall { instance, nanos } => {
-                self.world.account().clock_jumped(now);
-                if let Some(instance) = self.place(instance) {
-                    instance.set_wall(nanos);
-                }
-            }
+            Fault::Wall { instance, nanos } => self.set_wall(instance, nanos),
+            Fault::Clock { shard, micros } => self.set_clock(shard, micros),
             Fault::Down { lasts } => {
                 self.world.account().disturb(now + until(lasts));
                 self.world.redis().is_down = true;
@@ -131,11 +127,6 @@ impl Runner {
                     .set_lag(shard, Duration::from_millis(lag));
                 self.undo_in(lag + 1, Undo::Promote { shard });
             }
-            Fault::Clock { shard, micros } => {
-                self.world.account().clock_jumped(now);
-                let server = self.primary(shard);
-                self.world.redis().servers[server].clock.jump(micros);
-            }
             Fault::Flush { shard } => {
                 let server = self.primary(shard);
                 self.world.account().disturb(now);
@@ -181,10 +172,6 @@ impl Runner {
             Undo::Room { server } => self.world.redis().servers[server].is_full = false,
             Undo::MoveKey { slot } => {
                 let _whether_any_is_left = self.world.redis().move_key(slot);
-                // By the clock that a key comes to, it may have expired.
-                if self.world.redis().has_set_clocks() {
-                    self.world.account().reservations_lost(now);
-                }
             }
             Undo::Arrive { slot } => {
                 self.world.account().disturb(now);
@@ -263,11 +250,15 @@ impl Runner {
     /// The replica of a shard becomes its primary; the account learns what that lost.
     fn promote(&mut self, shard: usize) {
         let now = self.world.now();
-        let former = self.primary(shard);
+        let (former, ahead) = (self.primary(shard), self.world.redis().ahead(shard));
         let is_planned = self.world.redis().is_up(former);
         let lost = self.world.redis().promote(shard);
         self.see_effect_if(FaultKind::Failover, !is_planned && !lost.is_empty());
-        let has_set_clocks = self.world.redis().has_set_clocks();
+        self.promoted.insert(shard);
+        let passed = self.world.redis().ahead(shard) - ahead;
+        if passed != 0 {
+            self.clock_changed(shard, passed);
+        }
         self.world.note(format!(
             "shard {shard}: its replica is promoted; lost {}",
             lost.len()
@@ -283,9 +274,6 @@ impl Runner {
         if lost.iter().any(|key| !is_counter(key)) {
             account.reservations_lost(now);
         }
-        if has_set_clocks {
-            account.clock_replaced(now);
-        }
     }
 
     fn begin_move(&mut self, counter: usize, to: usize, lasts: u64) {
@@ -296,6 +284,7 @@ impl Runner {
         self.world
             .account()
             .disturb(self.world.now() + lasts * super::MILLI);
+        self.clock_moves(slot, to, lasts);
         self.world.redis().begin_move(slot, to);
         for part in 1..4 {
             self.undo_in(lasts * part / 4, Undo::MoveKey { slot });
