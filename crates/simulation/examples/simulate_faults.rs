@@ -6,14 +6,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use tollgate_simulation::{FaultCounts, FaultKind, Report, run};
+use tollgate_simulation::{Draws, FaultCounts, FaultKind, Report, fingerprint, run_with};
 
 /// After how many failed seeds the rest is not run, by default.
 const FAILURES: u64 = 5;
 /// In a run of so many seeds, every kind of fault must have had an effect.
 const LONG: u64 = 500;
 const USAGE: &str = "Usage: simulate-faults [--seeds N] [--from SEED] [--threads N] [--failures N] \
-                     [--history]";
+                     [--draws NAME] [--history]";
 
 /// What to run.
 struct Arguments {
@@ -22,6 +22,8 @@ struct Arguments {
     threads: usize,
     /// After so many failed seeds, the rest is not run.
     failures: u64,
+    /// Which draws make up the plans.
+    draws: Draws,
     /// Print the history even if nothing failed.
     history: bool,
 }
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
                     if number >= wanted.seeds {
                         return;
                     }
-                    let report = run(wanted.from + number);
+                    let report = run_with(wanted.from + number, wanted.draws);
                     decisions.fetch_add(report.decisions, Ordering::Relaxed);
                     faults
                         .lock()
@@ -68,7 +70,9 @@ fn main() -> ExitCode {
     });
     let mut failures = failures.into_inner().expect("nobody panicked with it");
     failures.sort_by_key(|report| report.seed);
-    failures.iter().for_each(print);
+    failures
+        .iter()
+        .for_each(|report| print(report, wanted.draws));
     let run = next.load(Ordering::Relaxed).min(wanted.seeds);
     let (decisions, seconds) = (decisions.into_inner(), start.elapsed().as_secs_f64());
     let faults = faults.into_inner().expect("nobody panicked with it");
@@ -110,15 +114,15 @@ fn print_faults(faults: &FaultCounts) {
     }
 }
 
-fn print(report: &Report) {
-    println!("=== seed {} ===", report.seed);
+fn print(report: &Report, draws: Draws) {
+    let seed = report.seed;
+    println!("=== seed {seed} ===");
     report.history.iter().for_each(|line| println!("{line}"));
-    println!("--- seed {} broke:", report.seed);
+    println!("--- seed {seed} broke:");
     report.broken.iter().for_each(|line| println!("{line}"));
-    println!(
-        "again: cargo xtask simulate-faults --seeds 1 --from {}\n",
-        report.seed
-    );
+    println!("again: cargo xtask simulate-faults --seeds 1 --from {seed} --draws {draws}");
+    let plan = fingerprint(seed, draws);
+    println!("for found.txt: {seed} {draws} {plan:016x} found WHAT\n");
 }
 
 /// Parses the command line, which [`USAGE`] describes.
@@ -129,6 +133,7 @@ fn parse_arguments(mut args: impl Iterator<Item = String>) -> Result<Arguments, 
         from: 0,
         threads,
         failures: FAILURES,
+        draws: Draws::All,
         history: false,
     };
     while let Some(arg) = args.next() {
@@ -142,6 +147,10 @@ fn parse_arguments(mut args: impl Iterator<Item = String>) -> Result<Arguments, 
             "--from" => wanted.from = number()?,
             "--threads" => wanted.threads = usize::try_from(number()?).unwrap_or(1).max(1),
             "--failures" => wanted.failures = number()?,
+            "--draws" => {
+                let name = args.next().ok_or("--draws needs a name")?;
+                wanted.draws = name.parse()?;
+            }
             "--history" => wanted.history = true,
             _ => return Err(format!("there is no option {arg}")),
         }

@@ -59,6 +59,7 @@ pub use fleet::{
     Fleet, INCIDENTS_MAX, INSTANCE_EVENTS_MAX, INSTANCES_MAX, Incident, Load, Played, RealRedis,
     SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, TIMEOUT_MAX, TIMEOUT_MIN,
 };
+pub use plan::Draws;
 pub use redis_memory::RedisMemory;
-pub use run::{Changes, Report, run, run_steady};
+pub use run::{Changes, Report, fingerprint, run, run_with};
 pub use subject::{Bare, Simulated};

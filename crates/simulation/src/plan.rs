@@ -2,11 +2,15 @@
 
 mod change;
 
+mod draws;
+
 mod elastic;
 
 mod fault;
 
 mod feature;
+
+mod fingerprint;
 
 mod met;
 
@@ -21,6 +25,7 @@ mod view;
 use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
 
 pub(crate) use change::Replacement;
+pub use draws::Draws;
 pub(crate) use fault::{Fault, Faults, LAG_MAX_MS};
 pub(crate) use setup::Setup;
 pub(crate) use view::View;
@@ -147,20 +152,32 @@ const LENGTH_MS: u64 = 3_000;
 // === impl Plan ===
 
 impl Plan {
-    /// Draws the plan from `seed`.
-    pub(crate) fn draw(seed: u64) -> Plan {
-        let mut plan = Plan::draw_steady(seed);
-        plan.draw_changes();
-        plan.draw_priorities();
-        plan.draw_elastic();
-        plan.draw_reservations();
+    /// Draws the plan from `seed`, as far as `draws` says. Each draw has a stream of its own, so the
+    /// others are the same without it.
+    pub(crate) fn draw(seed: u64, draws: Draws) -> Plan {
+        let mut plan = Plan::draw_plain(seed);
+        if draws >= Draws::Features {
+            plan.draw_features();
+        }
+        plan.steps.sort_by_key(|(at, _)| *at);
+        if draws >= Draws::Changes {
+            plan.draw_changes();
+        }
+        if draws >= Draws::Priorities {
+            plan.draw_priorities();
+        }
+        if draws >= Draws::Elastic {
+            plan.draw_elastic();
+        }
+        if draws >= Draws::Reservations {
+            plan.draw_reservations();
+        }
         plan.steps.sort_by_key(|(at, _)| *at);
         plan
     }
 
-    /// Draws the plan from `seed`, without versions of the rules file that change more than limits
-    /// and what a denial does, without priorities, elastic limits and reservations.
-    pub(crate) fn draw_steady(seed: u64) -> Plan {
+    /// Draws a deployment, limits, requests and faults.
+    fn draw_plain(seed: u64) -> Plan {
         let mut random = Random::new(seed);
         let topology = random.pick(&[Topology::Single, Topology::Cluster, Topology::Sentinel]);
         let setup = Setup {
@@ -188,8 +205,6 @@ impl Plan {
         };
         plan.draw_requests(&mut random);
         plan.draw_faults(&mut random);
-        plan.draw_features();
-        plan.steps.sort_by_key(|(at, _)| *at);
         plan
     }
 

@@ -162,11 +162,12 @@ fn line(text: &mut String, indent: usize, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Draws;
 
     #[test]
     fn every_version_is_the_limits_of_the_plan() {
         for seed in 0..200 {
-            let plan = Plan::draw(seed);
+            let plan = Plan::draw(seed, Draws::All);
             for version in 0..plan.versions {
                 let rules = load(&plan, version, false).rules;
                 let present = |counter: &&Counter| counter.is_present_in(version);

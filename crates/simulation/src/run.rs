@@ -25,7 +25,8 @@ use crate::account::MILLI;
 use crate::deployment::Topology;
 use crate::fault_kind::FaultCounts;
 use crate::instance::Instance;
-use crate::plan::{Fault, HeadroomReport, Part, Plan, Reload, Request, Settle, Step};
+use crate::network::Link;
+use crate::plan::{Draws, Fault, HeadroomReport, Part, Plan, Reload, Request, Settle, Step};
 use crate::rules_file;
 use crate::world::World;
 
@@ -54,20 +55,20 @@ pub struct Report {
 ///
 /// If the simulation itself is wrong.
 pub fn run(seed: u64) -> Report {
-    run_plan(seed, Plan::draw)
+    run_with(seed, Draws::All)
 }
 
-/// Runs the plan of `seed`, without reloads that change modes, choices or which rules there are:
-/// what was found before the simulation had them.
+/// A number that is another one if `seed` has another plan with these draws.
+pub fn fingerprint(seed: u64, draws: Draws) -> u64 {
+    Plan::draw(seed, draws).fingerprint()
+}
+
+/// Runs the plan that `seed` has with these draws.
 ///
 /// # Panics
 ///
 /// If the simulation itself is wrong.
-pub fn run_steady(seed: u64) -> Report {
-    run_plan(seed, Plan::draw_steady)
-}
-
-fn run_plan(seed: u64, draw: impl Fn(u64) -> Plan) -> Report {
+pub fn run_with(seed: u64, draws: Draws) -> Report {
     simulated::seed(Some(seed));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -75,7 +76,7 @@ fn run_plan(seed: u64, draw: impl Fn(u64) -> Plan) -> Report {
         .build()
         .expect("a runtime can be built");
     let report = runtime.block_on(async {
-        let mut runner = Runner::new(draw(seed));
+        let mut runner = Runner::new(Plan::draw(seed, draws));
         runner.play().await;
         runner.audit().await;
         runner.report()
@@ -209,11 +210,23 @@ impl Runner {
         self.started += 1;
         self.world.account().instance_started(self.world.now());
         self.world.note(format!("instance {number} starts"));
+        self.delay_messages(number);
         let instance = Instance::start(&self.world, number, &self.plan.setup);
         let version = self.versions[place];
         instance.reload(rules_file::load(&self.plan, version, false));
         self.world.account().rules_replaced(number, version);
         self.instances[place] = Some(instance);
+    }
+
+    /// Has the messages of an instance take as long as the plan says.
+    fn delay_messages(&self, instance: usize) {
+        let most = self.plan.setup.delay_max;
+        let servers = 0..self.world.redis().servers.len();
+        for server in servers.filter(|_| most > 0) {
+            let link = Link { instance, server };
+            let network = &self.world.network;
+            network.change(link, |condition| condition.delay_max = most);
+        }
     }
 
     /// Has an instance read a version of the rules file. One that is down reads it when it starts.

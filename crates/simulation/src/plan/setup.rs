@@ -10,6 +10,8 @@ pub(crate) struct Setup {
     pub(crate) timeout_ms: u64,
     pub(crate) sync_ms: u64,
     pub(crate) connections: usize,
+    /// The longest delay of a message without a fault, in milliseconds.
+    pub(crate) delay_max: u64,
     /// The simulated time at the start, in microseconds since 1970.
     pub(crate) base_micros: u64,
     /// How long wall clocks stand still at the start, in microseconds.
@@ -31,6 +33,7 @@ pub(super) const SETUP: Setup = Setup {
     timeout_ms: 30_000,
     sync_ms: 100,
     connections: 1,
+    delay_max: 0,
     base_micros: BASE_MICROS,
     standing_micros: 0,
     late_micros: LATE_MICROS,
