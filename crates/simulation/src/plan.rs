@@ -20,6 +20,8 @@ mod reservation;
 
 mod setup;
 
+mod timing;
+
 mod view;
 
 use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
@@ -171,6 +173,9 @@ impl Plan {
         }
         if draws >= Draws::Reservations {
             plan.draw_reservations();
+        }
+        if draws >= Draws::All {
+            plan.draw_timing();
         }
         plan.steps.sort_by_key(|(at, _)| *at);
         plan

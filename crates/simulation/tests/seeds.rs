@@ -96,6 +96,8 @@ fn every_kind_of_fault_happens_and_has_an_effect() {
     for kind in FaultKind::ALL {
         let count = sum.of(kind);
         assert!(count.inflicted > 0, "{kind} was never inflicted");
+        let effect = kind.effect();
+        assert!(count.effects > 0, "{kind}: it never happened that {effect}");
     }
     assert_eq!(sum.find_missing(), []);
 }
