@@ -76,6 +76,11 @@ impl Clock {
         self.jumps.push(jump);
     }
 
+    /// Whether it was set by more than what is allowed for clocks that are read late.
+    pub(super) fn has_large_jumps(&self) -> bool {
+        self.jumps.iter().any(|jump| !jump.is_small())
+    }
+
     /// How much more time passes by this clock from `from` to `to`, of a memory that is `most`
     /// long: a longer jump ends it, as one of that length does.
     pub(super) fn forward(&self, from: u64, to: u64, most: u64) -> u64 {

@@ -1,8 +1,9 @@
 //! Checks of a decision when it ends.
 
-use tollgate_core::{Cost, Limited};
+use tollgate_core::{Cost, Limited, Mode};
 use tollgate_redis::DENIAL_CACHE_MAX;
 
+use super::clock::READ_LATE;
 use super::{Account, Bound, MILLI, Open, Taken};
 use crate::plan::{Part, View};
 
@@ -118,16 +119,16 @@ impl Account {
         limited: &Limited,
     ) {
         let (counter, tab) = (&self.plan.counters[by.counter], &self.tabs[by.counter]);
-        if !counter.is_strict() || tab.has_former_clock {
+        let Some(held) = self.most_held(by.counter) else {
             return;
-        }
+        };
         if matches!(by.cost, Cost::Refund(_)) {
             self.fail(now, &format!("decision {number} was denied by a refund"));
             return;
         }
         let cost = open.judged_units(by.counter);
         let bound = self.find_bound(by.counter);
-        let since = bound.find_memory_start(open.from);
+        let since = self.find_cause_start(by.counter, open.from);
         let sum = |list: &[Taken]| -> u64 {
             let recent = list.iter().filter(|taken| taken.to >= since);
             recent.map(|taken| taken.units).sum()
@@ -139,13 +140,14 @@ impl Account {
             .sum();
         // Of refunds by other instances since then, this one's denial cache may not know.
         let heard = open.from.saturating_sub(DENIAL_CACHE_MAX.as_nanos());
-        let refunds = match bound.is_long() {
+        let refunds = match bound.is_long() && counter.is_strict() {
             true => tab.refunds_kept(heard),
-            // They may have refunded units that have expired by now.
+            // They may have refunded units that have expired by now; and units that instances have
+            // spent or counted, and not reported, cannot be refunded.
             false => 0,
         };
         let used = sum(&tab.allowed) + sum(&tab.unknown) + sum(&tab.penalties) + on_their_way;
-        let used = used.saturating_sub(refunds) + bound.debt_units(open.from);
+        let used = used.saturating_sub(refunds) + bound.debt_units(open.from) + held;
         // What is kept for others is not there for this request.
         let available = |view| u64::from(counter.as_met(&limited.limit, view).available());
         let fits = |view| used + cost.max(1) <= available(view);
@@ -168,6 +170,40 @@ impl Account {
             );
             self.fail(now, &why);
         }
+    }
+
+    /// How many units of a counter instances may hold that they have not spent; `None` if that is
+    /// unknown, and denials are not judged.
+    fn most_held(&self, counter: usize) -> Option<u64> {
+        let (plan, tab) = (&self.plan.counters[counter], &self.tabs[counter]);
+        if tab.has_former_clock {
+            return None;
+        }
+        if plan.is_strict() {
+            return Some(0);
+        }
+        // What instances hold or count, they date by their own clocks.
+        if tab.clock.has_large_jumps() {
+            return None;
+        }
+        if !plan.modes.contains(&Mode::Leased) {
+            return Some(0);
+        }
+        // Leases whose reply is lost, or whose instance dies, are held as well.
+        let is_quiet = !self.has_faults && tab.unknown.is_empty();
+        is_quiet.then(|| self.instances * plan.capacity().div_ceil(4))
+    }
+
+    /// Since when units may explain a denial.
+    fn find_cause_start(&self, counter: usize, at: u64) -> u64 {
+        let (plan, bound) = (&self.plan.counters[counter], self.find_bound(counter));
+        if plan.is_strict() {
+            return bound.find_memory_start(at);
+        }
+        // What was allowed beyond the limit is paid back; and an instance may not have heard for
+        // some time from Redis.
+        let debts = bound.memory() * self.instances + DENIAL_CACHE_MAX.as_nanos();
+        at.saturating_sub(debts + READ_LATE)
     }
 
     /// Checks that without a fault every decision is made by Redis.
