@@ -71,7 +71,7 @@ const ELAPSED: &str = concat!("elapsed", "()");
 const DEADLINE: &str = "fails at a deadline, which is longer than anything takes";
 const PROMISED: &str = "a real service, whose timeout is a promise and longer than what it bounds";
 /// The files whose tests may assert how long something took, and why.
-const DURATIONS: [(&str, &str); 20] = [
+const DURATIONS: [(&str, &str); 22] = [
     ("crates/cli/tests/commands/keys.rs", DEADLINE),
     ("crates/cli/tests/commands/monitoring.rs", DEADLINE),
     ("crates/cli/tests/redis/killed.rs", DEADLINE),
@@ -96,6 +96,8 @@ const DURATIONS: [(&str, &str); 20] = [
         "a delay is never shorter",
     ),
     ("crates/tollgate/tests/reservation/cancellation.rs", VIRTUAL),
+    ("crates/tollgate/tests/tower/delays.rs", VIRTUAL),
+    ("crates/tollgate/tests/tower/several_limits.rs", VIRTUAL),
     ("crates/tollgate/tests/waiting.rs", VIRTUAL),
     ("xtask/tests/tidy.rs", "the example of such an assertion"),
 ];

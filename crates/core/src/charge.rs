@@ -187,9 +187,9 @@ impl<'a> Charge<'a> {
         Charge { sharing, ..self }
     }
 
-    /// Whether state of this revision was made under a limit that this charge does not know, such as
-    /// a later one. The decision must not touch it: state is never migrated to an older limit.
-    pub const fn is_superseded_by(&self, revision: u8) -> bool {
+    /// Whether state of this revision was made under a limit that this charge does not know, such
+    /// as a later one. The decision must not touch it: state is never migrated to an older limit.
+    pub fn is_superseded_by(&self, revision: u8) -> bool {
         !self.resolution.is_latest() && !self.history.has(revision)
     }
 
@@ -271,12 +271,12 @@ impl LimitHistory {
 
     /// Whether the limit of this revision is known: the present one, or a former one.
     ///
-    /// Later ones are not, up to 128 changes, as revisions wrap; nor is one that is more changes old
-    /// than are kept, or that of a rule which was removed and added again. A caller that knows that
-    /// there are no later rules sets [`Resolution::Latest`]; the state of an unknown one is then read
-    /// as if its limit had not changed.
-    pub const fn has(&self, revision: u8) -> bool {
-        self.revision.wrapping_sub(revision) as usize <= self.limits.len()
+    /// Later ones are not, up to 128 changes, as revisions wrap; nor is one that is more changes
+    /// old than are kept, or that of a rule which was removed and added again. A caller that knows
+    /// that there are no later rules sets [`Resolution::Latest`]; the state of an unknown one is
+    /// then read as if its limit had not changed.
+    pub fn has(&self, revision: u8) -> bool {
+        usize::from(self.revision.wrapping_sub(revision)) <= self.limits.len()
     }
 
     /// The same history with `change` applied to every limit, for a store that counts a share of

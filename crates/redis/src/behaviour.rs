@@ -16,6 +16,8 @@ mod expiry;
 
 mod learned_late;
 
+mod large_counts;
+
 mod leased;
 
 mod refunded;

@@ -1,4 +1,4 @@
-//! Generations of keys: by them, a reply that was made before a refund is told from later ones.
+//! Generations of keys: they distinguish a reply that was made before a refund from later ones.
 //!
 //! A request that was in flight together with a refund may be answered after it with the state from
 //! before. Such a state must not be cached: nobody would find the refunded units until it expires.
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::Key;
 
-/// Groups of keys with a common generation. A refund of another key of the same group costs a cached
-/// state, and so one call.
+/// Groups of keys with a common generation. A refund of another key of the same group costs a
+/// cached state, and so one call.
 const GROUPS: usize = 4_096;
 
 /// The generations of all keys: how often a key of their group got units back, modulo 2^32.
@@ -37,9 +37,9 @@ impl Generations {
 
     /// Begins the next generation of a key, before its entries are removed from the caches.
     ///
-    /// Relaxed, as all of this: after an entry is stored, under a lock, its request looks whether the
-    /// generation is still the same. If it was stored after the removal, which takes the same lock,
-    /// the lock orders the look after this.
+    /// Relaxed, as all of this: after an entry is stored, under a lock, its request looks whether
+    /// the generation is still the same. If it was stored after the removal, which takes the same
+    /// lock, the lock orders the look after this.
     pub(crate) fn advance(&self, key: Key) {
         self.count(key).fetch_add(1, Ordering::Relaxed);
     }

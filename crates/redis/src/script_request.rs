@@ -9,14 +9,14 @@
 //! For the general script: for each request the step (1) and the number of lines (1); for a step
 //! that reserves, confirms or leases the name (8) and its lifetime (5); for one that leases the
 //! units spent (5), for how long they are owed (7), the units wanted (5), the least that is worth a
-//! lease (5) and the name of the next lease (8); for one that undoes the time of the charge (7); for
-//! each line its kind (1), segments (1), role
-//! (1), capacity (4), the units of it that this request leaves for those with priority (4), span
-//! (6), the units that must fit, including those it leaves (5), the units to be taken (5), to be
-//! charged for a denial (5) and to be refunded (5), and whether a larger limit of the request has
-//! the same key (1): if so, that limit's capacity (4), units left for those with priority (4), and
-//! span (6); for a step that reserves or confirms, the number of requests that the units are taken
-//! for (4), and the number of denied requests that are charged (4).
+//! lease (5) and the name of the next lease (8); for one that undoes the time of the charge (7);
+//! for each line its kind (1), segments (1), role (1), capacity (4), the units of it that this
+//! request leaves for those with priority (4), span (6), the units that must fit, including those
+//! it leaves (5), the units to be taken (5), to be charged for a denial (5) and to be refunded (5),
+//! and whether a larger limit of the request has the same key (1): if so, that limit's capacity
+//! (4), units left for those with priority (4), and span (6); for a step that reserves or confirms,
+//! the number of requests that the units are taken for (4), and the number of denied requests that
+//! are charged (4).
 //!
 //! For `reservation.lua`: see `script_request/reservation.rs`. For reservations that clients
 //! settle: see `script_request/settlement.rs`.

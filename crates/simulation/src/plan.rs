@@ -154,8 +154,8 @@ const LENGTH_MS: u64 = 3_000;
 // === impl Plan ===
 
 impl Plan {
-    /// Draws the plan from `seed`, as far as `draws` says. Each draw has a stream of its own, so the
-    /// others are the same without it.
+    /// Draws the plan from `seed`, as far as `draws` says. Each draw has a stream of its own, so
+    /// the others are the same without it.
     pub(crate) fn draw(seed: u64, draws: Draws) -> Plan {
         let mut plan = Plan::draw_plain(seed);
         if draws >= Draws::Features {

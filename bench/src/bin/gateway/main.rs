@@ -1,9 +1,10 @@
 //! The gateway and its peers, measured side by side: `cargo xtask bench gateway`.
 //!
 //! Every contender is a reverse proxy with one limit in front of the same server: per address, but
-//! for Envoy's local rate limit, which is one for all. It runs alone on one processor core; the server behind it and the load generator (`h2load`) share
-//! another. The contenders take turns, round after round, and the medians of the rounds count, so
-//! that other load on the machine affects all of them alike.
+//! for Envoy's local rate limit, which is one for all. It runs alone on one processor core; the
+//! server behind it and the load generator (`h2load`) share another. The contenders take turns,
+//! round after round, and the medians of the rounds count, so that other load on the machine
+//! affects all of them alike.
 //!
 //! * The figure that survives a noisy machine is the processor time of a request: what the kernel's
 //!   scheduler counted for the contender's process, in user and kernel mode, for all threads.

@@ -278,7 +278,7 @@ impl Round<'_, '_> {
         let mut failures = confirmed.iter().flatten();
         settled.has_failed |= failures.any(Result::is_err);
         settled.is_charged = decided.iter().any(|decided| !decided.charged.is_empty());
-        let charged_at = self.charged_at(&confirmed, &ledger);
+        let charged_at = self.charge_times(&confirmed, &ledger);
         self.answer_all(decided, callers, &confirmed, (&counts, &charged_at))
             .await;
         settled

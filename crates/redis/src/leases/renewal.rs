@@ -157,8 +157,8 @@ mod tests {
     use crate::monotonic::MonotonicClock;
     use crate::snapshot::Snapshot;
 
-    /// Redis has granted units of a key that was reset meanwhile. Nobody may spend them, so they are
-    /// returned.
+    /// Redis has granted units of a key that was reset meanwhile. Nobody may spend them, so they
+    /// are returned.
     #[test]
     fn a_grant_for_a_key_that_was_reset_is_returned() {
         let start = Moment::ZERO + Span::from_secs(1_000);

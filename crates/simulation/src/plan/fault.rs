@@ -75,6 +75,7 @@ pub(crate) enum Fault {
 // === impl Fault ===
 
 impl Fault {
+    /// What kind of fault this is, for counts by kind.
     pub(crate) const fn kind(&self) -> FaultKind {
         match self {
             Fault::Delay { .. } => FaultKind::Delay,

@@ -1,4 +1,5 @@
-//! A number that tells plans apart, so that a test notices when a seed has another plan than before.
+//! A number that tells plans apart, so that a test notices when a seed has another plan than
+//! before.
 
 use std::fmt::{self, Write};
 
@@ -26,6 +27,7 @@ impl Plan {
         hash.0
     }
 
+    /// Writes everything that the plan consists of.
     fn put(&self, out: &mut Hash) -> fmt::Result {
         let setup = &self.setup;
         write!(out, "{:?} {} ", setup.topology, setup.instances)?;

@@ -6,8 +6,8 @@ use super::{Counts, Ledger, Plan};
 use crate::script_request::{ScriptRequest, Step};
 
 impl Plan<'_> {
-    /// The script request that refunds what a part's lines were charged at `charged_at`, as often as
-    /// `back` says.
+    /// The script request that refunds what a part's lines were charged at this time, in
+    /// microseconds since 1970, as often as `back` says.
     pub(in super::super) fn undo(
         &self,
         part: usize,
@@ -37,7 +37,7 @@ impl Plan<'_> {
 
 impl Ledger {
     /// Redis's time when a part replied.
-    pub(in super::super) fn replied_at(&self, plan: &Plan<'_>, part: usize) -> Option<u64> {
+    pub(in super::super) fn reply_time(&self, plan: &Plan<'_>, part: usize) -> Option<u64> {
         let line = plan.parts[part].lines.first()?;
         Some(self.lines[*line].as_ref()?.before.now)
     }

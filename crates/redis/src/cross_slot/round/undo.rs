@@ -11,8 +11,8 @@ use crate::join::join_all;
 use crate::script_reply::Status;
 
 impl Round<'_, '_> {
-    /// For each part, Redis's time when it was charged; `None` if it was not, or is not known to be.
-    pub(super) fn charged_at(
+    /// For each part, Redis's time when it was charged; `None` if it was not, or that is unknown.
+    pub(super) fn charge_times(
         &self,
         confirmed: &[Confirmation],
         ledger: &Ledger,
@@ -21,7 +21,7 @@ impl Round<'_, '_> {
         let times = parts.map(|(part, confirmation)| match confirmation {
             Some(Ok(reply)) => (reply.status == Status::Allowed).then_some(reply.now),
             Some(Err(_)) => None,
-            None if self.at_once[part] => ledger.replied_at(self.plan, part),
+            None if self.at_once[part] => ledger.reply_time(self.plan, part),
             None => None,
         });
         times.collect()
