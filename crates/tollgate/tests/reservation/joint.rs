@@ -166,7 +166,7 @@ fn an_error_of_the_store_is_called_so() {
     let source = std::error::Error::source(&error).unwrap();
     assert_eq!(
         source.to_string(),
-        "the store's memory for large states is spent"
+        "the store's memory for large states is full; raise `max_bytes`"
     );
 }
 
