@@ -50,6 +50,8 @@ pub(crate) struct Deployment {
     slots: Arc<Vec<usize>>,
     /// Slots that are being moved, and to which shard.
     moving: BTreeMap<u16, usize>,
+    /// Whether any slot has moved.
+    has_moved: bool,
     /// The Cluster is down (`CLUSTERDOWN`), because a primary has failed.
     pub(crate) is_down: bool,
     random: Random,
@@ -99,6 +101,7 @@ impl Deployment {
             shards: shards.collect(),
             slots: Arc::new(slots.collect()),
             moving: BTreeMap::new(),
+            has_moved: false,
             is_down: false,
             random,
             start: Instant::now(),

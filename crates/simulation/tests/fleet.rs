@@ -302,23 +302,28 @@ descriptors:
     rate_limit: {unit: second, requests_per_unit: 15, algorithm: token_bucket, mode: write_back}
 ";
     let rules = rules_of(text);
-    let simulation = Simulation {
-        descriptors: vec![
-            "client={client}".parse().unwrap(),
-            "all=yes".parse().unwrap(),
-        ],
-        ..simulation(&["poisson 100/s keys 4 for 5s"], 3)
-    };
-    let both = play(&Fleet::new(3), &simulation, &rules);
-    let [of_clients, of_one, of_all] = &both.deviation.rules[..] else {
-        panic!("{:?}", both.deviation);
-    };
-    assert!(of_clients.exact > 0 && of_all.exact > 0);
-    assert_eq!(of_clients.over, 0);
-    assert!(of_one.over > 0, "{of_one:?}");
-    assert_eq!(of_all.allowed, both.report.allowed);
-    assert!(both.report.shadow_keys.count > 0);
-    assert!(both.load.redis_end.keys >= 5);
+    let mut over = 0;
+    for seed in 0..10 {
+        let simulation = Simulation {
+            descriptors: vec![
+                "client={client}".parse().unwrap(),
+                "all=yes".parse().unwrap(),
+            ],
+            ..simulation(&["poisson 100/s keys 4 for 5s"], seed)
+        };
+        let both = play(&Fleet::new(3), &simulation, &rules);
+        let [of_clients, of_one, of_all] = &both.deviation.rules[..] else {
+            panic!("{:?}", both.deviation);
+        };
+        assert!(of_clients.exact > 0 && of_all.exact > 0);
+        assert_eq!(of_clients.over, 0);
+        over += of_one.over;
+        assert_eq!(of_all.allowed, both.report.allowed);
+        assert!(both.report.shadow_keys.count > 0);
+        assert!(both.load.redis_end.keys >= 5);
+    }
+    // Which seeds allow too much depends on everything that is sent, such as the scripts' length.
+    assert!(over > 0, "no local count ever allowed more than one would");
 }
 
 #[test]

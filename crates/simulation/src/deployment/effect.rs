@@ -22,11 +22,12 @@ impl Deployment {
             "READONLY" => Some(FaultKind::Switch),
             "CLUSTERDOWN" => Some(FaultKind::Down),
             "ASK" | "TRYAGAIN" => Some(FaultKind::Move),
-            // Otherwise, it is a failover that made another server of the shard its primary.
+            // Otherwise, it is a failover that made another server of the shard its primary; or the
+            // caller does not know yet which shard has which slots.
             "MOVED" => {
                 let target = words.nth(1)?;
                 let is_elsewhere = !self.is_in_shard_of(server, target);
-                is_elsewhere.then_some(FaultKind::Move)
+                (is_elsewhere && self.has_moved).then_some(FaultKind::Move)
             }
             // A server that was just started has no scripts either.
             "NOSCRIPT" => {

@@ -143,6 +143,7 @@ impl Deployment {
         while self.move_key(slot) {}
         if let Some(to) = self.moving.remove(&slot) {
             Arc::make_mut(&mut self.slots)[usize::from(slot)] = to;
+            self.has_moved = true;
         }
     }
 }
