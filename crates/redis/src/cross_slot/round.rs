@@ -278,8 +278,8 @@ impl Round<'_, '_> {
         let mut failures = confirmed.iter().flatten();
         settled.has_failed |= failures.any(Result::is_err);
         settled.is_charged = decided.iter().any(|decided| !decided.charged.is_empty());
-        let charged_at = self.charge_times(&confirmed, &ledger);
-        self.answer_all(decided, callers, &confirmed, (&counts, &charged_at))
+        let charge_time = |part: usize| self.charge_time(part, &confirmed[part], &ledger);
+        self.answer_all(decided, callers, &confirmed, (&counts, &charge_time))
             .await;
         settled
     }
@@ -311,9 +311,9 @@ impl Round<'_, '_> {
         decided: Vec<Judgment>,
         callers: &mut [Caller],
         confirmed: &[Confirmation],
-        (counts, charged_at): (&Counts, &[Option<u64>]),
+        (counts, charge_time): (&Counts, &(impl Fn(usize) -> Option<u64> + Sync)),
     ) {
-        let is_confirmed = |line: &usize| charged_at[self.plan.part(*line)].is_some();
+        let is_confirmed = |line: &usize| charge_time(self.plan.part(*line)).is_some();
         let mut failed = Vec::new();
         for decided in decided {
             match decided.charged.iter().all(is_confirmed) {
@@ -329,7 +329,7 @@ impl Round<'_, '_> {
         charged
             .filter(|line| is_confirmed(line))
             .for_each(|line| back.allowed[*line] += 1);
-        let has_gone_back = self.take_back(&back, charged_at).await;
+        let has_gone_back = self.take_back(&back, charge_time).await;
         for one in failed {
             let error = self.error(&one, confirmed, has_gone_back);
             callers[one.index].answer(Err(error));

@@ -11,29 +11,31 @@ use crate::join::join_all;
 use crate::script_reply::Status;
 
 impl Round<'_, '_> {
-    /// For each part, Redis's time when it was charged; `None` if it was not, or that is unknown.
-    pub(super) fn charge_times(
+    /// Redis's time when a part was charged; `None` if it was not, or that is unknown.
+    pub(super) fn charge_time(
         &self,
-        confirmed: &[Confirmation],
+        part: usize,
+        confirmation: &Confirmation,
         ledger: &Ledger,
-    ) -> Vec<Option<u64>> {
-        let parts = confirmed.iter().enumerate();
-        let times = parts.map(|(part, confirmation)| match confirmation {
+    ) -> Option<u64> {
+        match confirmation {
             Some(Ok(reply)) => (reply.status == Status::Allowed).then_some(reply.now),
             Some(Err(_)) => None,
             None if self.at_once[part] => ledger.reply_time(self.plan, part),
             None => None,
-        });
-        times.collect()
+        }
     }
 
-    /// Refunds these counts, line by line, where they were charged at these times; returns whether
-    /// all parts have replied. Units that no longer count, or that may not, stay charged: refunding
-    /// them would refund those of other requests.
-    pub(super) async fn take_back(&self, back: &Counts, charged_at: &[Option<u64>]) -> bool {
-        let parts = charged_at.iter().enumerate();
-        let parts = parts.filter_map(|(part, at)| Some((part, (*at)?)));
-        let parts = parts.filter(|(part, _)| self.plan.charges(*part, back).0);
+    /// Refunds these counts, line by line, in the parts that were charged, at the time of each;
+    /// returns whether all of these have replied. Units that no longer count, or that may not, stay
+    /// charged: refunding them would refund those of other requests.
+    pub(super) async fn take_back(
+        &self,
+        back: &Counts,
+        charge_time: impl Fn(usize) -> Option<u64>,
+    ) -> bool {
+        let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
+        let parts = parts.filter_map(|part| Some((part, charge_time(part)?)));
         let undo = |(part, at)| async move {
             let request = |_| self.plan.undo(part, at, back);
             self.ask(part, request, Instant::now()).await
