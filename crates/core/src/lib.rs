@@ -92,7 +92,7 @@ pub use limit::{
 pub use moment::{Clock, Moment, Now, Timeline};
 pub use request::{
     COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, Descriptor, ENTRIES_MAX, Entry, InvalidRequest,
-    Override, PerDescriptor, Request,
+    Override, OwnedDescriptor, OwnedRequest, PerDescriptor, Request,
 };
 pub use reserved::{Reserved, Settlement};
 pub use shared_store::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue};

@@ -7,8 +7,10 @@ use crate::cost::Cost;
 use crate::span::Span;
 
 mod bounds;
+mod owned;
 
 pub use bounds::{COST_MAX, DESCRIPTORS_MAX, DOMAIN_BYTES_MAX, ENTRIES_MAX, InvalidRequest};
+pub use owned::{OwnedDescriptor, OwnedRequest};
 
 /// How many descriptors a request may have, and how many entries each of them, before it takes
 /// memory of its own: those of nearly every request.

@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ring::rand::{SecureRandom, SystemRandom};
-use tollgate_core::{Answer, ChargeDenied, Cost, Moment, Request, Span, Wait};
-
-use crate::owned_descriptor::OwnedDescriptor;
+use tollgate_core::{Answer, Moment, OwnedDescriptor, OwnedRequest, Request, Span, Wait};
 
 /// How many denied requests are kept by default.
 pub const DENIED_REQUESTS: usize = 4096;
@@ -49,10 +47,7 @@ pub struct DeniedRequest {
     pub wait: Wait,
     /// Whether its store answered at that time. If not, the limits' `on_store_error` has denied it.
     pub has_answered: bool,
-    domain: Box<[u8]>,
-    descriptors: Vec<OwnedDescriptor>,
-    cost: Cost,
-    charge_denied: ChargeDenied,
+    request: OwnedRequest,
 }
 
 /// The denied requests that are kept.
@@ -109,14 +104,7 @@ impl DeniedRequests {
                 .map(|limited| limited.rule.shown().into()),
             wait: denial.wait,
             has_answered: has_answered(),
-            domain: request.domain.into(),
-            descriptors: request
-                .descriptors
-                .iter()
-                .map(OwnedDescriptor::of)
-                .collect(),
-            cost: request.cost,
-            charge_denied: request.charge_denied,
+            request: OwnedRequest::of(request),
         };
         while shard.len() >= self.max_per_shard || shard.front().is_some_and(|old| old.is_old(now))
         {
@@ -185,16 +173,7 @@ fn size(request: &Request<'_>) -> usize {
 impl DeniedRequest {
     /// The request that was denied.
     pub fn request(&self) -> Request<'_> {
-        Request {
-            domain: &self.domain,
-            descriptors: self
-                .descriptors
-                .iter()
-                .map(OwnedDescriptor::descriptor)
-                .collect(),
-            cost: self.cost,
-            charge_denied: self.charge_denied,
-        }
+        self.request.request()
     }
 
     fn is_old(&self, now: Moment) -> bool {

@@ -11,12 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ring::hmac::{HMAC_SHA256, Key as Secret, sign};
 use ring::rand::SystemRandom;
 use tollgate_core::{
-    Answer, Decision, Descriptor, Limited, Moment, Request, RuleName, Span, Status,
+    Answer, Decision, Descriptor, Limited, Moment, OwnedDescriptor, Request, RuleName, Span, Status,
 };
 use tollgate_rules::Resolved;
 
 use crate::decisions::DescriptorOutcome;
-use crate::owned_descriptor::OwnedDescriptor;
 use crate::sketch::{COUNTERS, SETS, SetHash, Sketch};
 
 mod merged;
@@ -266,11 +265,11 @@ impl Window {
 impl Label {
     fn of(rule: &Arc<RuleName>, request: &Request<'_>, index: usize) -> Label {
         let descriptor = &request.descriptors[index];
-        let descriptor_kept = OwnedDescriptor::cut(descriptor, ENTRIES_MAX, TEXT_BYTES_MAX);
+        let kept = OwnedDescriptor::cut(descriptor, ENTRIES_MAX, TEXT_BYTES_MAX);
         Label {
             rule: Arc::clone(rule),
-            is_whole: descriptor_kept.is_same(descriptor),
-            descriptor: descriptor_kept,
+            is_whole: kept.has_entries_of(descriptor),
+            descriptor: kept,
         }
     }
 }

@@ -25,8 +25,6 @@ mod stores;
 
 mod decisions;
 
-mod owned_descriptor;
-
 mod denied_requests;
 
 mod sketch;

@@ -85,9 +85,6 @@
 
 mod body;
 
-#[cfg(all(feature = "redis", feature = "rules"))]
-mod descriptors;
-
 mod gate;
 
 mod joint;

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use tollgate_core::{Answer, DenialReason, Descriptor, Entry, RequestDenial};
+use tollgate_core::{Answer, ChargeDenied, Cost, DenialReason, Descriptor, Entry, RequestDenial};
 
 use super::*;
 

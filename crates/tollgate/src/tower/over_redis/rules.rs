@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tollgate_core::Request;
+use tollgate_core::{OwnedRequest, Request};
 
 use super::hold;
 use crate::redis::RuleLimiter;
-use crate::tower::descriptors::OwnedRequest;
 use crate::tower::gate::{Decided, Outcome};
 use crate::tower::ruled::{RuleLimits, problem};
 
