@@ -20,6 +20,7 @@ mod admin_host;
 mod admin_tokens;
 mod auth;
 mod browser;
+mod clock_back;
 mod dashboard;
 mod gateway;
 mod page;

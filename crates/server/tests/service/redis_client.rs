@@ -49,6 +49,15 @@ impl RedisClient {
         read
     }
 
+    /// So many lines, without their ends.
+    pub(crate) async fn lines(&mut self, lines: usize) -> Vec<String> {
+        let mut read = String::new();
+        while read.matches("\r\n").count() < lines {
+            read.push(char::from(self.read(1).await[0]));
+        }
+        read.lines().map(str::to_owned).collect()
+    }
+
     /// Everything until the service closes the connection.
     pub(crate) async fn rest(&mut self) -> String {
         let mut read = Vec::new();
