@@ -77,8 +77,9 @@ pub enum DenialReason {
     /// The request does not fit its limit.
     #[default]
     Exceeded,
-    /// The shared store did not answer, and the limit denies requests meanwhile
-    /// ([`OnStoreError::Deny`](crate::OnStoreError::Deny)). Nothing was counted or charged.
+    /// The shared store did not answer, and meanwhile the limit denies this request: all of them
+    /// ([`OnStoreError::Deny`](crate::OnStoreError::Deny)), or those that cost more than this
+    /// instance's share ([`OnStoreError::Local`](crate::OnStoreError::Local)).
     StoreUnavailable,
 }
 

@@ -55,6 +55,42 @@ fn charge(key: Key, limit: &Limit, on_store_error: OnStoreError) -> Charge<'_> {
 }
 
 #[tokio::test]
+async fn a_cost_above_the_share_and_not_above_the_limit_may_be_tried_again() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let reserved = limit.with_priority_share(50).unwrap();
+    let store = unavailable().await;
+    let key = |name: &str| store.key([name.as_bytes()].into_iter());
+    let of = |key, limit, cost| Charge {
+        cost,
+        ..charge(key, limit, OnStoreError::Local)
+    };
+    let soon = Some((0, Wait::For(DENIED_FOR), DenialReason::StoreUnavailable));
+    let never = |by| Some((by, Wait::Never, DenialReason::Exceeded));
+    let (a, b) = (key("a"), key("b"));
+    // Of 10 units, each of 4 instances has 2.
+    let cases = [
+        (vec![of(a, &limit, Cost::Take(5))], soon),
+        (vec![of(a, &limit, Cost::Peek(10))], soon),
+        (vec![of(a, &limit, Cost::Take(11))], never(0)),
+        // Half of the share is reserved, and one unit remains.
+        (vec![of(a, &reserved, Cost::Take(2))], soon),
+        (
+            vec![of(a, &limit, Cost::Take(5)), of(b, &limit, Cost::ONE)],
+            soon,
+        ),
+        (
+            vec![of(a, &limit, Cost::Take(5)), of(b, &limit, Cost::Take(11))],
+            never(1),
+        ),
+    ];
+    for (charges, expected) in cases {
+        let verdict = store.decide(&charges).await.unwrap();
+        let denial = verdict.denial.map(|one| (one.by, one.wait, one.reason));
+        assert_eq!(denial, expected, "{charges:?}");
+    }
+}
+
+#[tokio::test]
 async fn without_redis_each_charge_does_what_it_says() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let store = unavailable().await;

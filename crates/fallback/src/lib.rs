@@ -214,7 +214,9 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
                 });
             }
         }
-        let verdict = self.decide_locally(&local, counters).await?;
+        let mut verdict = self.decide_locally(&local, counters).await?;
+        let wholes = indices.iter().map(|index| charges[*index].limit);
+        share::let_retry(&mut verdict, &local, wholes)?;
         let decide = |charge: &Charge<'_>| match quotas.is_dispensable(charge) {
             true => unavailable(),
             false => allow(charge),

@@ -1,6 +1,11 @@
 //! One instance's part of a limit.
 
-use tollgate_core::{Charge, InvalidLimit, Limit, LimitHistory};
+use tollgate_core::{
+    Bill, Charge, Decision, Denial, DenialReason, InvalidLimit, Limit, LimitHistory, PerCharge,
+    TooManyCharges, Verdict, Wait,
+};
+
+use crate::DENIED_FOR;
 
 /// An instance's share of a limit, and of the limits that its rule had before.
 pub(crate) struct Share {
@@ -18,6 +23,38 @@ impl Share {
             history: was_changed.then(|| charge.history.map(|former| share(former, instances))),
         }
     }
+}
+
+/// Has a denial end that a share makes for good although the whole limit has room for the cost: the
+/// shared store, once it answers again, may allow it. `wholes` are the limits that the charges have
+/// their shares of.
+pub(crate) fn let_retry<'a>(
+    verdict: &mut Verdict,
+    charges: &[Charge<'_>],
+    wholes: impl Iterator<Item = &'a Limit>,
+) -> Result<(), TooManyCharges> {
+    let mut is_for_now = PerCharge::from_elem(false, charges.len());
+    for (index, (charge, whole)) in charges.iter().zip(wholes).enumerate() {
+        let units = charge.cost.units_needed().unwrap_or(0).max(1);
+        if let Decision::Deny(denial) = &mut verdict.decisions[index]
+            && denial.wait == Wait::Never
+            && units <= u64::from(whole.available())
+        {
+            *denial = Denial::new(Wait::For(DENIED_FOR), denial.remaining, denial.reset);
+            is_for_now[index] = true;
+        }
+    }
+    if is_for_now.contains(&true) {
+        let bill = Bill::new(charges)?;
+        let decisions: PerCharge<Decision> = bill.decisions(verdict).copied().collect();
+        verdict.denial = bill.combine(&decisions).denial;
+        if let Some(denial) = &mut verdict.denial
+            && is_for_now[denial.by]
+        {
+            denial.reason = DenialReason::StoreUnavailable;
+        }
+    }
+    Ok(())
 }
 
 /// An instance's share of a limit: rounded down, but at least one unit if the limit has any.
