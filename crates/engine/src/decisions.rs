@@ -3,9 +3,9 @@
 //! Rules come from the operator's files, so each has its own series, found by its address without
 //! hashing a text. The values that clients can choose, those of `detailed_metric` and
 //! `value_to_metric`, have at most [`VALUE_SERIES_MAX`] series; further ones are counted as their
-//! domain's [`OTHER`]. The name of a domain that has no rules is never kept.
+//! domain's [`OTHER`]. They go with their rule, at a reload. The name of a domain that has no rules is never kept.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -66,15 +66,23 @@ struct Tally([AtomicU64; OUTCOMES.len()]);
 /// A domain, and a path below it.
 type SeriesName = (Arc<str>, Box<str>);
 
+/// The counts under a name with a client's values in it.
+#[derive(Clone, Debug)]
+struct ValueSeries {
+    /// The path of the rule.
+    rule: Arc<str>,
+    tally: Arc<Tally>,
+}
+
 /// The counts of all decisions so far, by series.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
-    /// The series of the rules in effect, and two per domain: the empty path, for requests that
-    /// meet no limit, and [`OTHER`].
+    /// The series of the rules in effect, and three per domain: the empty path, for requests that
+    /// meet no limit, that of requests with limits of their own, and [`OTHER`].
     rules: RwLock<BTreeMap<SeriesName, Arc<Tally>>>,
     /// The series whose paths contain clients' values. They are kept apart from `rules` because a
     /// client can choose a value that makes its path equal to a rule's.
-    values: RwLock<BTreeMap<SeriesName, Arc<Tally>>>,
+    values: RwLock<BTreeMap<SeriesName, ValueSeries>>,
     unknown_domain: Tally,
 }
 
@@ -115,26 +123,37 @@ impl Decisions {
             };
             series.domains.insert(name.to_owned(), of_domain);
         }
-        for view in rules.rules() {
-            let Some(DomainSeries { name, .. }) = series.domains.get(&view.rule.domain) else {
+        let mut varying = BTreeSet::new();
+        let views = rules.rules().map(|view| (view.rule, view.metric_varies));
+        let overridden = rules.override_names().map(|name| (Arc::clone(name), false));
+        for (rule, metric_varies) in views.chain(overridden) {
+            let Some(DomainSeries { name, .. }) = series.domains.get(&rule.domain) else {
                 continue;
             };
-            let tally = keep_or_create(&before, &mut after, name, &view.rule.path);
-            series.rules.insert(address(&view.rule), tally);
+            let tally = keep_or_create(&before, &mut after, name, &rule.path);
+            series.rules.insert(address(&rule), tally);
+            if metric_varies {
+                varying.insert((Arc::clone(name), Arc::<str>::from(&*rule.path)));
+            }
         }
         *before = after;
+        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
+        values.retain(|(domain, _), series| {
+            varying.contains(&(Arc::clone(domain), Arc::clone(&series.rule)))
+        });
         series
     }
 
-    /// The series of a path with a client's values in it; `None` if there is no room for it.
-    fn of_values(&self, domain: &Arc<str>, path: &str) -> Option<Arc<Tally>> {
+    /// The series of a path with a client's values in it, of the rule at the path `rule`; `None` if
+    /// there is no room for it.
+    fn of_values(&self, domain: &Arc<str>, rule: &str, path: &str) -> Option<Arc<Tally>> {
         if path.len() > VALUE_PATH_BYTES_MAX {
             return None;
         }
         let series = (Arc::clone(domain), Box::from(path));
         let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tally) = values.get(&series) {
-            return Some(Arc::clone(tally));
+        if let Some(known) = values.get(&series) {
+            return Some(Arc::clone(&known.tally));
         }
         if values.len() >= VALUE_SERIES_MAX {
             return None;
@@ -145,7 +164,12 @@ impl Decisions {
         if values.len() >= VALUE_SERIES_MAX && !values.contains_key(&series) {
             return None;
         }
-        Some(Arc::clone(values.entry(series).or_default()))
+        let create = || ValueSeries {
+            rule: rule.into(),
+            tally: Arc::default(),
+        };
+        let series = values.entry(series).or_insert_with(create);
+        Some(Arc::clone(&series.tally))
     }
 
     /// Visits every count above 0 with its domain, rule and outcome, each combination once.
@@ -166,12 +190,13 @@ impl Decisions {
         };
         let rules = self.rules.read();
         let rules = rules.unwrap_or_else(PoisonError::into_inner);
+        // A copy: a new value, whose decision waits for this lock, does not wait for the visitor.
         let values = self.values.read();
-        let values = values.unwrap_or_else(PoisonError::into_inner);
+        let values = values.unwrap_or_else(PoisonError::into_inner).clone();
         for (series @ (domain, rule), tally) in rules.iter() {
             let mut counts = tally.counts();
             if let Some(values) = values.get(series) {
-                for (count, more) in counts.iter_mut().zip(values.counts()) {
+                for (count, more) in counts.iter_mut().zip(values.tally.counts()) {
                     *count += more;
                 }
             }
@@ -180,8 +205,8 @@ impl Decisions {
         let only = values
             .iter()
             .filter(|(series, _)| !rules.contains_key(series));
-        for ((domain, rule), tally) in only {
-            each(domain, rule, tally.counts())?;
+        for ((domain, rule), values) in only {
+            each(domain, rule, values.tally.counts())?;
         }
         each("", "", self.unknown_domain.counts())
     }
@@ -213,9 +238,11 @@ impl Series {
         answer: &Answer,
     ) {
         let Some(of_domain) = domain.and_then(|name| self.domains.get(name)) else {
-            decisions
-                .unknown_domain
-                .add(DescriptorOutcome::UnknownDomain);
+            for _ in &answer.statuses {
+                decisions
+                    .unknown_domain
+                    .add(DescriptorOutcome::UnknownDomain);
+            }
             return;
         };
         for (index, status) in answer.statuses.iter().enumerate() {
@@ -229,7 +256,7 @@ impl Series {
             let path = resolved.metric(index).unwrap_or(&rule.path);
             match of_rule.filter(|_| path == rule.path) {
                 Some(tally) => tally.add(outcome),
-                None => match decisions.of_values(&of_domain.name, path) {
+                None => match decisions.of_values(&of_domain.name, &rule.path, path) {
                     Some(tally) => tally.add(outcome),
                     None => of_domain.other.add(outcome),
                 },

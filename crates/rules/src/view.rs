@@ -33,6 +33,8 @@ pub struct RuleView {
     /// For each descriptor on the way to the rule, its value as written; `None` if requests with
     /// different values for it have different counters.
     pub shared_values: Vec<Option<Box<str>>>,
+    /// Whether requests with different values have different names in metrics.
+    pub metric_varies: bool,
     /// What happens when it denies.
     pub enforcement: Enforcement,
     /// The percentage of the keys for which that is so, while the limit never denies the others;
@@ -74,6 +76,12 @@ impl RuleSet {
     pub fn rules(&self) -> impl Iterator<Item = RuleView> {
         let domains = self.domains.values();
         domains.flat_map(|domain| domain.rules.iter().map(RuleView::of))
+    }
+
+    /// What stands for a rule in the answers to requests that bring a limit of their own: a name for
+    /// each domain.
+    pub fn override_names(&self) -> impl Iterator<Item = &Arc<RuleName>> {
+        self.domains.values().map(|domain| &domain.overridden)
     }
 
     /// The keys of all descriptors on the way to a rule of this domain.
@@ -190,6 +198,7 @@ impl RuleView {
             text,
             distinguishes: rule.path.iter().any(|step| step.distinguishes),
             shared_values: rule.path.iter().map(Step::shared_value).collect(),
+            metric_varies: rule.metric_varies,
             enforcement: rule.enforcement,
             enforce: rule.enforce,
             charge_denied: rule.charge_denied,

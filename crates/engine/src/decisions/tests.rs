@@ -1,20 +1,33 @@
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
+
+use tollgate_core::{
+    ChargeDenied, Clock, Cost, Descriptor, Entry, Moment, Override, Request, Span,
+};
+use tollgate_memory::{ManualClock, Memory};
+
 use super::*;
+use crate::engine::Engine;
+use crate::stores::Stores;
 
 #[test]
 fn series_with_clients_values_are_bounded_in_number_and_length() {
     let decisions = Decisions::default();
     let domain: Arc<str> = "d".into();
     for index in 0..VALUE_SERIES_MAX {
-        assert!(decisions.of_values(&domain, &format!("v{index}")).is_some());
+        assert!(
+            decisions
+                .of_values(&domain, "r", &format!("v{index}"))
+                .is_some()
+        );
     }
-    assert!(decisions.of_values(&domain, "one more").is_none());
-    assert!(decisions.of_values(&domain, "v0").is_some());
+    assert!(decisions.of_values(&domain, "r", "one more").is_none());
+    assert!(decisions.of_values(&domain, "r", "v0").is_some());
     let fresh = Decisions::default();
     let long = "v".repeat(VALUE_PATH_BYTES_MAX + 1);
-    assert!(fresh.of_values(&domain, &long).is_none());
-    assert!(fresh.of_values(&domain, &long[1..]).is_some());
+    assert!(fresh.of_values(&domain, "r", &long).is_none());
+    assert!(fresh.of_values(&domain, "r", &long[1..]).is_some());
 }
 
 fn parse(text: &str) -> RuleSet {
@@ -33,7 +46,7 @@ fn a_value_that_looks_like_a_rule_makes_no_second_series() {
     series.rules[&address(&view.rule)].add(DescriptorOutcome::Allowed);
     let domain = Arc::clone(&series.domains["d"].name);
     decisions
-        .of_values(&domain, &view.rule.path)
+        .of_values(&domain, "r", &view.rule.path)
         .unwrap()
         .add(DescriptorOutcome::Allowed);
     let mut found = Vec::new();
@@ -66,6 +79,66 @@ fn a_reload_goes_on_counting_and_forgets_what_is_gone() {
         tally.0[DescriptorOutcome::Allowed.index()].load(Ordering::Relaxed),
         1
     );
-    // The domain's own two and that of the rule that is left.
-    assert_eq!(decisions.rules.read().unwrap().len(), 3);
+    // The domain's own three and that of the rule that is left.
+    assert_eq!(decisions.rules.read().unwrap().len(), 4);
+}
+
+#[test]
+fn series_with_values_go_with_their_rule() {
+    let varying = "domain: d\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: 1/day}\n";
+    let plain = "domain: d\ndescriptors:\n- {key: a, rate_limit: 1/day}\n";
+    let decisions = Decisions::default();
+    for (rules, expected) in [(varying, 0), (varying, 1), (plain, 0)] {
+        let rules = parse(rules);
+        let series = decisions.track(&rules);
+        assert_eq!(decisions.values.read().unwrap().len(), expected);
+        let domain = &series.domains["d"].name;
+        assert!(decisions.of_values(domain, "a", "a_ann").is_some());
+    }
+}
+
+#[tokio::test]
+async fn overrides_have_a_series_of_their_own_and_each_descriptor_counts() {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment::ZERO + Span::DAY));
+    let memory = Memory::builder().max_keys(10_000).clock(clock).build();
+    let engine = Engine::new(Stores::new(memory));
+    let rules = "domain: d\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: 9/day}\n";
+    engine.replace_rules(parse(rules));
+    for index in 0..=VALUE_SERIES_MAX {
+        decide(&engine, b"d", format!("v{index}").as_bytes(), None).await;
+    }
+    let limit = Override {
+        count: 9,
+        window: Span::DAY,
+    };
+    decide(&engine, b"d", b"v", Some(limit)).await;
+    decide(&engine, b"elsewhere", b"v", None).await;
+    let mut found = BTreeMap::new();
+    let visited = engine.visit_decisions(|_, rule, outcome, count| {
+        found.insert((rule.to_owned(), outcome), count);
+        Ok::<(), ()>(())
+    });
+    visited.unwrap();
+    let of = |rule: &str, outcome| found.get(&(rule.to_owned(), outcome)).copied();
+    assert_eq!(of("a_v0", "allowed"), Some(2));
+    assert_eq!(of(OTHER, "allowed"), Some(2));
+    assert_eq!(of("(override)", "allowed"), Some(2));
+    assert_eq!(of("", "unknown_domain"), Some(2));
+}
+
+/// Decides on a request with the same descriptor twice.
+async fn decide(engine: &Engine, domain: &[u8], value: &[u8], limit: Option<Override>) {
+    let descriptor = Descriptor {
+        entries: vec![Entry { key: b"a", value }].into(),
+        limit,
+        ..Descriptor::default()
+    };
+    let request = Request {
+        domain,
+        descriptors: vec![descriptor.clone(), descriptor].into(),
+        cost: Cost::ONE,
+        charge_denied: ChargeDenied::Never,
+    };
+    let decided = engine.decide(&request).await.unwrap();
+    assert!(decided.answer.is_allowed());
 }
