@@ -28,16 +28,29 @@ pub(super) fn write(
     write_headroom(&rules, encoder)?;
     let help = "What an elastic limit allows now without priority: more while there is headroom";
     let mut family = encoder.encode_descriptor("elastic_limit", help, None, MetricType::Gauge)?;
-    for view in &rules {
-        let labels = [("domain", &*view.rule.domain), ("rule", view.rule.shown())];
+    for ((domain, rule), available) in least_available(&rules) {
+        let labels = [("domain", domain), ("rule", rule)];
         let metric = family.encode_family(&labels)?;
-        ConstGauge::new(i64::from(view.available().unwrap_or(0))).encode(metric)?;
+        ConstGauge::new(i64::from(available)).encode(metric)?;
     }
     let mut sources = rules.iter().flat_map(|view| &view.sources);
     match sources.any(|(source, _)| *source == HeadroomSource::Host) {
         true => write_host(host, encoder),
         false => Ok(()),
     }
+}
+
+/// What is allowed by domain and path, the labels of the decisions. Two rules can have one path, and
+/// a scrape in which a series comes twice is rejected: the least counts.
+fn least_available(rules: &[RuleView]) -> BTreeMap<(&str, &str), u32> {
+    let mut least = BTreeMap::new();
+    for view in rules {
+        let available = view.available().unwrap_or(0);
+        let series = (&*view.rule.domain, &*view.rule.path);
+        let known = least.entry(series).or_insert(available);
+        *known = available.min(*known);
+    }
+    least
 }
 
 /// By domain and source that its elastic limits name, whether that one reports headroom.

@@ -66,6 +66,30 @@ async fn explained(house: &House) -> String {
 }
 
 #[tokio::test]
+async fn rules_with_one_name_have_a_series_each_and_those_with_one_path_have_one() {
+    let elastic = |key: &str, count: u32| {
+        let elastic = "elastic: {share: 50%, while: [reported]}";
+        let limit = format!("name: api, unit: day, requests_per_unit: {count}, {elastic}");
+        format!("- {{{key}, rate_limit: {{{limit}}}}}\n")
+    };
+    let rules = [
+        elastic("key: user", 4),
+        elastic("key: a_b", 30),
+        elastic("key: a, value: b", 20),
+    ];
+    let house = House::on(&format!("domain: d\ndescriptors:\n{}", rules.concat())).await;
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    let series = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("tollgate_elastic_limit{"));
+    let expected = [
+        "domain=\"d\",rule=\"a_b\"} 20",
+        "domain=\"d\",rule=\"user\"} 4",
+    ];
+    assert_eq!(series.collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
 async fn more_is_allowed_until_the_report_expires() {
     let house = House::on(RULES).await;
     assert_eq!(spend(&house, "ann").await, 4);
