@@ -100,8 +100,8 @@ fn charges_to_reserve<'r>(
 
 impl Engine {
     /// Decides on a request as [`Engine::decide`] does; its cost is an estimate. If it is allowed,
-    /// returns a reservation, which [`Engine::settle`] settles once. A reservation that is not
-    /// settled stays charged.
+    /// returns a reservation, which [`Engine::settle`] settles once, unless it met no limit: then
+    /// there is nothing to settle. A reservation that is not settled stays charged.
     ///
     /// # Errors
     ///
@@ -129,10 +129,12 @@ impl Engine {
         let place = self.reservations.claim(self.stores.now());
         let place = place.map_err(|Full| ReserveError::Full { max: bounds.max })?;
         let mut attempt = Attempt::first(self.rules.load());
-        let (decided, mut parts) = loop {
+        let (decided, (meets_limits, mut parts)) = loop {
             let (active, resolution) = (attempt.rules(), attempt.resolution());
             let outcome =
-                self.reserve_under(active, memory, request, resolution, |_, _, parts| parts);
+                self.reserve_under(active, memory, request, resolution, |_, charges, parts| {
+                    (!charges.is_empty(), parts)
+                });
             match attempt.next(&outcome, || self.rules.load()) {
                 None => break outcome?,
                 Some(next) => attempt = next,
@@ -140,7 +142,7 @@ impl Engine {
         };
         // They are kept for long.
         parts.shrink_to_fit();
-        if !decided.answer.is_allowed() {
+        if !decided.answer.is_allowed() || !meets_limits {
             return Ok((decided, None));
         }
         let expires = self.stores.now() + bounds.lifetime;

@@ -60,7 +60,9 @@ impl Bench {
     async fn reserve(&self, keys: &[&str], units: u64) -> Option<ReservationId> {
         let outcome = self.engine.reserve(&request(keys, Cost::Take(units))).await;
         let (decided, receipt) = outcome.unwrap();
-        assert_eq!(decided.answer.is_allowed(), receipt.is_some());
+        let answer = &decided.answer;
+        let meets_limits = answer.limited().next().is_some();
+        assert_eq!(answer.is_allowed() && meets_limits, receipt.is_some());
         receipt.map(|receipt| receipt.id)
     }
 
@@ -133,9 +135,16 @@ async fn every_limit_that_was_charged_is_settled() {
         .await
         .unwrap();
     assert_eq!(bench.settle(id, 10).await, [(10, 90), (10, 40)]);
-    let id = bench.reserve(&["none"], 40).await.unwrap();
-    assert_eq!(bench.settle(id, 10).await, []);
-    assert!(bench.is_unknown(id).await);
+}
+
+#[tokio::test]
+async fn what_meets_no_limit_takes_no_place() {
+    for (bench, _) in owned::benches() {
+        assert!(bench.reserve(&["none", "free"], 40).await.is_none());
+        assert_eq!(bench.engine.reservation_counts().0, 0);
+        // A shadow limit that would deny is charged nothing, and is met all the same.
+        assert!(bench.reserve(&["shadow"], 40).await.is_some());
+    }
 }
 
 /// The store adds up what a request charges to one counter.

@@ -52,7 +52,7 @@ fn settlements(settled: Result<Vec<SettledLimit>, StoreError>) -> Vec<(u64, u32)
 }
 
 /// The same engine over memory, and over a shared store that keeps reservations.
-fn benches() -> [(Bench, Option<Arc<Mutex<Account>>>); 2] {
+pub(super) fn benches() -> [(Bench, Option<Arc<Mutex<Account>>>); 2] {
     let memory = Bench::with(RULES);
     let slow = SlowStore::new(memory_at(&manual_clock()));
     let account = Arc::clone(&slow.account);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tollgate_core::{
     Charge, Cost, KeptReservation, Key, NewReservation, Request, ReserveVerdict, Resolution,
-    SettledCharge, SharedStore,
+    SettledCharge, SharedStore, Verdict,
 };
 use tollgate_fallback::Fallback;
 use tollgate_rules::{Attempt, ChargedRule, Resolved};
@@ -71,6 +71,10 @@ impl Engine {
             .rules
             .resolve_with_headroom(request, fallback, &self.headroom());
         let charges = charges_to_reserve(&resolved, resolution)?;
+        if charges.is_empty() {
+            let decided = self.conclude(active, request, &resolved, &Verdict::default());
+            return Ok((decided, None));
+        }
         let memo = write_memo(&lines(&resolved, &charges)).ok_or_else(|| {
             let why = "the names of its rules are too long, or a limit is part of the request";
             ReserveError::unfit(why)
