@@ -35,11 +35,13 @@ pub trait RuleSource: Send + 'static {
     /// The mode of limits for which neither the rule nor its domain sets one.
     fn default_mode(&self) -> Mode;
 
-    /// Warns about what does not fit the rules that are in effect from now on.
-    fn check_fit(&self, rules: &RuleSet);
+    /// Checks the other files, after the rules were read again. Returns whether anything is
+    /// different that [`RuleSource::check_fit`] looks at.
+    fn check_others(&mut self, why: Why) -> bool;
 
-    /// Checks the other files, before the rules are read again.
-    fn check_others(&mut self, why: Why);
+    /// Warns about what does not fit the rules in effect, after these or the other files have
+    /// changed.
+    fn check_fit(&self, rules: &RuleSet);
 }
 
 /// Reads the rules of an engine and applies them.
@@ -101,14 +103,27 @@ impl<S: RuleSource> Reloader<S> {
         log_diagnostics(&loaded.diagnostics);
         let diagnostics = loaded.diagnostics.clone();
         let outcome = self.apply(loaded);
+        self.source.check_fit(&self.engine.rules());
         self.engine.record_reload(outcome, &diagnostics, None);
         self.last = Some((hash(&Ok(sources)), outcome));
         Ok(diagnostics)
     }
 
-    /// Reads the rules again, and applies those of the domains without errors.
+    /// Reads the rules again, and applies those of the domains without errors; then everything else
+    /// that the source reads.
     pub fn reload(&mut self, why: Why) -> Outcome {
-        self.source.check_others(why);
+        let before = self.engine.rules.load_full();
+        // Settings that name a new domain find its rules in effect.
+        let outcome = self.reload_rules(why);
+        let has_new_settings = self.source.check_others(why);
+        let active = self.engine.rules.load_full();
+        if has_new_settings || !Arc::ptr_eq(&before, &active) {
+            self.source.check_fit(&active.rules);
+        }
+        outcome
+    }
+
+    fn reload_rules(&mut self, why: Why) -> Outcome {
         let found = read_regular_paths(self.source.paths());
         let hash = hash(&found);
         // A failure is hashed too. Logging it again may write to a file beside the rules, which
@@ -154,7 +169,6 @@ impl<S: RuleSource> Reloader<S> {
         self.check_stores(&rules);
         self.engine.replace_rules(rules.clone());
         log_changes(&changes);
-        self.source.check_fit(&rules);
         if has_errors {
             warn!(
                 rules = count,

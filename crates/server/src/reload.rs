@@ -93,7 +93,7 @@ impl RuleSource for ConfiguredRules {
         self.config.sharing.mode
     }
 
-    fn check_others(&mut self, why: Why) {
+    fn check_others(&mut self, why: Why) -> bool {
         self.certificates.reload(why);
         if let Some(tokens) = &self.admin_tokens {
             tokens.reload(why);
@@ -104,11 +104,14 @@ impl RuleSource for ConfiguredRules {
         if let Some(gateway) = &self.gateway {
             gateway.reload_lists(why);
         }
-        if let Some(file) = self.config.file.clone() {
-            let gateway = self.gateway.as_deref();
-            self.settings.check(&file, &mut self.config, gateway, why);
-            self.find_gateway_files();
-        }
+        let Some(file) = self.config.file.clone() else {
+            return false;
+        };
+        let former = self.config.gateway.clone();
+        let gateway = self.gateway.as_deref();
+        self.settings.check(&file, &mut self.config, gateway, why);
+        self.find_gateway_files();
+        self.config.gateway != former
     }
 }
 

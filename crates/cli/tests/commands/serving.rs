@@ -430,3 +430,36 @@ fn requests_of_the_gateway_that_nothing_limits_are_warned_of_also_after_a_reload
         "`gateway` asks for the domain `wbe`, which has no rules, so it allows everything";
     warnings_after("tollgate.yaml", &slip, expected, &[]);
 }
+
+/// The rules of a domain take effect before the routes that ask for it.
+#[test]
+fn a_domain_that_comes_with_its_rules_is_not_warned_of() {
+    let text = |domain: &str| {
+        format!(
+            "listen: {{grpc: null, http: null, gateway: '127.0.0.1:0', admin: '127.0.0.1:0'}}\n\
+             log: {{format: json}}\n\
+             gateway: {{domain: {domain}, upstreams: {{api: {{addresses: ['127.0.0.1:1']}}}}}}\n\
+             ---\ndomain: {domain}\n\
+             descriptors: [{{key: remote_address, rate_limit: 1/day}}]\n"
+        )
+    };
+    let directory = directory(&[("tollgate.yaml", &text("web"))]);
+    let mut service = Service::start(directory.path());
+    service.address("gateway");
+    let path = |name| directory.path().join(name);
+    std::fs::write(path("new"), text("shop")).unwrap();
+    std::fs::rename(path("new"), path("tollgate.yaml")).unwrap();
+    service.signal("-HUP");
+    let mut messages = Vec::new();
+    service.logged(|line| {
+        messages.push(format!("{} {}", line["level"], line["message"]));
+        line["message"].as_str().unwrap().starts_with("SIGHUP: ")
+    });
+    let warns = messages
+        .iter()
+        .filter(|one| one.contains("which has no rules"));
+    assert_eq!(warns.count(), 0, "{messages:?}");
+    let of = |part| messages.iter().position(|one| one.contains(part)).unwrap();
+    let (rules, gateway) = (of("rules in effect"), of("the gateway's settings"));
+    assert!(rules < gateway, "{messages:?}");
+}

@@ -3,7 +3,7 @@
 use tollgate_backends::Reservations;
 use tollgate_core::Mode;
 use tollgate_http::InvalidSetting;
-use tollgate_rules::{Settings, WrittenLimit, read_paths};
+use tollgate_rules::{Settings, WrittenLimit, read_regular_paths};
 
 use super::{Config, Place};
 
@@ -39,7 +39,7 @@ impl Config {
         if needed.count() == 0 {
             return Ok(());
         }
-        let sources = read_paths(&self.rules).unwrap_or_default();
+        let sources = read_regular_paths(&self.rules).unwrap_or_default();
         let loaded = self.load(&sources);
         let unfit = loaded.diagnostics.iter().find(|found| {
             let (domain, mode) = (found.domain.as_deref(), "`mode: write_back`");

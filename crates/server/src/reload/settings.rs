@@ -11,7 +11,6 @@ use tollgate_rules::Diagnostic;
 use tracing::{error, info, warn};
 
 use crate::config::{Config, ConfigError};
-use crate::unlimited;
 
 /// Remembers the last state of the settings file.
 pub(super) struct SettingsFile {
@@ -165,7 +164,6 @@ fn apply(
         gateway.replace(&next)?;
         let (routes, upstreams) = (next.routes.len(), next.upstreams.len());
         info!(routes, upstreams, "the gateway's settings are in effect");
-        unlimited::warn(None, Some(&next), &gateway.engine().rules());
         in_effect.gateway = Some(next);
     }
     Ok(())
