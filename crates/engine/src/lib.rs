@@ -59,6 +59,8 @@ mod watch;
 
 mod store_health;
 
+mod unshared;
+
 pub use any_shared::AnyShared;
 pub use decisions::{DescriptorOutcome, VALUE_SERIES_MAX};
 pub use denied_requests::{
@@ -82,4 +84,5 @@ pub use reservation_table::ReservationBounds;
 pub use store_health::watch_stores;
 pub use stores::{CLOSE_WITHIN, DEFAULT_STORE, StoreSnapshot, Stores};
 pub use tollgate_fallback::{DENIED_FOR, Fallback, FallbackCounts};
+pub use unshared::{Unshared, find_unshared};
 pub use watch::{ORDERS_MAX, Order, watch_rules};

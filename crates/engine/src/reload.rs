@@ -4,13 +4,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_core::{Mode, Span};
+use tollgate_core::{Sharing, Span};
 use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_regular_paths};
 use tracing::{error, info, warn};
 
 use crate::engine::Engine;
 use crate::outcome::Outcome;
 use crate::reload_history::ReloadRecord;
+use crate::unshared::find_unshared;
 
 /// Why rules are read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,8 @@ pub trait RuleSource: Send + 'static {
     /// Parses what was read.
     fn parse(&self, sources: &[Source]) -> Loaded;
 
-    /// The mode of limits for which neither the rule nor its domain sets one.
-    fn default_mode(&self) -> Mode;
+    /// How instances share limits for which neither the rule nor its domain sets that.
+    fn default_sharing(&self) -> Sharing;
 
     /// Checks the other files, after the rules were read again. Returns whether anything is
     /// different that [`RuleSource::check_fit`] looks at.
@@ -212,17 +213,13 @@ impl<S: RuleSource> Reloader<S> {
                  may be evicted"
             );
         }
-        // The default mode of the settings is meant for shared stores, so it needs no warning.
-        let expected = [Mode::Strict, self.source.default_mode()];
-        for view in rules.rules() {
-            let (domain, mode) = (&view.rule.domain, view.sharing.mode);
-            if !expected.contains(&mode) && !stores.of(Some(domain)).is_shared() {
-                let (rule, mode) = (view.rule.shown(), mode.to_string());
-                warn!(
-                    domain,
-                    rule, mode, "the mode has no effect: the store is in memory"
-                );
-            }
+        let in_memory = |domain: &str| {
+            let named = stores.of(Some(domain));
+            (!named.is_shared()).then_some(&*named.name)
+        };
+        for unshared in find_unshared(rules, self.source.default_sharing(), in_memory) {
+            let (domain, rule) = (&unshared.domain, unshared.first.rule.shown());
+            warn!(domain, rule, "{unshared}");
         }
     }
 }

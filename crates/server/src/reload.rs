@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate_core::{Limit, Mode};
+use tollgate_core::{Limit, Sharing};
 use tollgate_engine::{RuleSource, Why};
 use tollgate_gateway::{Gateway, GatewaySettings};
 use tollgate_rules::{Loaded, RuleSet, Source, read_regular_paths};
@@ -89,8 +89,8 @@ impl RuleSource for ConfiguredRules {
         unlimited::warn(self.config.auth.as_ref(), gateway, rules);
     }
 
-    fn default_mode(&self) -> Mode {
-        self.config.sharing.mode
+    fn default_sharing(&self) -> Sharing {
+        self.config.sharing
     }
 
     fn check_others(&mut self, why: Why) -> bool {

@@ -1,10 +1,9 @@
 //! Warnings about settings and rules that are valid on their own and do not fit together.
 
-use std::collections::BTreeMap;
-
 use tollgate_backends::backend_names;
-use tollgate_core::{Mode, Sharing};
-use tollgate_rules::{Diagnostic, RuleView, SettingPlaces};
+use tollgate_core::Mode;
+use tollgate_engine::find_unshared;
+use tollgate_rules::{Diagnostic, SettingPlaces};
 use tollgate_server::{Place, SettingWarning, find_memory_shortage, find_unlimited};
 
 use super::{Service, suits, without_effect};
@@ -74,46 +73,15 @@ impl Service {
     /// The rules of domains in memory that set what only shared stores have: a warning for each
     /// value in a domain, at the first of its rules.
     fn rules_without_effect(&self) -> Vec<Diagnostic> {
-        // The defaults of the settings are meant for rules in shared stores.
-        let (own, default) = (self.config.sharing, Sharing::default());
-        let mut found: BTreeMap<(String, String), Vec<RuleView>> = BTreeMap::new();
-        for view in self.loaded.rules.rules() {
-            let domain = &view.rule.domain;
-            let is_in_memory = *self.config.store_of(domain).1 == Place::Memory;
-            if view.limit.is_none() || !is_in_memory {
-                continue;
-            }
-            let Sharing {
-                mode,
-                on_store_error,
-                ..
-            } = view.sharing;
-            let has_mode = ![default.mode, own.mode].contains(&mode);
-            let has_on_error =
-                ![default.on_store_error, own.on_store_error].contains(&on_store_error);
-            let settings = [
-                has_mode.then(|| format!("mode: {mode}")),
-                has_on_error.then(|| format!("on_store_error: {on_store_error}")),
-            ];
-            for setting in settings.into_iter().flatten() {
-                let views = found.entry((domain.to_string(), setting)).or_default();
-                views.push(view.clone());
-            }
-        }
-        let warnings = found.iter().filter_map(|((domain, setting), views)| {
-            let (first, others) = views.split_first()?;
-            let rule = first.rule.shown();
-            let which = match others.len() {
-                0 => format!("`{rule}`"),
-                others => format!("{} rules, the first `{rule}`,", others + 1),
-            };
-            let name = self.config.store_of(domain).0;
-            let message = format!(
-                "`{setting}` of {which} in `{domain}` has no effect: its store, `{name}`, is in \
-                 memory"
-            );
-            let help = Some(IN_MEMORY_HELP.to_owned());
-            Some(first.warning(&self.sources, "no-effect", message, help))
+        let in_memory = |domain: &str| match self.config.store_of(domain) {
+            (name, Place::Memory) => Some(name),
+            (_, Place::Shared(_)) => None,
+        };
+        let found = find_unshared(&self.loaded.rules, self.config.sharing, in_memory);
+        let warnings = found.iter().map(|unshared| {
+            let (message, help) = (unshared.to_string(), Some(IN_MEMORY_HELP.to_owned()));
+            let first = &unshared.first;
+            first.warning(&self.sources, "no-effect", message, help)
         });
         warnings.collect()
     }

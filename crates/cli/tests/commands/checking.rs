@@ -495,12 +495,17 @@ fn a_memory_that_is_too_small_for_a_rule_has_a_warning_that_ends() {
 #[test]
 fn what_only_shared_stores_have_has_no_effect_in_memory() {
     let rules = "domain: d\non_store_error: deny\ndescriptors:\n- key: a\n  rate_limit: 5/day\n\
-        - key: b\n  rate_limit: {requests_per_unit: 5, unit: day, mode: leased}\n";
+        - key: b\n  rate_limit: {requests_per_unit: 5, unit: day, mode: leased, instances: 3}\n";
     let settings = "rules: rules.yaml\n";
     assert_warns(
         settings,
         rules,
         &[
+            (
+                "rules.yaml:6:3",
+                "`instances: 3` of `b` in `d` has no effect: its store, `default`, is in memory",
+                "remove it",
+            ),
             (
                 "rules.yaml:6:3",
                 "`mode: leased` of `b` in `d` has no effect: its store, `default`, is in memory",
@@ -510,6 +515,11 @@ fn what_only_shared_stores_have_has_no_effect_in_memory() {
                 "rules.yaml:4:3",
                 "`on_store_error: deny` of 2 rules, the first `a`, in `d` has no effect",
                 "remove it",
+            ),
+            (
+                "rules.yaml:7:74",
+                "`instances` has no effect without `on_store_error: local`",
+                "or remove it",
             ),
         ],
     );

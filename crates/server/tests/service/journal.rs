@@ -158,7 +158,7 @@ async fn rules_and_stores_that_do_not_fit_together_are_logged() {
     house.running.stop().await;
     let text = journal.text();
     for words in [
-        "the mode has no effect: the store is in memory domain=\"d\" rule=\"k\" mode=\"leased\"",
+        "`mode: leased` of `k` in `d` has no effect: its store, `default`, is in memory",
         "name a domain that has no rules domain=\"typo\" store=\"near\"",
         "`store.on_store_error` has no effect: no store is in Redis",
     ] {
