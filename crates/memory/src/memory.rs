@@ -136,42 +136,49 @@ impl<C: Clock> Memory<C> {
         answers: &mut Vec<Result<Decision, StoreError>>,
     ) {
         answers.reserve(charges.len());
-        let mut remaining = charges.iter();
-        let keys = charges.iter().map(|charge| charge.key);
-        let charge = |_key| *remaining.next().expect("as many as there are keys");
-        self.check_each(keys, charge, |answer| answers.push(answer));
+        self.check_each(charges, Charge::clone, |_, answer| answers.push(answer));
     }
 
-    /// As [`Memory::check_batch`], without lists: `charge` returns the charge for each key, in
-    /// their order, and `on_decision` receives the answers, in the same order.
+    /// As [`Memory::check_batch`], without lists: `charge` returns the charge of an item, and
+    /// `on_decision` receives each item with its answer, in their order.
+    ///
+    /// `charge` is called twice for each item: up to 16 items ahead of their decisions, for the key
+    /// to prefetch, and for the decision itself. So it should be cheap, and return the same charge
+    /// each time.
     #[inline]
-    pub fn check_each<'c>(
+    pub fn check_each<'c, T: Copy>(
         &self,
-        keys: impl IntoIterator<Item = Key>,
-        mut charge: impl FnMut(Key) -> Charge<'c>,
-        mut on_decision: impl FnMut(Result<Decision, StoreError>),
+        items: impl IntoIterator<Item = T>,
+        charge: impl Fn(T) -> Charge<'c>,
+        mut on_decision: impl FnMut(T, Result<Decision, StoreError>),
     ) {
         let mut time = Time::of(&self.clock);
-        let mut keys = keys.into_iter().fuse();
-        let mut prefetched = [Key::from_bits(0); PREFETCHED_MAX];
-        let mut waiting = 0;
-        for key in keys.by_ref().take(PREFETCHED_MAX) {
-            self.table.prefetch(self.table.place(key));
-            prefetched[waiting] = key;
+        let mut items = items.into_iter().fuse();
+        let mut prefetch_next = || {
+            let item = items.next()?;
+            self.prefetch(charge(item).key);
+            Some(item)
+        };
+        let Some(first) = prefetch_next() else {
+            return;
+        };
+        let mut prefetched = [first; PREFETCHED_MAX];
+        let mut waiting = 1;
+        while waiting < PREFETCHED_MAX
+            && let Some(item) = prefetch_next()
+        {
+            prefetched[waiting] = item;
             waiting += 1;
         }
         let mut oldest = 0;
         while waiting > 0 {
-            let key = prefetched[oldest];
-            match keys.next() {
-                Some(next) => {
-                    self.table.prefetch(self.table.place(next));
-                    prefetched[oldest] = next;
-                }
+            let item = prefetched[oldest];
+            match prefetch_next() {
+                Some(next) => prefetched[oldest] = next,
                 None => waiting -= 1,
             }
             oldest = (oldest + 1) % PREFETCHED_MAX;
-            on_decision(self.decide_one(&charge(key), &mut time));
+            on_decision(item, self.decide_one(&charge(item), &mut time));
         }
     }
 
@@ -262,13 +269,8 @@ impl<C: Clock> Memory<C> {
         requests: &[&[Charge<'_>]],
         verdicts: &mut Vec<Result<Verdict, StoreError>>,
     ) {
-        let keys = requests.iter().map(|charges| charges[0].key);
-        let mut decided = requests.iter().map(|charges| &charges[0]);
-        let mut charges = decided.clone();
-        let next = "as many as there are keys";
-        let charge = |_key| *charges.next().expect(next);
-        self.check_each(keys, charge, |decision| {
-            let charge = decided.next().expect(next);
+        let charges = requests.iter().map(|charges| &charges[0]);
+        self.check_each(charges, Charge::clone, |charge, decision| {
             verdicts.push(decision.map(|decision| Verdict::of_one(charge, decision)));
         });
     }

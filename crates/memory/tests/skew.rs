@@ -60,17 +60,15 @@ fn a_batch_that_began_before_a_window_ended_forgets_nothing() {
         // The key has a slot already.
         assert!(store.check(&one).unwrap().is_allowed());
         let mut answers = Vec::new();
-        let charge = |key| {
-            if key == keys[1] {
+        let charge = |key| Charge::new(key, &limit, Cost::ONE);
+        store.check_each(keys, charge, |key, answer| {
+            answers.push(answer.unwrap().is_allowed());
+            if key == keys[0] {
                 let later = END + WINDOW + WINDOW + Span::from_nanos(1);
                 store.clock().set(Now::at(later));
                 let spend = |_| store.check(&one).unwrap().is_allowed();
                 assert!((0..COUNT).all(spend), "{limit:?}");
             }
-            Charge::new(key, &limit, Cost::ONE)
-        };
-        store.check_each(keys, charge, |answer| {
-            answers.push(answer.unwrap().is_allowed());
         });
         assert_eq!(answers, [true, false], "{limit:?}");
         assert!(!store.check(&one).unwrap().is_allowed(), "{limit:?}");

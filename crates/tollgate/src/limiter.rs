@@ -12,7 +12,6 @@ mod terms;
 
 mod waiting;
 
-use std::cell::Cell;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -221,15 +220,10 @@ impl<C: Clock> Limiter<C> {
     ) {
         let loaded = self.terms.load();
         let terms: &Terms = &loaded;
-        // The store calls this for a key right before it decides on it.
-        let asked = Cell::new(Key::from_bits(0));
-        let charge = |key| {
-            asked.set(key);
-            terms.charge(key, Cost::ONE)
-        };
+        let charge = |key| terms.charge(key, Cost::ONE);
         let keys = keys.into_iter().map(|key| self.keys.of(&key));
-        self.store.check_each(keys, charge, |answer| {
-            on_decision(self.or_recover(answer, asked.get(), Cost::ONE));
+        self.store.check_each(keys, charge, |key, answer| {
+            on_decision(self.or_recover(answer, key, Cost::ONE));
         });
     }
 

@@ -136,22 +136,17 @@ impl Throttles {
         replies: &mut Replies<'_>,
     ) -> BatchCounts {
         let (mut counts, mut errors) = ([0; OUTCOMES.len()], 0);
-        let (mut charged, mut answered) = (self.waiting.iter(), self.waiting.iter());
-        let expected = "one for each key";
         store.memory.check_each(
-            self.waiting.iter().map(|throttle| throttle.key),
-            |_key| charged.next().expect(expected).charge(),
-            |decided| {
-                let throttle = answered.next().expect(expected);
-                match decided {
-                    Ok(decision) => {
-                        counts[throttle.outcome(&decision)] += 1;
-                        replies.integers(&throttle.numbers(&decision));
-                    }
-                    Err(error) => {
-                        errors += 1;
-                        replies.error(&unavailable(&error));
-                    }
+            &self.waiting,
+            Throttle::charge,
+            |throttle, decided| match decided {
+                Ok(decision) => {
+                    counts[throttle.outcome(&decision)] += 1;
+                    replies.integers(&throttle.numbers(&decision));
+                }
+                Err(error) => {
+                    errors += 1;
+                    replies.error(&unavailable(&error));
                 }
             },
         );
