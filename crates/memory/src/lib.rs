@@ -86,6 +86,8 @@ mod tag;
 
 mod pair;
 
+mod word_state;
+
 mod spill;
 
 mod packed_log;

@@ -26,8 +26,6 @@ mod joint_path;
 
 mod lock_free;
 
-mod word_state;
-
 pub use builder::{Builder, Shortage, Size};
 
 /// Bytes of the store for each key of `max_keys` whose state fits a word: a slot of 16 bytes, and

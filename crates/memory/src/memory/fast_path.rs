@@ -12,12 +12,12 @@ use tollgate_core::{
 };
 
 use super::lock_free::commit;
-use super::word_state::OwnWordState;
 use super::{Memory, Time};
 use crate::pair::{Pair, SlotValue};
 use crate::sync::back_off;
 use crate::table::Place;
 use crate::tag::Tag;
+use crate::word_state::OwnWordState;
 
 /// How often a concurrent charge may win before the slow path is taken.
 pub(super) const RETRIES_MAX: u32 = 16;

@@ -22,12 +22,12 @@ use super::Memory;
 use super::fast_path::{Miss, RETRIES_MAX};
 use super::lock_free::commit;
 use super::locked::SlotLock;
-use super::word_state::{AnyWordState, WordState};
 use crate::pair::{Pair, SlotValue};
 use crate::spill::is_too_large;
 use crate::sync::{Ordering, back_off, fence};
 use crate::table::{Place, Table};
 use crate::tag::Tag;
+use crate::word_state::{AnyWordState, WordState};
 
 /// What was read of one limit's slot.
 #[derive(Clone, Copy, Default)]

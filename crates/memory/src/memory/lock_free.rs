@@ -4,13 +4,13 @@ use tollgate_core::{
     Bucket, Charge, Clock, Decision, FixedWindow, SlidingWindow, StoreError, step,
 };
 
-use super::word_state::WordState;
 use super::{Memory, Time};
 use crate::pair::{Pair, SlotValue};
 use crate::spill;
 use crate::sync::{Backoff, back_off};
 use crate::table::Place;
 use crate::tag::{Heat, Tag};
+use crate::word_state::WordState;
 
 impl<C: Clock> Memory<C> {
     /// Decides on any charge, without the fast path.

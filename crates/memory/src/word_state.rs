@@ -3,7 +3,7 @@
 use tollgate_core::{Bucket, FixedWindow, Limit, Moment, SlidingWindow, Timeline, Usage};
 
 /// A state that fits one word.
-pub(super) trait WordState: Usage + Copy {
+pub(crate) trait WordState: Usage + Copy {
     /// The state that `limit` reads in `word`. Zero is that of a key never seen.
     fn decode(limit: &Limit, word: u64) -> Self;
 
@@ -12,7 +12,7 @@ pub(super) trait WordState: Usage + Copy {
 }
 
 /// A state of one algorithm that fits one word.
-pub(super) trait OwnWordState: WordState {
+pub(crate) trait OwnWordState: WordState {
     /// The clock of all limits with such states.
     const TIMELINE: Timeline;
 }
@@ -20,7 +20,7 @@ pub(super) trait OwnWordState: WordState {
 /// A state of any kind that fits one word, of a limit that [`crate::spill::is_too_large`] says no
 /// to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum AnyWordState {
+pub(crate) enum AnyWordState {
     /// A token or leaky bucket.
     Bucket(Bucket),
     /// A fixed window on the clock.
