@@ -12,6 +12,7 @@ use tollgate_core::{
 use crate::arena::{Arena, BLOCK_BYTES, BlockId, PAYLOAD};
 use crate::chain::Spares;
 use crate::packed_log::PackedLog;
+use crate::word_state::WordKind;
 
 /// A key's decoded state, while its slot is locked.
 pub(crate) type KeyState<'a> = Account<PackedLog<'a>>;
@@ -26,14 +27,6 @@ const KIND_LIST: u8 = 0;
 const KIND_LOG: u8 = 1;
 /// Counters in every further block.
 const MORE_COUNTERS: usize = PAYLOAD / 4;
-
-/// Whether the states of `limit` do not fit a word. Those of a fixed window on the clock, or of a
-/// sliding window of one segment, may still be in a word, or in the arena if this says that they
-/// fit: limits of another N may have counted on the same key.
-#[inline]
-pub(crate) fn is_too_large(limit: &Limit) -> bool {
-    !limit.is_bucket() && !FixedWindow::fits_word(limit) && !SlidingWindow::fits_word(limit)
-}
 
 /// The word of a state in the arena.
 pub(crate) fn word(expires_at: Moment, block: BlockId) -> u64 {
@@ -114,6 +107,7 @@ pub(crate) fn reserve(
     is_changed: bool,
     spares: &mut Spares<'_>,
 ) -> bool {
+    let fits_word = WordKind::of(limit).is_some();
     match (limit.algorithm(), state) {
         (Algorithm::SlidingLog, Account::SlidingLog(log)) => {
             // A log under another window is rewritten.
@@ -122,12 +116,12 @@ pub(crate) fn reserve(
         // The head and the first block of entries.
         (Algorithm::SlidingLog, _) => spares.reserve(2),
         (Algorithm::SlidingWindow(_), Account::SlidingWindow(window))
-            if !is_too_large(limit) && of_two_windows(window, limit).stays_in_word(limit) =>
+            if fits_word && of_two_windows(window, limit).stays_in_word(limit) =>
         {
             true
         }
         (Algorithm::SlidingWindow(segments), _) => spares.reserve(blocks_of(segments)),
-        (Algorithm::FixedWindow(_), _) if is_too_large(limit) => spares.reserve(1),
+        (Algorithm::FixedWindow(_), _) if !fits_word => spares.reserve(1),
         _ => true,
     }
 }
@@ -233,7 +227,7 @@ pub(crate) fn shorten(slot_word: u64, arena: &Arena) -> bool {
 /// ```
 pub fn spilled_bytes_max(limit: &Limit) -> usize {
     let blocks = match limit.algorithm() {
-        _ if !is_too_large(limit) || limit.capacity() == 0 => 0,
+        _ if WordKind::of(limit).is_some() || limit.capacity() == 0 => 0,
         Algorithm::SlidingLog => PackedLog::blocks_max(limit),
         Algorithm::SlidingWindow(segments) => blocks_of(segments),
         _ => 1,

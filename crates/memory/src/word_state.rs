@@ -2,6 +2,17 @@
 
 use tollgate_core::{Bucket, FixedWindow, Limit, Moment, SlidingWindow, Timeline, Usage};
 
+/// What the states are of those limits whose states fit a word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WordKind {
+    /// A token or leaky bucket.
+    Bucket,
+    /// A fixed window on the clock.
+    FixedWindow,
+    /// A sliding window of one segment.
+    SlidingWindow,
+}
+
 /// A state that fits one word.
 pub(crate) trait WordState: Usage + Copy {
     /// The state that `limit` reads in `word`. Zero is that of a key never seen.
@@ -17,15 +28,11 @@ pub(crate) trait OwnWordState: WordState {
     const TIMELINE: Timeline;
 }
 
-/// A state of any kind that fits one word, of a limit that [`crate::spill::is_too_large`] says no
-/// to.
+/// A state of a limit that has a [`WordKind`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AnyWordState {
-    /// A token or leaky bucket.
     Bucket(Bucket),
-    /// A fixed window on the clock.
     FixedWindow(FixedWindow),
-    /// A sliding window of one segment.
     SlidingWindow(SlidingWindow<2>),
 }
 
@@ -35,17 +42,40 @@ tollgate_core::impl_usage_for_variants!([] AnyWordState {
     SlidingWindow,
 });
 
+// === impl WordKind ===
+
+impl WordKind {
+    /// `None` if states of `limit` do not fit a word. Those of a fixed window on the clock, or of a
+    /// sliding window of one segment, may still be in a word then, and in the arena otherwise:
+    /// limits of another N may have counted on the same key.
+    #[inline(always)]
+    pub(crate) fn of(limit: &Limit) -> Option<WordKind> {
+        if limit.is_bucket() {
+            Some(WordKind::Bucket)
+        } else if FixedWindow::fits_word(limit) {
+            Some(WordKind::FixedWindow)
+        } else if SlidingWindow::fits_word(limit) {
+            Some(WordKind::SlidingWindow)
+        } else {
+            None
+        }
+    }
+}
+
 // === impl WordState ===
 
 impl WordState for AnyWordState {
     #[inline]
     fn decode(limit: &Limit, word: u64) -> AnyWordState {
-        if limit.is_bucket() {
-            AnyWordState::Bucket(WordState::decode(limit, word))
-        } else if FixedWindow::fits_word(limit) {
-            AnyWordState::FixedWindow(WordState::decode(limit, word))
-        } else {
-            AnyWordState::SlidingWindow(WordState::decode(limit, word))
+        match WordKind::of(limit) {
+            Some(WordKind::Bucket) => AnyWordState::Bucket(WordState::decode(limit, word)),
+            Some(WordKind::FixedWindow) => {
+                AnyWordState::FixedWindow(WordState::decode(limit, word))
+            }
+            // A limit without a kind has no such states, and is never passed.
+            Some(WordKind::SlidingWindow) | None => {
+                AnyWordState::SlidingWindow(WordState::decode(limit, word))
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use crate::pair::{Pair, SlotValue};
 use crate::sync::back_off;
 use crate::table::Place;
 use crate::tag::Tag;
-use crate::word_state::OwnWordState;
+use crate::word_state::{OwnWordState, WordKind};
 
 /// How often a concurrent charge may win before the slow path is taken.
 pub(super) const RETRIES_MAX: u32 = 16;
@@ -85,14 +85,12 @@ impl<C: Clock> Memory<C> {
         charge: &Charge<'_>,
         now: impl Fn(Timeline) -> Moment,
     ) -> Option<Decision> {
-        if charge.limit.is_bucket() {
-            self.try_fast_path_of::<Bucket>(place, charge, now)
-        } else if FixedWindow::fits_word(charge.limit) {
-            self.try_fast_path_of::<FixedWindow>(place, charge, now)
-        } else if SlidingWindow::fits_word(charge.limit) {
-            self.try_fast_path_of::<SlidingWindow<2>>(place, charge, now)
-        } else {
-            None
+        match WordKind::of(charge.limit)? {
+            WordKind::Bucket => self.try_fast_path_of::<Bucket>(place, charge, now),
+            WordKind::FixedWindow => self.try_fast_path_of::<FixedWindow>(place, charge, now),
+            WordKind::SlidingWindow => {
+                self.try_fast_path_of::<SlidingWindow<2>>(place, charge, now)
+            }
         }
     }
 

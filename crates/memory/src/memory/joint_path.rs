@@ -23,11 +23,10 @@ use super::fast_path::{Miss, RETRIES_MAX};
 use super::lock_free::commit;
 use super::locked::SlotLock;
 use crate::pair::{Pair, SlotValue};
-use crate::spill::is_too_large;
 use crate::sync::{Ordering, back_off, fence};
 use crate::table::{Place, Table};
 use crate::tag::Tag;
-use crate::word_state::{AnyWordState, WordState};
+use crate::word_state::{AnyWordState, WordKind, WordState};
 
 /// What was read of one limit's slot.
 #[derive(Clone, Copy, Default)]
@@ -63,7 +62,8 @@ impl<C: Clock> Memory<C> {
             let mut states = [Bucket::default(); 2];
             return self.decide_joint(charges, &mut readings, &mut states, now, verdict);
         }
-        if charges.iter().any(|charge| is_too_large(charge.limit)) {
+        let fits_word = |charge: &Charge<'_>| WordKind::of(charge.limit).is_some();
+        if !charges.iter().all(fits_word) {
             return false;
         }
         let mut readings = PerCharge::from_elem(Reading::default(), charges.len());

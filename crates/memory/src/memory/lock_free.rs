@@ -10,7 +10,7 @@ use crate::spill;
 use crate::sync::{Backoff, back_off};
 use crate::table::Place;
 use crate::tag::{Heat, Tag};
-use crate::word_state::WordState;
+use crate::word_state::{WordKind, WordState};
 
 impl<C: Clock> Memory<C> {
     /// Decides on any charge, without the fast path.
@@ -21,16 +21,18 @@ impl<C: Clock> Memory<C> {
         charge: &Charge<'_>,
         time: &mut Time<'_>,
     ) -> Result<Decision, StoreError> {
-        if charge.limit.is_bucket() {
-            self.decide_lock_free::<Bucket>(place, charge, time)
-        } else if FixedWindow::fits_word(charge.limit) {
-            self.decide_lock_free::<FixedWindow>(place, charge, time)
-        } else if SlidingWindow::fits_word(charge.limit) {
-            self.decide_lock_free::<SlidingWindow<2>>(place, charge, time)
-        } else if let Some(decision) = self.try_block_path(place, charge, time) {
-            Ok(decision)
-        } else {
-            self.decide_locked(place, charge, time)
+        match WordKind::of(charge.limit) {
+            Some(WordKind::Bucket) => self.decide_lock_free::<Bucket>(place, charge, time),
+            Some(WordKind::FixedWindow) => {
+                self.decide_lock_free::<FixedWindow>(place, charge, time)
+            }
+            Some(WordKind::SlidingWindow) => {
+                self.decide_lock_free::<SlidingWindow<2>>(place, charge, time)
+            }
+            None => match self.try_block_path(place, charge, time) {
+                Some(decision) => Ok(decision),
+                None => self.decide_locked(place, charge, time),
+            },
         }
     }
 
