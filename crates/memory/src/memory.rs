@@ -10,7 +10,10 @@ use tollgate_core::{
 use crate::arena::{Arena, BLOCK_BYTES};
 use crate::clock::SystemClock;
 use crate::hasher::RandomKeys;
-use crate::table::Table;
+use crate::pair::{Pair, SlotValue};
+use crate::spill;
+use crate::sync::Backoff;
+use crate::table::{Place, Table};
 
 mod builder;
 
@@ -271,6 +274,24 @@ impl<C: Clock> Memory<C> {
         self.check_each(charges, Charge::clone, |charge, decision| {
             verdicts.push(decision.map(|decision| Verdict::of_one(charge, decision)));
         });
+    }
+
+    /// Gives a key a slot with the value `new`, and frees the blocks of the state that was there.
+    /// Returns the slot, and its value, perhaps with another heat; `None` as [`Table::insert`].
+    fn insert(
+        &self,
+        place: Place,
+        new: SlotValue,
+        now: Now,
+        backoff: &mut Backoff,
+    ) -> Result<Option<(&Pair, SlotValue)>, StoreError> {
+        let Some(inserted) = self.table.insert(place, new, now, backoff)? else {
+            return Ok(None);
+        };
+        if inserted.displaced.tag.is_spilled() {
+            spill::free(inserted.displaced.word, &self.arena);
+        }
+        Ok(Some((inserted.slot, inserted.current)))
     }
 
     fn decide_several<'c>(

@@ -1,6 +1,6 @@
 //! A slot's owner and the form of its state, in one word.
 
-use tollgate_core::{Decision, Key, Timeline};
+use tollgate_core::{Charge, Decision, Key, Timeline};
 
 /// A slot's owner: a part of its key's hash, and how to read its state.
 ///
@@ -59,6 +59,13 @@ const _: () = assert!(LOCKED ^ SPILLED ^ UTC ^ HEAT ^ REVISION ^ FINGERPRINT == 
 // === impl Tag ===
 
 impl Tag {
+    /// The tag of a new slot for a charge's key.
+    #[inline]
+    pub(crate) fn of(charge: &Charge<'_>) -> Tag {
+        let revision = charge.history.revision();
+        Tag::new(charge.key, revision, charge.limit.timeline())
+    }
+
     /// The tag of `key`'s new slot.
     #[inline]
     pub(crate) fn new(key: Key, revision: u8, timeline: Timeline) -> Tag {

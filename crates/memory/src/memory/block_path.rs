@@ -27,7 +27,7 @@ impl<C: Clock> Memory<C> {
         if !fits_block(charge) {
             return None;
         }
-        let tag = Tag::new(charge.key, charge.history.revision(), limit.timeline()).with_spill();
+        let tag = Tag::of(charge).with_spill();
         let slot = self.table.find_likely(place, tag.fingerprint_bits())?;
         let current = slot.load();
         if !current.tag.matches_except_heat(tag) {

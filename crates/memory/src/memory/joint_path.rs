@@ -86,8 +86,7 @@ impl<C: Clock> Memory<C> {
         for (reading, charge) in readings.iter_mut().zip(charges) {
             reading.place = self.table.place(charge.key);
             self.table.prefetch(reading.place);
-            let (revision, timeline) = (charge.history.revision(), charge.limit.timeline());
-            reading.expected = Tag::new(charge.key, revision, timeline);
+            reading.expected = Tag::of(charge);
         }
         for retry in 0..RETRIES_MAX {
             match self.try_joint(charges, readings, states, &now, verdict) {

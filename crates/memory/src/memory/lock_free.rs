@@ -6,7 +6,6 @@ use tollgate_core::{
 
 use super::{Memory, Time};
 use crate::pair::{Pair, SlotValue};
-use crate::spill;
 use crate::sync::{Backoff, back_off};
 use crate::table::Place;
 use crate::tag::{Heat, Tag};
@@ -115,20 +114,10 @@ impl<C: Clock> Memory<C> {
         if word <= now.as_nanos() {
             return Ok(Some(decision));
         }
-        let tag = Tag::new(
-            charge.key,
-            charge.history.revision(),
-            charge.limit.timeline(),
-        );
-        let tag = tag.with_heat(Heat::New.after(false, Some(&decision)));
+        let tag = Tag::of(charge).with_heat(Heat::New.after(false, Some(&decision)));
         let new = SlotValue { tag, word };
-        let Some(inserted) = self.table.insert(place, new, time.now, backoff)? else {
-            return Ok(None);
-        };
-        if inserted.displaced.tag.is_spilled() {
-            spill::free(inserted.displaced.word, &self.arena);
-        }
-        Ok(Some(decision))
+        let inserted = self.insert(place, new, time.now, backoff)?;
+        Ok(inserted.map(|_| decision))
     }
 }
 

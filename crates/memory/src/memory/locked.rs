@@ -111,25 +111,12 @@ impl<C: Clock> Memory<C> {
         now: Now,
         backoff: &mut Backoff,
     ) -> Result<Option<SlotLock<'_>>, StoreError> {
-        let tag = Tag::new(
-            charge.key,
-            charge.history.revision(),
-            charge.limit.timeline(),
-        );
         let locked = SlotValue {
-            tag: tag.with_lock(),
+            tag: Tag::of(charge).with_lock(),
             word: 0,
         };
-        let Some(inserted) = self.table.insert(place, locked, now, backoff)? else {
-            return Ok(None);
-        };
-        if inserted.displaced.tag.is_spilled() {
-            spill::free(inserted.displaced.word, &self.arena);
-        }
-        Ok(Some(SlotLock {
-            slot: inserted.slot,
-            current: inserted.current,
-        }))
+        let inserted = self.insert(place, locked, now, backoff)?;
+        Ok(inserted.map(|(slot, current)| SlotLock { slot, current }))
     }
 
     /// Reads the state of a locked slot, migrated to the charge's limit, and reserves all the
