@@ -17,6 +17,14 @@ use crate::word_state::WordKind;
 /// A key's decoded state, while its slot is locked.
 pub(crate) type KeyState<'a> = Account<PackedLog<'a>>;
 
+/// Where a state was written, and the word that its slot has for it.
+pub(crate) enum Stored {
+    /// In the slot: the word is the state, zero that of a key never seen.
+    InSlot(u64),
+    /// In the arena: the word leads there.
+    InArena(u64),
+}
+
 const BLOCK_BITS: u32 = 30;
 const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
 /// Counters of a sliding window in its first block, after the number of the newest segment.
@@ -27,6 +35,14 @@ const KIND_LIST: u8 = 0;
 const KIND_LOG: u8 = 1;
 /// Counters in every further block.
 const MORE_COUNTERS: usize = PAYLOAD / 4;
+
+// === impl Stored ===
+
+impl Stored {
+    fn in_arena(expires_at: Moment, first: BlockId) -> Stored {
+        Stored::InArena(word(expires_at, first))
+    }
+}
 
 /// The word of a state in the arena.
 pub(crate) fn word(expires_at: Moment, block: BlockId) -> u64 {
@@ -132,54 +148,50 @@ pub(crate) fn reserve_for_larger(limit: &Limit, spares: &mut Spares<'_>) -> bool
     limit.is_bucket() || spares.reserve(1)
 }
 
-/// Writes a state; returns the slot's word, zero if there is nothing to store, and whether it leads
-/// to the arena.
-pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> (u64, bool) {
-    if let Some(word) = state_word(&state, limit) {
-        return (word, false);
-    }
-    let word = write_large(state, limit, spares);
-    (word, word != 0)
-}
-
-/// The state as a word; `None` if it does not fit one.
-fn state_word(state: &KeyState<'_>, limit: &Limit) -> Option<u64> {
+/// Writes a state to the slot's word if it fits, else to the arena.
+pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> Stored {
     match state {
-        Account::Bucket(bucket) => Some(bucket.word()),
-        Account::FixedWindow(window) => {
-            let is_on_clock = limit.algorithm() == Algorithm::FixedWindow(Anchor::Clock);
-            let fits = is_on_clock && u64::from(window.used()) < limit.window().as_nanos();
-            fits.then(|| window.word())
+        Account::Bucket(bucket) => Stored::InSlot(bucket.word()),
+        Account::FixedWindow(window) => match fixed_window_word(window, limit) {
+            Some(word) => Stored::InSlot(word),
+            None => Stored::in_arena(window.expires_at(limit), write_window(window, spares)),
+        },
+        Account::SlidingWindow(window) => match sliding_window_word(&window, limit) {
+            Some(word) => Stored::InSlot(word),
+            None => {
+                let first = write_counters(&window, limit, spares);
+                Stored::in_arena(window.expires_at(limit), first)
+            }
+        },
+        Account::SlidingLog(log) => {
+            let expires_at = log.expires_at(limit);
+            let Some(head) = log.entries.close() else {
+                return Stored::InSlot(0);
+            };
+            spares.arena().set_byte(head, KIND_AT, KIND_LOG);
+            Stored::in_arena(expires_at, head)
         }
-        Account::SlidingWindow(window) if is_of_one_segment(limit) => {
-            of_two_windows(window, limit).word(limit)
-        }
-        Account::SlidingWindow(_) | Account::SlidingLog(_) => None,
     }
 }
 
-fn is_of_one_segment(limit: &Limit) -> bool {
-    limit.algorithm() == Algorithm::SlidingWindow(Segments::ONE)
+/// The state as a word, zero if nothing is consumed; `None` if it does not fit one.
+fn fixed_window_word(window: FixedWindow, limit: &Limit) -> Option<u64> {
+    let is_on_clock = limit.algorithm() == Algorithm::FixedWindow(Anchor::Clock);
+    let fits = is_on_clock && u64::from(window.used()) < limit.window().as_nanos();
+    (fits || window.used() == 0).then(|| window.word())
+}
+
+/// As [`fixed_window_word`].
+fn sliding_window_word(window: &SlidingWindow, limit: &Limit) -> Option<u64> {
+    if limit.algorithm() == Algorithm::SlidingWindow(Segments::ONE) {
+        return of_two_windows(window, limit).word(limit);
+    }
+    (window.expires_at(limit) == Moment::ZERO).then_some(0)
 }
 
 /// The state of a limit with one segment, without counters that it has not.
 fn of_two_windows(window: &SlidingWindow, limit: &Limit) -> SlidingWindow<2> {
     SlidingWindow::new(window.newest(), window.counters(limit))
-}
-
-/// Writes a state that does not fit a word; returns the slot's word.
-fn write_large(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>) -> u64 {
-    let expires_at = state.expires_at(limit);
-    match state {
-        Account::SlidingLog(log) => log.entries.close().map_or(0, |head| {
-            spares.arena().set_byte(head, KIND_AT, KIND_LOG);
-            word(expires_at, head)
-        }),
-        _ if expires_at == Moment::ZERO => 0,
-        Account::Bucket(bucket) => bucket.word(),
-        Account::FixedWindow(window) => word(expires_at, write_window(window, spares)),
-        Account::SlidingWindow(window) => word(expires_at, write_counters(&window, limit, spares)),
-    }
 }
 
 /// Writes a fixed window into a block.

@@ -19,7 +19,7 @@ use super::{Memory, Time};
 use crate::chain::Spares;
 use crate::packed_log::PackedLog;
 use crate::pair::{Pair, SlotValue};
-use crate::spill::{self, KeyState};
+use crate::spill::{self, KeyState, Stored};
 use crate::sync::Backoff;
 use crate::table::{Place, Table};
 use crate::tag::Tag;
@@ -233,16 +233,18 @@ impl LockedState<'_> {
     ) {
         let old = self.lock.current;
         let revision = state.revision(limit, old.tag.revision(), revision);
-        let (word, is_spilled) = spill::write(state, limit, &mut self.spares);
         let heat = old.tag.heat().after(self.was_live, decision);
         let tag = old
             .tag
             .with_limit(revision, limit.timeline())
             .with_heat(heat);
-        let tag = if is_spilled { tag.with_spill() } else { tag };
+        let (tag, word) = match spill::write(state, limit, &mut self.spares) {
+            Stored::InSlot(word) => (tag, word),
+            Stored::InArena(word) => (tag.with_spill(), word),
+        };
         let slot = self.lock.slot;
         self.lock.commit(SlotValue { tag, word });
-        if is_spilled && !old.tag.is_spilled() {
+        if tag.is_spilled() && !old.tag.is_spilled() {
             self.table.mark_spilled(slot);
         }
     }
