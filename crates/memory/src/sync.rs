@@ -28,41 +28,29 @@ const YIELDS_MAX: u32 = 256;
 const SLEEPS_MAX: u32 = 1 << 13;
 #[cfg(not(tollgate_loom))]
 const SLEEP: std::time::Duration = std::time::Duration::from_micros(100);
-/// How many spin-loop hints the first retries back off for.
+/// For how many spin-loop hints a decision backs off from the first losses.
 #[cfg(not(tollgate_loom))]
 const SPINS_AT_FIRST: u32 = 16;
-/// After how many retries that doubles, and how often: enough for sixty processors.
+/// After how many losses that doubles, and how often: enough for sixty processors.
 #[cfg(not(tollgate_loom))]
-const RETRIES_A_DOUBLING: u32 = 4;
+const LOSSES_A_DOUBLING: u32 = 4;
 #[cfg(not(tollgate_loom))]
 const DOUBLINGS_MAX: u32 = 4;
 
-/// A bounded wait for another thread: spins, then yields, then sleeps.
+/// How long a decision has backed off from other threads so far.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
+    /// How often it has waited for a lock.
     waits: u32,
-}
-
-/// Backs off from a contended slot, longer the more retries there were.
-///
-/// To fetch its cache line from another processor takes longer than ten decisions on it: if all
-/// threads retry at once, the line does nothing but travel.
-pub(crate) fn back_off(retry: u32) {
-    #[cfg(tollgate_loom)]
-    {
-        let _ = retry;
-        loom::thread::yield_now();
-    }
-    #[cfg(not(tollgate_loom))]
-    for _ in 0..SPINS_AT_FIRST << (retry / RETRIES_A_DOUBLING).min(DOUBLINGS_MAX) {
-        std::hint::spin_loop();
-    }
+    /// How often it has lost a compare-and-swap.
+    losses: u32,
 }
 
 // === impl Backoff ===
 
 impl Backoff {
-    /// Waits a moment; fails if it has waited [`WAITS_MAX`] times.
+    /// Waits a moment for another thread to unlock: spins, then yields, then sleeps. Fails if it
+    /// has waited [`WAITS_MAX`] times.
     #[expect(
         clippy::disallowed_methods,
         reason = "the last stage of a backoff: another thread holds the lock"
@@ -83,5 +71,21 @@ impl Backoff {
             std::thread::sleep(SLEEP);
         }
         Ok(())
+    }
+
+    /// Spins a moment after another thread has committed first, longer the more often that was so.
+    /// That thread has made progress, so this never fails.
+    ///
+    /// To fetch a slot's cache line from another processor takes longer than ten decisions on it:
+    /// if all threads retry at once, the line does nothing but travel.
+    #[inline]
+    pub(crate) fn spin(&mut self) {
+        #[cfg(tollgate_loom)]
+        loom::thread::yield_now();
+        #[cfg(not(tollgate_loom))]
+        for _ in 0..SPINS_AT_FIRST << (self.losses / LOSSES_A_DOUBLING).min(DOUBLINGS_MAX) {
+            std::hint::spin_loop();
+        }
+        self.losses = self.losses.saturating_add(1);
     }
 }

@@ -14,7 +14,7 @@ use tollgate_core::{
 use super::lock_free::commit;
 use super::{Memory, Time};
 use crate::pair::{Pair, SlotValue};
-use crate::sync::back_off;
+use crate::sync::Backoff;
 use crate::table::Place;
 use crate::tag::Tag;
 use crate::word_state::{OwnWordState, WordKind};
@@ -65,8 +65,9 @@ fn retry_contended<U: OwnWordState>(
     charge: Charge<'_>,
     now: impl Fn() -> Moment,
 ) -> Option<FlatDecision> {
-    for retry in 0..RETRIES_MAX {
-        back_off(retry);
+    let mut backoff = Backoff::default();
+    for _ in 0..RETRIES_MAX {
+        backoff.spin();
         match try_commit::<U>(slot, slot.load(), &charge, now()) {
             Ok(decision) => return Some(decision.into()),
             Err(Miss::Unusual) => return None,

@@ -23,7 +23,7 @@ use super::fast_path::{Miss, RETRIES_MAX};
 use super::lock_free::commit;
 use super::locked::SlotLock;
 use crate::pair::{Pair, SlotValue};
-use crate::sync::{Ordering, back_off, fence};
+use crate::sync::{Backoff, Ordering, fence};
 use crate::table::{Place, Table};
 use crate::tag::Tag;
 use crate::word_state::{AnyWordState, WordKind, WordState};
@@ -88,11 +88,12 @@ impl<C: Clock> Memory<C> {
             self.table.prefetch(reading.place);
             reading.expected = Tag::of(charge);
         }
-        for retry in 0..RETRIES_MAX {
+        let mut backoff = Backoff::default();
+        for _ in 0..RETRIES_MAX {
             match self.try_joint(charges, readings, states, &now, verdict) {
                 Ok(()) => return true,
                 Err(Miss::Unusual) => return false,
-                Err(Miss::Contended) => back_off(retry),
+                Err(Miss::Contended) => backoff.spin(),
             }
         }
         false

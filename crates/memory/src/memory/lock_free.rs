@@ -6,7 +6,7 @@ use tollgate_core::{
 
 use super::{Memory, Time};
 use crate::pair::{Pair, SlotValue};
-use crate::sync::{Backoff, back_off};
+use crate::sync::Backoff;
 use crate::table::Place;
 use crate::tag::{Heat, Tag};
 use crate::word_state::{WordKind, WordState};
@@ -44,7 +44,7 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
     ) -> Result<Decision, StoreError> {
         let mut backoff = Backoff::default();
-        let (mut retries, mut is_fresh_reading) = (0, false);
+        let mut is_fresh_reading = false;
         let fingerprint = Tag::fingerprint(charge.key);
         loop {
             let found = self.table.find(place, fingerprint);
@@ -85,8 +85,7 @@ impl<C: Clock> Memory<C> {
                 return Ok(decision);
             }
             // Another thread committed first, so there was progress: start over.
-            back_off(retries);
-            retries = retries.saturating_add(1);
+            backoff.spin();
         }
     }
 
