@@ -148,38 +148,38 @@ impl Arena {
     }
 
     #[inline]
-    pub(crate) fn byte(&self, block: BlockId, at: usize) -> u8 {
-        self.blocks[block.index()].bytes.get(at)
+    pub(crate) fn read_u8(&self, block: BlockId, at: usize) -> u8 {
+        self.blocks[block.index()].bytes.read_u8(at)
     }
 
     #[inline]
-    pub(crate) fn set_byte(&self, block: BlockId, at: usize, byte: u8) {
-        self.blocks[block.index()].bytes.set(at, byte);
+    pub(crate) fn write_u8(&self, block: BlockId, at: usize, byte: u8) {
+        self.blocks[block.index()].bytes.write_u8(at, byte);
     }
 
     /// Four bytes of a block from `at` on, a multiple of four, as a number.
     #[inline]
-    pub(crate) fn word(&self, block: BlockId, at: usize) -> u32 {
-        self.blocks[block.index()].bytes.word(at)
+    pub(crate) fn read_u32(&self, block: BlockId, at: usize) -> u32 {
+        self.blocks[block.index()].bytes.read_u32(at)
     }
 
     #[inline]
-    pub(crate) fn set_word(&self, block: BlockId, at: usize, word: u32) {
-        self.blocks[block.index()].bytes.set_word(at, word);
+    pub(crate) fn write_u32(&self, block: BlockId, at: usize, number: u32) {
+        self.blocks[block.index()].bytes.write_u32(at, number);
     }
 
-    /// As [`Arena::word`], for eight bytes.
+    /// As [`Arena::read_u32`], for eight bytes.
     #[inline]
-    pub(crate) fn double_word(&self, block: BlockId, at: usize) -> u64 {
+    pub(crate) fn read_u64(&self, block: BlockId, at: usize) -> u64 {
         let bytes = &self.blocks[block.index()].bytes;
-        join(bytes.word(at + 4), bytes.word(at))
+        join(bytes.read_u32(at + 4), bytes.read_u32(at))
     }
 
     #[inline]
-    pub(crate) fn set_double_word(&self, block: BlockId, at: usize, word: u64) {
+    pub(crate) fn write_u64(&self, block: BlockId, at: usize, number: u64) {
         let bytes = &self.blocks[block.index()].bytes;
-        bytes.set_word(at, low(word));
-        bytes.set_word(at + 4, high(word));
+        bytes.write_u32(at, low(number));
+        bytes.write_u32(at + 4, high(number));
     }
 }
 

@@ -148,7 +148,7 @@ impl<'a> Chain<'a> {
             };
         }
         if let Some(block) = BlockId::new(self.back.block) {
-            arena.set_byte(block, self.back.at, byte);
+            arena.write_u8(block, self.back.at, byte);
         }
         self.back.at += 1;
     }
@@ -178,7 +178,7 @@ impl<'a> Chain<'a> {
             self.step(walk, 0);
         }
         let block = BlockId::new(walk.place.block)?;
-        let byte = self.spares.arena().byte(block, walk.place.at);
+        let byte = self.spares.arena().read_u8(block, walk.place.at);
         walk.place.at += 1;
         Some(byte)
     }
@@ -193,7 +193,7 @@ impl<'a> Chain<'a> {
         }
         let block = BlockId::new(walk.place.block)?;
         walk.place.at -= 1;
-        Some(self.spares.arena().byte(block, walk.place.at))
+        Some(self.spares.arena().read_u8(block, walk.place.at))
     }
 
     fn step(&self, walk: &mut Walk, at: usize) {

@@ -65,14 +65,14 @@ impl<'a> PackedLog<'a> {
     /// The log whose ends [`PackedLog::close`] has stored in `head`.
     pub(crate) fn open(spares: Spares<'a>, head: BlockId) -> PackedLog<'a> {
         let arena = spares.arena();
-        let word = |at| arena.double_word(head, at);
+        let number = |at| arena.read_u64(head, at);
         let end = |block_at, at| End {
-            block: arena.word(head, block_at),
-            at: usize::from(arena.byte(head, at)),
+            block: arena.read_u32(head, block_at),
+            at: usize::from(arena.read_u8(head, at)),
         };
-        let (oldest, newest, units) = (word(0), word(8), word(16));
+        let (oldest, newest, units) = (number(0), number(8), number(16));
         let (front, back) = (end(24, FRONT_AT), end(28, BACK_AT));
-        let newest_units = arena.word(head, NEWEST_UNITS_AT);
+        let newest_units = arena.read_u32(head, NEWEST_UNITS_AT);
         let mut chain = Chain::new(spares);
         (chain.front, chain.back) = (front, back);
         PackedLog {
@@ -101,18 +101,18 @@ impl<'a> PackedLog<'a> {
         }
         let head = self.head.unwrap_or_else(|| self.chain.spares.take());
         let arena = self.chain.spares.arena();
-        arena.set_double_word(head, 0, self.oldest.as_nanos());
-        arena.set_double_word(head, 8, self.newest.as_nanos());
-        arena.set_double_word(head, 16, self.units);
+        arena.write_u64(head, 0, self.oldest.as_nanos());
+        arena.write_u64(head, 8, self.newest.as_nanos());
+        arena.write_u64(head, 16, self.units);
         let ends = [
             (self.chain.front, 24, FRONT_AT),
             (self.chain.back, 28, BACK_AT),
         ];
         for (end, block_at, at) in ends {
-            arena.set_word(head, block_at, end.block);
-            arena.set_byte(head, at, u8::try_from(end.at).unwrap_or(u8::MAX));
+            arena.write_u32(head, block_at, end.block);
+            arena.write_u8(head, at, u8::try_from(end.at).unwrap_or(u8::MAX));
         }
-        arena.set_word(head, NEWEST_UNITS_AT, self.newest_units);
+        arena.write_u32(head, NEWEST_UNITS_AT, self.newest_units);
         // The slot owns the blocks from here on.
         (self.chain.front, self.chain.back, self.head) = (End::default(), End::default(), None);
         Some(head)

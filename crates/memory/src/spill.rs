@@ -74,7 +74,7 @@ pub(crate) fn read<'a>(
     let Some(first) = block(word).filter(|_| is_in_arena) else {
         return read_word(limit, word).unwrap_or_else(|| fresh(limit, arena));
     };
-    let is_log = arena.byte(first, KIND_AT) == KIND_LOG;
+    let is_log = arena.read_u8(first, KIND_AT) == KIND_LOG;
     if limit.is_bucket() || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
         free(word, arena);
         return fresh(limit, arena);
@@ -88,8 +88,8 @@ pub(crate) fn read<'a>(
             Account::SlidingWindow(read_counters(segments, first, spares))
         }
         _ => {
-            let end = Moment::from_nanos(arena.double_word(first, 0));
-            let used = arena.word(first, 8);
+            let end = Moment::from_nanos(arena.read_u64(first, 0));
+            let used = arena.read_u32(first, 8);
             give_all(first, spares);
             Account::FixedWindow(FixedWindow::new(end, used))
         }
@@ -168,7 +168,7 @@ pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>)
             let Some(head) = log.entries.close() else {
                 return Stored::InSlot(0);
             };
-            spares.arena().set_byte(head, KIND_AT, KIND_LOG);
+            spares.arena().write_u8(head, KIND_AT, KIND_LOG);
             Stored::in_arena(expires_at, head)
         }
     }
@@ -198,9 +198,9 @@ fn of_two_windows(window: &SlidingWindow, limit: &Limit) -> SlidingWindow<2> {
 fn write_window(window: FixedWindow, spares: &mut Spares<'_>) -> BlockId {
     let arena = spares.arena();
     let block = spares.take();
-    arena.set_double_word(block, 0, window.end().as_nanos());
-    arena.set_word(block, 8, window.used());
-    arena.set_byte(block, KIND_AT, KIND_LIST);
+    arena.write_u64(block, 0, window.end().as_nanos());
+    arena.write_u32(block, 8, window.used());
+    arena.write_u8(block, KIND_AT, KIND_LIST);
     arena.set_link(block, 0);
     block
 }
@@ -210,7 +210,7 @@ pub(crate) fn free(slot_word: u64, arena: &Arena) {
     let Some(first) = block(slot_word) else {
         return;
     };
-    if arena.byte(first, KIND_AT) == KIND_LOG {
+    if arena.read_u8(first, KIND_AT) == KIND_LOG {
         let mut log = PackedLog::open(Spares::new(arena), first);
         log.clear();
     } else {
@@ -220,7 +220,7 @@ pub(crate) fn free(slot_word: u64, arena: &Arena) {
 
 /// Frees some blocks of a long log, with its oldest entries; returns whether it was one.
 pub(crate) fn shorten(slot_word: u64, arena: &Arena) -> bool {
-    let first = block(slot_word).filter(|first| arena.byte(*first, KIND_AT) == KIND_LOG);
+    let first = block(slot_word).filter(|first| arena.read_u8(*first, KIND_AT) == KIND_LOG);
     first.is_some_and(|first| PackedLog::open(Spares::new(arena), first).shorten())
 }
 
@@ -259,9 +259,9 @@ pub(crate) fn fits_block(segments: Segments) -> bool {
 
 /// Reads a sliding window whose counters fit one block; `None` if something else is in there.
 pub(crate) fn read_block(block: BlockId, arena: &Arena) -> Option<SlidingWindow<FIRST_COUNTERS>> {
-    let is_whole = arena.link(block) == 0 && arena.byte(block, KIND_AT) == KIND_LIST;
-    let counters: [u32; FIRST_COUNTERS] = std::array::from_fn(|n| arena.word(block, 8 + 4 * n));
-    is_whole.then(|| SlidingWindow::new(arena.double_word(block, 0), &counters))
+    let is_whole = arena.link(block) == 0 && arena.read_u8(block, KIND_AT) == KIND_LIST;
+    let counters: [u32; FIRST_COUNTERS] = std::array::from_fn(|n| arena.read_u32(block, 8 + 4 * n));
+    is_whole.then(|| SlidingWindow::new(arena.read_u64(block, 0), &counters))
 }
 
 /// Writes it back, for a limit that has as many counters.
@@ -271,22 +271,22 @@ pub(crate) fn write_block(
     block: BlockId,
     arena: &Arena,
 ) {
-    arena.set_double_word(block, 0, window.newest());
+    arena.write_u64(block, 0, window.newest());
     for (number, counter) in window.counters(limit).iter().enumerate() {
-        arena.set_word(block, 8 + 4 * number, *counter);
+        arena.write_u32(block, 8 + 4 * number, *counter);
     }
 }
 
 fn read_counters(segments: Segments, first: BlockId, spares: &mut Spares<'_>) -> SlidingWindow {
     let arena = spares.arena();
-    let newest = arena.double_word(first, 0);
+    let newest = arena.read_u64(first, 0);
     let mut counters = [0; COUNTERS_MAX];
     let count = usize::from(segments.get()) + 1;
     for (place, counter) in Blocks::of(first, arena)
         .places()
         .zip(&mut counters[..count])
     {
-        *counter = arena.word(place.0, place.1);
+        *counter = arena.read_u32(place.0, place.1);
     }
     give_all(first, spares);
     SlidingWindow::new(newest, &counters[..count])
@@ -297,8 +297,8 @@ fn write_counters(window: &SlidingWindow, limit: &Limit, spares: &mut Spares<'_>
     let arena = spares.arena();
     let counters = window.counters(limit);
     let first = spares.take();
-    arena.set_double_word(first, 0, window.newest());
-    arena.set_byte(first, KIND_AT, KIND_LIST);
+    arena.write_u64(first, 0, window.newest());
+    arena.write_u8(first, KIND_AT, KIND_LIST);
     let mut last = first;
     for _ in 0..counters
         .len()
@@ -311,7 +311,7 @@ fn write_counters(window: &SlidingWindow, limit: &Limit, spares: &mut Spares<'_>
     }
     arena.set_link(last, 0);
     for (place, counter) in Blocks::of(first, arena).places().zip(counters) {
-        arena.set_word(place.0, place.1, *counter);
+        arena.write_u32(place.0, place.1, *counter);
     }
     first
 }

@@ -21,23 +21,23 @@ impl Default for Bytes {
 
 #[expect(unsafe_code, reason = "what the model checker is to prove")]
 impl Bytes {
-    pub(super) fn get(&self, at: usize) -> u8 {
+    pub(super) fn read_u8(&self, at: usize) -> u8 {
         // SAFETY: as above.
         self.0.with(|bytes| unsafe { (*bytes)[at] })
     }
 
-    pub(super) fn word(&self, at: usize) -> u32 {
+    pub(super) fn read_u32(&self, at: usize) -> u32 {
         let first = at / 4 * 4;
-        u32::from_le_bytes(std::array::from_fn(|offset| self.get(first + offset)))
+        u32::from_le_bytes(std::array::from_fn(|offset| self.read_u8(first + offset)))
     }
 
-    pub(super) fn set_word(&self, at: usize, word: u32) {
+    pub(super) fn write_u32(&self, at: usize, word: u32) {
         for (offset, byte) in word.to_le_bytes().into_iter().enumerate() {
-            self.set(at / 4 * 4 + offset, byte);
+            self.write_u8(at / 4 * 4 + offset, byte);
         }
     }
 
-    pub(super) fn set(&self, at: usize, byte: u8) {
+    pub(super) fn write_u8(&self, at: usize, byte: u8) {
         // SAFETY: as above.
         self.0.with_mut(|bytes| unsafe { (*bytes)[at] = byte });
     }
