@@ -69,14 +69,14 @@ mod memory;
 
 mod table;
 
-mod line;
+mod cache_line;
 
 #[cfg(not(tollgate_loom))]
-mod lines;
+mod cache_lines;
 
 #[cfg(tollgate_loom)]
-#[path = "lines/model.rs"]
-mod lines;
+#[path = "cache_lines/model.rs"]
+mod cache_lines;
 
 mod ghosts;
 

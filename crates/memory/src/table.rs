@@ -27,9 +27,9 @@ use tollgate_core::{Key, Now, StoreError};
 
 use std::sync::atomic::AtomicU8;
 
+use crate::cache_line::{CacheLine, Room, SLOTS, eviction_order, is_live};
+use crate::cache_lines::CacheLines;
 use crate::ghosts::Ghosts;
-use crate::line::{Line, Room, SLOTS, eviction_order, is_live};
-use crate::lines::Lines;
 use crate::pair::{Pair, SlotValue};
 use crate::spilled_slots::SpilledSlots;
 use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering};
@@ -59,7 +59,7 @@ const CHOICES_MAX: u32 = 1024;
 #[derive(Debug)]
 pub(crate) struct Table {
     /// Each two make a bucket.
-    lines: Lines,
+    lines: CacheLines,
     /// For each bucket, the clock hand that evicts new keys.
     hands: Box<[AtomicU8]>,
     ghosts: Ghosts,
@@ -113,7 +113,7 @@ impl Table {
             .step_by(PAGE)
             .for_each(|hand| hand.store(0, Ordering::Relaxed));
         Table {
-            lines: Lines::zeroed(2 * buckets),
+            lines: CacheLines::zeroed(2 * buckets),
             hands,
             ghosts: Ghosts::for_buckets(buckets),
             spilled: SpilledSlots::for_slots(2 * buckets * SLOTS),
@@ -153,8 +153,8 @@ impl Table {
     /// The number of a slot of this table.
     fn number_of(&self, slot: &Pair) -> usize {
         let bytes = std::ptr::from_ref(slot).addr() - self.lines.as_ptr().addr();
-        let (line, rest) = (bytes / size_of::<Line>(), bytes % size_of::<Line>());
-        line * SLOTS + rest / size_of::<Pair>()
+        let line = bytes / size_of::<CacheLine>();
+        line * SLOTS + bytes % size_of::<CacheLine>() / size_of::<Pair>()
     }
 
     /// Records that a slot's state is in the arena. The slot must be published before.
@@ -381,7 +381,7 @@ fn spread(bits: u64, lines: usize) -> usize {
 #[cfg(all(target_arch = "x86_64", not(any(miri, tollgate_loom))))]
 #[inline]
 #[expect(unsafe_code, reason = "the only way to prefetch")]
-fn prefetch(line: *const Line) {
+fn prefetch(line: *const CacheLine) {
     // SAFETY: a prefetch is a hint; it reads nothing that the program sees and faults on no
     // address.
     unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast()) }
@@ -389,7 +389,7 @@ fn prefetch(line: *const Line) {
 
 #[cfg(not(all(target_arch = "x86_64", not(any(miri, tollgate_loom)))))]
 #[inline]
-fn prefetch(_line: *const Line) {}
+fn prefetch(_line: *const CacheLine) {}
 
 // === impl InsertLock ===
 

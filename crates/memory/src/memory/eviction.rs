@@ -12,7 +12,7 @@ use tollgate_core::{Clock, Now};
 
 use super::Memory;
 use super::locked::SlotLock;
-use crate::line;
+use crate::cache_line;
 use crate::pair::{Pair, SlotValue};
 use crate::spill;
 
@@ -53,10 +53,10 @@ impl<C: Clock> Memory<C> {
                 continue;
             }
             compared += 1;
-            if !line::is_live(current, now) {
+            if !cache_line::is_live(current, now) {
                 has_freed |= self.evict(slot, current, now);
             } else if cheapest.is_none_or(|(_, other)| {
-                line::eviction_order(current, now) < line::eviction_order(other, now)
+                cache_line::eviction_order(current, now) < cache_line::eviction_order(other, now)
             }) {
                 cheapest = Some((slot, current));
             }

@@ -2,14 +2,14 @@
 //! building it.
 
 use super::{BUCKETS_MIN, INSERT_LOCKS, Table};
+use crate::cache_line::{CacheLine, SLOTS};
 use crate::ghosts::{BUCKETS_PER_GHOST, Ghosts};
-use crate::line::{Line, SLOTS};
 use crate::spilled_slots::SpilledSlots;
 
 /// Bytes that a table of any size takes beside its buckets.
 pub(super) const FIXED_BYTES: usize = INSERT_LOCKS + size_of::<Table>() + 2 * size_of::<u64>();
 /// Bytes of a bucket, with its clock hand, its share of the ghosts and a bit for each slot.
-const BUCKET_BYTES: usize = 2 * size_of::<Line>() + 1 + 4 / BUCKETS_PER_GHOST + 2 * SLOTS / 8;
+const BUCKET_BYTES: usize = 2 * size_of::<CacheLine>() + 1 + 4 / BUCKETS_PER_GHOST + 2 * SLOTS / 8;
 /// The summary of the slots' bits takes one byte in 2^13.
 const WORDS_SHIFT: u32 = 13;
 
@@ -22,7 +22,7 @@ pub(super) fn buckets(bytes: usize) -> usize {
 /// Bytes of the table that [`Table::with_bytes`] builds from the same number.
 pub(crate) fn table_bytes(bytes: usize) -> usize {
     let buckets = buckets(bytes);
-    let lines = 2 * buckets * size_of::<Line>();
+    let lines = 2 * buckets * size_of::<CacheLine>();
     let spilled = SpilledSlots::bytes_for(2 * buckets * SLOTS);
     lines + buckets + Ghosts::bytes_for(buckets) + spilled + FIXED_BYTES
 }

@@ -15,7 +15,7 @@ pub(crate) const SLOTS: usize = 1;
 /// One cache line of slots.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct Line {
+pub(crate) struct CacheLine {
     pub(crate) slots: [Pair; SLOTS],
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Room<'t> {
     live: usize,
 }
 
-// === impl Line ===
+// === impl CacheLine ===
 
-impl Line {
+impl CacheLine {
     /// The slot of the key with this fingerprint, and its current value.
     #[inline(always)]
     pub(crate) fn find(&self, fingerprint: u64) -> Option<(&Pair, SlotValue)> {
