@@ -80,9 +80,7 @@ pub struct Limit {
     window: Span,
     /// What fits at once without the soft or elastic part: N, or the burst or queue of a bucket.
     nominal: u32,
-    /// The soft or elastic part, in per cent of `nominal`.
-    extra_percent: u32,
-    is_elastic: bool,
+    extra: Extra,
     /// What fits at once: `nominal` and the soft or elastic part; 0 if N is 0.
     capacity: u32,
     /// What of it a request may use: all, or all but the elastic part without headroom, and but
@@ -101,6 +99,15 @@ pub struct Limit {
     has_priority: bool,
     /// Whether this is the limit for requests while there is headroom.
     has_headroom: bool,
+}
+
+/// What a limit allows above its nominal size, in per cent of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Extra {
+    /// To all requests.
+    Soft(u32),
+    /// While there is headroom. Never 0, which is [`Extra::NONE`].
+    Elastic(u32),
 }
 
 // === impl Segments ===
@@ -162,8 +169,7 @@ impl Limit {
             count,
             window,
             nominal: count,
-            extra_percent: 0,
-            is_elastic: false,
+            extra: Extra::NONE,
             capacity: count,
             available: count,
             interval: Span::ZERO,

@@ -7,7 +7,19 @@
 //! under one key and with one capacity, so no state changes when headroom comes or goes, and
 //! however often it does, no more is allowed than the whole capacity.
 
-use super::{InvalidLimit, Limit, REFILL_MAX, narrow, wide};
+use super::{Extra, InvalidLimit, Limit, REFILL_MAX, narrow, wide};
+
+// === impl Extra ===
+
+impl Extra {
+    pub(super) const NONE: Extra = Extra::Soft(0);
+
+    const fn percent(self) -> u32 {
+        match self {
+            Extra::Soft(percent) | Extra::Elastic(percent) => percent,
+        }
+    }
+}
 
 // === impl Limit ===
 
@@ -19,8 +31,7 @@ impl Limit {
     /// [`InvalidLimit::TooLarge`] if the sum exceeds 2^32 - 1, [`InvalidLimit::TooSlow`].
     pub const fn with_soft(self, percent: u32) -> Result<Limit, InvalidLimit> {
         Limit {
-            extra_percent: percent,
-            is_elastic: false,
+            extra: Extra::Soft(percent),
             ..self
         }
         .fix_extra()
@@ -45,8 +56,10 @@ impl Limit {
     /// ```
     pub const fn with_elastic(self, percent: u32) -> Result<Limit, InvalidLimit> {
         Limit {
-            extra_percent: percent,
-            is_elastic: percent != 0,
+            extra: match percent {
+                0 => Extra::NONE,
+                _ => Extra::Elastic(percent),
+            },
             ..self
         }
         .fix_extra()
@@ -63,17 +76,17 @@ impl Limit {
 
     /// The soft part, in per cent of [`Limit::nominal`].
     pub const fn soft_percent(&self) -> u32 {
-        match self.is_elastic {
-            true => 0,
-            false => self.extra_percent,
+        match self.extra {
+            Extra::Soft(percent) => percent,
+            Extra::Elastic(_) => 0,
         }
     }
 
     /// The elastic part, in per cent of [`Limit::nominal`].
     pub const fn elastic_percent(&self) -> u32 {
-        match self.is_elastic {
-            true => self.extra_percent,
-            false => 0,
+        match self.extra {
+            Extra::Soft(_) => 0,
+            Extra::Elastic(percent) => percent,
         }
     }
 
@@ -90,8 +103,7 @@ impl Limit {
     /// As [`Limit::with_soft`].
     pub const fn with_parts_of(self, other: &Limit) -> Result<Limit, InvalidLimit> {
         Limit {
-            extra_percent: other.extra_percent,
-            is_elastic: other.is_elastic,
+            extra: other.extra,
             priority_percent: other.priority_percent,
             has_priority: other.has_priority,
             has_headroom: other.has_headroom,
@@ -107,7 +119,7 @@ impl Limit {
 
     /// Computes the capacity, and how long a bucket takes to refill it.
     pub(super) const fn fix_extra(self) -> Result<Limit, InvalidLimit> {
-        let percent = self.extra_percent;
+        let percent = self.extra.percent();
         let parts = wide(self.nominal).saturating_mul(100 + wide(percent)) / 100;
         if parts > wide(u32::MAX) {
             return Err(InvalidLimit::TooLarge {
@@ -133,9 +145,9 @@ impl Limit {
 
     /// What of the capacity a request with priority can use.
     pub(super) const fn usable(&self) -> u32 {
-        if self.is_elastic && !self.has_headroom && self.capacity > self.nominal {
-            return self.nominal;
+        match self.extra {
+            Extra::Elastic(_) if !self.has_headroom && self.capacity > self.nominal => self.nominal,
+            _ => self.capacity,
         }
-        self.capacity
     }
 }
