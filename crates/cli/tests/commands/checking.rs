@@ -519,7 +519,7 @@ fn what_only_shared_stores_have_has_no_effect_in_memory() {
             (
                 "rules.yaml:7:74",
                 "`instances` has no effect without `on_store_error: local`",
-                "or remove it",
+                "write `on_store_error: local`, or remove it",
             ),
         ],
     );
