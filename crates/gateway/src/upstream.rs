@@ -208,11 +208,7 @@ impl Upstream {
         let mut pools: Vec<&Arc<ConnectionPool>> = healthy.collect();
         let first = self.next.fetch_add(1, Ordering::Relaxed) % pools.len();
         pools.rotate_left(first);
-        // Stable, so that equal ones keep their order.
-        pools.sort_by_key(|pool| {
-            let was_tried = tried.is_some_and(|tried| Arc::ptr_eq(tried, pool));
-            (was_tried, pool.health.is_avoided(), pool.in_flight())
-        });
+        sort_by_load(&mut pools, tried);
         let mut failure = Failure::Unreachable;
         for pool in pools {
             match pool.lease().await {
@@ -340,6 +336,16 @@ impl Observer for Checked {
             ),
         }
     }
+}
+
+/// Sorts addresses into the order in which a request tries them.
+fn sort_by_load(pools: &mut [&Arc<ConnectionPool>], tried: Option<&Arc<ConnectionPool>>) {
+    // Stable, so that equal ones keep their order. Each is looked at once: other threads change
+    // the counts meanwhile, and the standard library may panic if the order changes while it sorts.
+    pools.sort_by_cached_key(|pool| {
+        let was_tried = tried.is_some_and(|tried| Arc::ptr_eq(tried, pool));
+        (was_tried, pool.health.is_avoided(), pool.in_flight())
+    });
 }
 
 /// What a server answers; `None` if the head of the response does not come in time. Time in which

@@ -168,7 +168,8 @@ impl Cluster {
         // Another one first each time: one node may know only how the Cluster was.
         let first = self.refreshes.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
         nodes.rotate_left(first);
-        nodes.sort_by_key(|node| !node.is_up());
+        // Each is looked at once: a sort may panic if the order changes meanwhile.
+        nodes.sort_by_cached_key(|node| !node.is_up());
         for node in nodes {
             let words: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
             let reply = node.queues[0].command(&words);

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use std::sync::atomic::AtomicBool;
+
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,6 +12,8 @@ use super::*;
 use crate::metrics::Metrics;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// How often addresses are sorted while other threads change their counts.
+const SORTS: usize = 50_000;
 /// Turns of the runtime after which a connection is seen to be closed.
 const TURNS: usize = 1_000;
 
@@ -32,6 +36,51 @@ fn request() -> Box<Request<RequestBody>> {
     Box::new(request.body(RequestBody::empty()).unwrap())
 }
 
+/// An upstream at these addresses.
+fn upstream_at(addresses: Vec<String>) -> Upstream {
+    let settings = UpstreamSettings {
+        addresses,
+        protocol: UpstreamProtocol::Http1,
+        tls: None,
+        requests: 8,
+        health_check: None,
+        retries: None,
+    };
+    let metrics = Metrics::new();
+    let load = Arc::new(UpstreamLoad::new("api", metrics.load("api")));
+    Upstream::new("api", &settings, TIMEOUT, metrics.upstream("api"), load).unwrap()
+}
+
+/// The standard library panics if it sees that an order changes while it sorts by it. It looks only
+/// if there are more than 20 addresses.
+#[test]
+fn addresses_are_sorted_while_other_threads_send_requests_to_them() {
+    let addresses = (1..=32).map(|port| format!("127.0.0.1:{port}"));
+    let upstream = upstream_at(addresses.collect());
+    let has_ended = AtomicBool::new(false);
+    let is_total = std::thread::scope(|scope| {
+        for first in [0, 16] {
+            let (pools, has_ended) = (&upstream.pools, &has_ended);
+            scope.spawn(move || {
+                let mut pools = pools.iter().cycle().skip(first);
+                while !has_ended.load(Ordering::Relaxed) {
+                    // No connection is there, so this counts a request for a moment.
+                    assert!(pools.next().is_some_and(|pool| pool.try_lease().is_none()));
+                }
+            });
+        }
+        let sorting = || {
+            for _ in 0..SORTS {
+                sort_by_load(&mut upstream.pools.iter().collect::<Vec<_>>(), None);
+            }
+        };
+        let is_total = std::panic::catch_unwind(std::panic::AssertUnwindSafe(sorting)).is_ok();
+        has_ended.store(true, Ordering::Relaxed);
+        is_total
+    });
+    assert!(is_total);
+}
+
 /// A server that restarts has closed its connections, and accepts none for a moment. Nothing of the
 /// request was sent, so it can go to another, also if it may not be repeated.
 #[tokio::test]
@@ -41,18 +90,7 @@ async fn a_request_on_a_connection_that_was_closed_goes_to_another_address() {
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
     ];
     let addresses = [&one, &other].map(|listener| listener.local_addr().unwrap().to_string());
-    let settings = UpstreamSettings {
-        addresses: addresses.to_vec(),
-        protocol: UpstreamProtocol::Http1,
-        tls: None,
-        requests: 8,
-        health_check: None,
-        retries: None,
-    };
-    let metrics = Metrics::new();
-    let load = Arc::new(UpstreamLoad::new("api", metrics.load("api")));
-    let upstream = Upstream::new("api", &settings, TIMEOUT, metrics.upstream("api"), load);
-    let upstream = upstream.unwrap();
+    let upstream = upstream_at(addresses.to_vec());
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
     let send = |lease| upstream.send(lease, request(), TIMEOUT, &clock);
 
