@@ -6,15 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http2};
+use hyper::client::conn::TrySendError;
 use hyper::{Request, Response};
-use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::address_health::AddressHealth;
 use crate::connector::{Connector, Http1};
 use crate::request_body::RequestBody;
 use crate::settings::UpstreamProtocol;
+
+mod shared_connections;
+
+use shared_connections::{SharedConnections, Stream};
 
 /// The most connections to one address that wait for the next request; further ones are closed.
 const IDLE_MAX: usize = 256;
@@ -35,8 +38,8 @@ pub(crate) struct ConnectionPool {
     idle: Mutex<Vec<Idle>>,
     /// Whether a task closes those that have waited too long.
     is_watched: AtomicBool,
-    /// Of HTTP/2, the one that all requests share.
-    shared: AsyncMutex<Option<Shared>>,
+    /// Of HTTP/2, those that requests share.
+    shared: SharedConnections,
 }
 
 #[derive(Debug)]
@@ -45,17 +48,10 @@ struct Idle {
     since: Instant,
 }
 
-/// A connection of HTTP/2.
-#[derive(Debug)]
-struct Shared {
-    sender: http2::SendRequest<RequestBody>,
-    opened_at: Instant,
-}
-
 #[derive(Debug)]
 enum Sender {
     Http1(Http1<RequestBody>),
-    Http2(http2::SendRequest<RequestBody>),
+    Http2(Stream),
 }
 
 /// A connection for one request. Unless it is returned, a connection of HTTP/1.1 closes.
@@ -82,7 +78,7 @@ impl ConnectionPool {
             health: AddressHealth::new(),
             idle: Mutex::default(),
             is_watched: AtomicBool::new(false),
-            shared: AsyncMutex::default(),
+            shared: SharedConnections::default(),
         }
     }
 
@@ -109,13 +105,7 @@ impl ConnectionPool {
                 let idle = self.lock_idle();
                 idle.iter().rev().any(|one| self.is_usable(one))
             }
-            UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
-                let shared = self.shared.try_lock();
-                shared.is_ok_and(|shared| {
-                    let usable = |shared| self.is_shareable(shared);
-                    shared.as_ref().is_some_and(usable)
-                })
-            }
+            UpstreamProtocol::H2c | UpstreamProtocol::H2 => self.shared.has_room(&self.connector),
         };
         !is_connected || self.in_flight() >= self.requests_max
     }
@@ -153,10 +143,11 @@ impl ConnectionPool {
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 // Over all, because many may wait while one of them connects: each would take as
                 // long again for a server that does not answer.
-                let shared = timeout(self.connector.timeout(), self.share()).await;
-                let (sender, is_reused) =
+                let sharing = self.shared.share(&self.connector);
+                let shared = timeout(self.connector.timeout(), sharing).await;
+                let (stream, is_reused) =
                     shared.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-                (Sender::Http2(sender), is_reused)
+                (Sender::Http2(stream), is_reused)
             }
         };
         Ok(Lease {
@@ -199,11 +190,6 @@ impl ConnectionPool {
         idle.is_ready() && !self.connector.is_outdated(idle.connection.opened_at)
     }
 
-    /// The same of a connection of HTTP/2.
-    fn is_shareable(&self, shared: &Shared) -> bool {
-        !shared.sender.is_closed() && !self.connector.is_outdated(shared.opened_at)
-    }
-
     fn put_idle(self: &Arc<ConnectionPool>, connection: Http1<RequestBody>) {
         if self.connector.is_outdated(connection.opened_at) {
             return;
@@ -227,22 +213,6 @@ impl ConnectionPool {
         // Under the lock, so that the thread that adds the next one sees it.
         self.is_watched.store(!idle.is_empty(), Ordering::Relaxed);
         !idle.is_empty()
-    }
-
-    /// The connection of HTTP/2, and whether it is an old one.
-    async fn share(&self) -> io::Result<(http2::SendRequest<RequestBody>, bool)> {
-        let mut shared = self.shared.lock().await;
-        let former = shared.as_ref();
-        if let Some(former) = former.filter(|former| self.is_shareable(former)) {
-            return Ok((former.sender.clone(), true));
-        }
-        // In a box, as with HTTP/1.1. Requests in flight keep the former connection open.
-        let (sender, _task) = Box::pin(self.connector.connect_http2()).await?;
-        *shared = Some(Shared {
-            sender: sender.clone(),
-            opened_at: Instant::now(),
-        });
-        Ok((sender, false))
     }
 }
 
@@ -284,11 +254,14 @@ impl Lease {
     /// What went wrong; with the request, if nothing of it was sent.
     pub(crate) async fn send(
         &mut self,
-        request: Box<Request<RequestBody>>,
+        mut request: Box<Request<RequestBody>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match self.sender.as_mut().expect("it is only taken at the end") {
             Sender::Http1(connection) => connection.sender.try_send_request(*request).await,
-            Sender::Http2(sender) => sender.try_send_request(*request).await,
+            Sender::Http2(stream) => {
+                request.body_mut().hold(&stream.count);
+                stream.sender.try_send_request(*request).await
+            }
         }
     }
 

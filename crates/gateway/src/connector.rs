@@ -1,6 +1,9 @@
 //! Opens connections to one address of an upstream.
 
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use hyper::body::Body;
@@ -59,6 +62,21 @@ pub(crate) struct Http1<B> {
     pub(crate) sender: http1::SendRequest<B>,
     pub(crate) opened_at: Instant,
     _task: Task,
+}
+
+/// A connection of HTTP/2, for requests with bodies of this type. It closes when all copies of its
+/// sender are gone.
+#[derive(Debug)]
+pub(crate) struct Http2<B> {
+    pub(crate) sender: http2::SendRequest<B>,
+    pub(crate) opened_at: Instant,
+    limit: Weak<dyn StreamLimit>,
+    task: AbortHandle,
+}
+
+/// Says how many requests a server takes at once on a connection of HTTP/2.
+trait StreamLimit: Send + Sync {
+    fn streams_max(&self) -> usize;
 }
 
 /// A connection on which nothing was sent yet.
@@ -156,15 +174,12 @@ impl Connector {
         }
     }
 
-    /// Opens a connection of HTTP/2, and returns the task that drives it until all its senders are
-    /// gone.
+    /// Opens a connection of HTTP/2.
     ///
     /// # Errors
     ///
     /// As [`Connector::connect_http1`].
-    pub(crate) async fn connect_http2<B: Sent>(
-        &self,
-    ) -> io::Result<(http2::SendRequest<B>, AbortHandle)> {
+    pub(crate) async fn connect_http2<B: Sent>(&self) -> io::Result<Http2<B>> {
         match self.connect().await? {
             Connected::Plain(stream) => begin_http2(stream).await,
             Connected::Tls(stream) => begin_http2(*stream).await,
@@ -210,10 +225,8 @@ async fn begin_http1<B: Sent>(stream: impl Stream) -> io::Result<Http1<B>> {
     })
 }
 
-/// Begins HTTP/2 on a stream, and returns the task that drives it.
-async fn begin_http2<B: Sent>(
-    stream: impl Stream,
-) -> io::Result<(http2::SendRequest<B>, AbortHandle)> {
+/// Begins HTTP/2 on a stream.
+async fn begin_http2<B: Sent>(stream: impl Stream) -> io::Result<Http2<B>> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -227,17 +240,43 @@ async fn begin_http2<B: Sent>(
         .await
         .map_err(io::Error::other);
     let (sender, connection) = shaken?;
-    let task = tokio::spawn(async move { drop(connection.await) });
-    Ok((sender, task.abort_handle()))
+    // The library's limit of streams is known to the connection, and not to its senders.
+    let connection = Arc::new(Mutex::new(connection));
+    let limit = Arc::downgrade(&connection);
+    let task = tokio::spawn(poll_fn(move |cx| {
+        let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+        Pin::new(&mut *connection).poll(cx).map(drop)
+    }));
+    Ok(Http2 {
+        sender,
+        opened_at: Instant::now(),
+        limit,
+        task: task.abort_handle(),
+    })
+}
+
+// === impl Http2 ===
+
+impl<B> Http2<B> {
+    /// The most requests that the server takes at once; 0 once the connection has ended.
+    pub(crate) fn streams_max(&self) -> usize {
+        self.limit.upgrade().map_or(0, |limit| limit.streams_max())
+    }
+
+    /// Closes the connection when it is dropped.
+    pub(crate) fn task(&self) -> Task {
+        Task(self.task.clone())
+    }
+}
+
+impl<S: Stream, B: Sent> StreamLimit for Mutex<http2::Connection<TokioIo<S>, B, TokioExecutor>> {
+    fn streams_max(&self) -> usize {
+        let connection = self.lock().unwrap_or_else(PoisonError::into_inner);
+        connection.current_max_send_streams()
+    }
 }
 
 // === impl Task ===
-
-impl Task {
-    pub(crate) const fn new(task: AbortHandle) -> Task {
-        Task(task)
-    }
-}
 
 impl Drop for Task {
     fn drop(&mut self) {

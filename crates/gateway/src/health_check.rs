@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate_core::Span;
 use tollgate_http::{InvalidSetting, InvalidSettings};
 
-use crate::connector::{Connector, Task};
+use crate::connector::Connector;
 use crate::settings::{HealthCheckSettings, UpstreamProtocol};
 
 /// The shortest and the longest time of a check, and between two.
@@ -166,10 +166,10 @@ impl HealthCheck {
             }
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 let connected = connector.connect_http2().await;
-                let (mut sender, task) = connected.map_err(CheckError::Unconnected)?;
+                let mut connection = connected.map_err(CheckError::Unconnected)?;
                 // A server that does not answer does not keep it.
-                let _task = Task::new(task);
-                sender.send_request(request).await
+                let _task = connection.task();
+                connection.sender.send_request(request).await
             }
         };
         let status = answered.map_err(CheckError::Unanswered)?.status();

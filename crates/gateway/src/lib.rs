@@ -8,6 +8,7 @@
 //! Knows nothing about YAML, listeners and signals. Upstreams are what only it knows.
 
 mod settings;
+mod stream_count;
 
 mod descriptor_keys;
 

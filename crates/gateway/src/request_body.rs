@@ -14,6 +14,11 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::forwarding::rewrite_trailers;
+use crate::stream_count::StreamCount;
+
+mod arrival_pace;
+
+use arrival_pace::ArrivalPace;
 
 /// A client's body.
 #[derive(Debug)]
@@ -28,6 +33,8 @@ pub(crate) struct RequestBody {
     progress: Option<Arc<Progress>>,
     /// Counts the bytes that have come.
     counter: Option<Arc<ByteCount>>,
+    /// Over HTTP/2, counts the request on its connection until the body is sent.
+    stream: Option<Arc<StreamCount>>,
 }
 
 /// Why a body did not arrive as a whole.
@@ -41,22 +48,6 @@ pub(crate) enum BodyError {
     Slow(u64),
     /// The connection ended, or the body is malformed.
     Incomplete(Arc<hyper::Error>),
-}
-
-/// How long a client is waited for: at most a while at a time, and altogether that while and the
-/// time that the bytes so far take at the least rate. So a client that sends a byte now and then
-/// does not hold a connection to an upstream for long, as with Apache's `RequestReadTimeout` and
-/// Kestrel's `MinRequestBodyDataRate`. Time in which the upstream is waited for does not count.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ArrivalPace {
-    /// The longest wait at a time.
-    idle: Duration,
-    /// In bytes a second; 0 means no minimum rate.
-    rate: u64,
-    bytes: u64,
-    /// All waits that have ended.
-    waited: Duration,
-    waits_since: Option<Instant>,
 }
 
 /// How far a body has come, for the timeout of its response.
@@ -105,6 +96,7 @@ impl RequestBody {
             idle: IdleTimer::new(idle),
             progress,
             counter: None,
+            stream: None,
         }
     }
 
@@ -118,11 +110,17 @@ impl RequestBody {
             idle: IdleTimer::new(Duration::ZERO),
             progress: None,
             counter: None,
+            stream: None,
         }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
         self.incoming.is_none()
+    }
+
+    /// Counts the request on this connection until the body is sent, also if it is answered before.
+    pub(crate) fn hold(&mut self, stream: &Arc<StreamCount>) {
+        self.stream = (!self.is_empty()).then(|| Arc::clone(stream));
     }
 
     /// Adds the bytes that come to a counter.
@@ -242,55 +240,6 @@ impl ByteCount {
     }
 }
 
-// === impl ArrivalPace ===
-
-impl ArrivalPace {
-    fn new(idle: Duration, rate: u64) -> ArrivalPace {
-        ArrivalPace {
-            idle,
-            rate,
-            bytes: 0,
-            waited: Duration::ZERO,
-            waits_since: None,
-        }
-    }
-
-    fn add(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
-
-    /// How long the client is waited for, once the wait has begun.
-    fn begin_wait(&mut self) -> Duration {
-        self.waits_since.get_or_insert_with(Instant::now);
-        self.idle.min(self.budget())
-    }
-
-    fn end_wait(&mut self) {
-        if let Some(since) = self.waits_since.take() {
-            self.waited += since.elapsed();
-        }
-    }
-
-    /// What is left of the time for all waits.
-    fn budget(&self) -> Duration {
-        if self.rate == 0 {
-            return Duration::MAX;
-        }
-        let millis = u128::from(self.bytes) * 1000 / u128::from(self.rate);
-        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        let earned = Duration::from_millis(millis);
-        self.idle.saturating_add(earned).saturating_sub(self.waited)
-    }
-
-    /// Why the wait is over, if it was too long.
-    fn error(&self) -> BodyError {
-        match self.budget() < self.idle {
-            true => BodyError::Slow(self.rate),
-            false => BodyError::Idle(self.idle),
-        }
-    }
-}
-
 // === impl Progress ===
 
 impl Progress {
@@ -396,4 +345,4 @@ impl fmt::Display for BodyError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

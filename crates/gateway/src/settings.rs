@@ -20,10 +20,10 @@ mod upstream;
 
 use conditions::read_some;
 pub use files::hash_files;
+pub(crate) use upstream::{HTTP2_CONNECTIONS_MAX, REQUESTS_MAX, parse_address};
 pub use upstream::{
     HealthCheckSettings, RetrySettings, UpstreamProtocol, UpstreamSettings, UpstreamTlsSettings,
 };
-pub(crate) use upstream::{REQUESTS_MAX, parse_address};
 
 /// The most routes.
 pub const ROUTES_MAX: usize = 1024;

@@ -1,7 +1,17 @@
 #![allow(clippy::unwrap_used)]
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::time::Duration;
 
+use http::{Request, Response};
+use http_body_util::Empty;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::mpsc::channel;
+use tokio::task::JoinSet;
 use tokio::time::{advance, pause};
 use tollgate_behaviour::{Random, check};
 
@@ -11,6 +21,25 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// What a client sends: after a pause, so many bytes.
 type Part = (Duration, u64);
+
+/// A body of which a client has sent a part, and what ends it when it is dropped.
+pub(crate) async fn unfinished() -> (RequestBody, (DuplexStream, JoinSet<()>)) {
+    let (mut client, server) = duplex(1_024);
+    let head = b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\npart";
+    client.write_all(head).await.unwrap();
+    let (sender, mut bodies) = channel(1);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let _sent = sender.try_send(request.into_body());
+        pending::<Result<Response<Empty<Bytes>>, Infallible>>()
+    });
+    let mut serving = JoinSet::new();
+    serving.spawn(async move {
+        let served = http1::Builder::new().serve_connection(TokioIo::new(server), service);
+        let _ended = served.await;
+    });
+    let body = RequestBody::new(bodies.recv().await.unwrap(), 10, IDLE, 0);
+    (body, (client, serving))
+}
 
 /// How long a client of these parts is waited for until it is given up, and why; `None` if it is
 /// not.

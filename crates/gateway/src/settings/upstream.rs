@@ -10,6 +10,8 @@ use tollgate_http::InvalidSetting;
 /// The most requests at once to one address, unless the settings say otherwise, and at most.
 const REQUESTS: usize = 1024;
 pub(crate) const REQUESTS_MAX: usize = 65_536;
+/// The most connections of HTTP/2 to one address. Most servers take 100 requests on each, or more.
+pub(crate) const HTTP2_CONNECTIONS_MAX: usize = 32;
 
 /// The servers that answer some requests.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -38,12 +40,14 @@ pub struct UpstreamSettings {
 // === impl UpstreamSettings ===
 
 impl UpstreamSettings {
-    /// The most connections to its servers: one for each request in flight, or one for all of them
-    /// over HTTP/2, and one for health checks. Rounded down to `usize::MAX`.
+    /// The most connections to its servers: one for each request in flight, fewer over HTTP/2, and
+    /// one for health checks. Rounded down to `usize::MAX`.
     pub fn connections_max(&self) -> usize {
         let for_requests = match self.protocol {
             UpstreamProtocol::Http1 => self.requests,
-            UpstreamProtocol::H2c | UpstreamProtocol::H2 => 1,
+            UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
+                self.requests.min(HTTP2_CONNECTIONS_MAX)
+            }
         };
         let each = for_requests.saturating_add(usize::from(self.health_check.is_some()));
         each.saturating_mul(self.addresses.len())

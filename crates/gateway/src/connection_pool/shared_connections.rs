@@ -1,0 +1,115 @@
+//! The connections of HTTP/2 to one address, which requests share.
+//!
+//! A server says how many requests a connection may have at once. The HTTP library sends no request
+//! on a connection while another one waits for that number to fall, so one that is full gets no
+//! more: the next request goes over another.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hyper::client::conn::http2;
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::connector::{Connector, Http2};
+use crate::request_body::RequestBody;
+use crate::settings::HTTP2_CONNECTIONS_MAX;
+use crate::stream_count::{StreamCount, Streams};
+
+/// The connections to an address.
+#[derive(Debug, Default)]
+pub(super) struct SharedConnections {
+    /// The first one with room gets the next request.
+    open: Mutex<Vec<Shared>>,
+    /// Locked while one is opened, so that the requests that need it wait for the same one.
+    opening: AsyncMutex<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    connection: Http2<RequestBody>,
+    streams: Streams,
+}
+
+/// One request's part of a connection.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) sender: http2::SendRequest<RequestBody>,
+    /// The body of the request has it as well: the server may answer before it has all of it.
+    pub(super) count: Arc<StreamCount>,
+}
+
+// === impl SharedConnections ===
+
+impl SharedConnections {
+    /// Whether a request can be sent at once.
+    pub(super) fn has_room(&self, connector: &Connector) -> bool {
+        let open = self.lock();
+        let mut usable = open.iter().filter(|one| one.is_usable(connector));
+        usable.any(Shared::has_room)
+    }
+
+    /// A place on a connection, and whether it is an old one.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none; `ResourceBusy` if as many connections as may be are full.
+    pub(super) async fn share(&self, connector: &Connector) -> io::Result<(Stream, bool)> {
+        if let Some(stream) = self.take(connector) {
+            return Ok((stream, true));
+        }
+        let _opening = self.opening.lock().await;
+        // Another request may have opened one meanwhile.
+        if let Some(stream) = self.take(connector) {
+            return Ok((stream, true));
+        }
+        if self.lock().len() >= HTTP2_CONNECTIONS_MAX {
+            return Err(io::Error::from(io::ErrorKind::ResourceBusy));
+        }
+        // In a box, as with HTTP/1.1.
+        let connection = Box::pin(connector.connect_http2()).await?;
+        let shared = Shared {
+            connection,
+            streams: Streams::default(),
+        };
+        let stream = shared.begin();
+        self.lock().push(shared);
+        Ok((stream, false))
+    }
+
+    /// A place on a connection that is open.
+    fn take(&self, connector: &Connector) -> Option<Stream> {
+        let mut open = self.lock();
+        // Requests in flight keep the others open.
+        open.retain(|one| one.is_usable(connector));
+        // Under the lock, so that nobody else takes the last place.
+        open.iter().find(|one| one.has_room()).map(Shared::begin)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Shared>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn is_usable(&self, connector: &Connector) -> bool {
+        !self.connection.sender.is_closed() && !connector.is_outdated(self.connection.opened_at)
+    }
+
+    /// Whether the server takes another request. Until it has said so, the library assumes 100, the
+    /// least that RFC 9113 recommends.
+    fn has_room(&self) -> bool {
+        self.streams.count() < self.connection.streams_max()
+    }
+
+    fn begin(&self) -> Stream {
+        Stream {
+            sender: self.connection.sender.clone(),
+            count: Arc::new(self.streams.begin()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
