@@ -275,16 +275,17 @@ impl Lease {
         let Some(Sender::Http1(mut connection)) = self.sender.take() else {
             return;
         };
-        let pool = Arc::clone(self.pool());
         if connection.sender.is_ready() {
-            pool.put_idle(connection);
+            self.pool().put_idle(connection);
             return;
         }
-        // The rest of the request may still be on its way.
+        // The rest of the request may still be on its way. Until then the request counts, because
+        // its connection is open and serves no other.
+        let counted = self.counted;
         tokio::spawn(async move {
             let ready = timeout(IDLE_TIME, connection.sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
-                pool.put_idle(connection);
+                counted.0.put_idle(connection);
             }
         });
     }
@@ -295,11 +296,12 @@ impl Lease {
 impl Counted {
     /// `None` if as many requests are in flight as may be.
     fn new(pool: &Arc<ConnectionPool>) -> Option<Counted> {
-        // Relaxed: nothing else is read or written by who sees the count.
-        let before = pool.in_flight.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(Arc::clone(pool));
-        // Otherwise dropped, which takes it off again.
-        (before < pool.requests_max).then_some(counted)
+        // Relaxed: nothing else is read or written by who sees the count. A request that is
+        // rejected is never counted, because another one could be rejected because of it.
+        let (order, most) = (Ordering::Relaxed, pool.requests_max);
+        let another = |before| (before < most).then_some(before + 1);
+        let counting = pool.in_flight.fetch_update(order, order, another);
+        counting.is_ok().then(|| Counted(Arc::clone(pool)))
     }
 }
 
@@ -313,11 +315,14 @@ impl Drop for Counted {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use http_body::Body;
+    use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
     use tokio::task::yield_now;
     use tokio::time::{advance, pause, resume};
 
     use super::*;
+    use crate::request_body::tests::unfinished;
 
     const CONNECT: Duration = Duration::from_secs(5);
 
@@ -348,6 +353,33 @@ mod tests {
         drop(first);
         pool.lease().await.unwrap();
         assert_eq!(pool.in_flight(), 1);
+    }
+
+    /// A server that answers at once, and reads no body.
+    async fn answer(listener: TcpListener) -> TcpStream {
+        let (mut stream, _peer) = listener.accept().await.unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer).await.unwrap();
+        stream
+    }
+
+    #[tokio::test]
+    async fn a_request_counts_while_its_body_keeps_the_connection_after_the_response() {
+        let (pool, listener) = pool(1).await;
+        let server = tokio::spawn(answer(listener));
+        let (body, _client) = unfinished().await;
+        let request = Request::post("/").header("host", "h").body(body).unwrap();
+        let mut lease = pool.lease().await.unwrap();
+        let response = lease.send(Box::new(request)).await.unwrap();
+        assert!(response.into_body().is_end_stream());
+        lease.finish();
+        assert_eq!(pool.in_flight(), 1);
+        let _server = server.await.unwrap();
+        pause();
+        yield_now().await;
+        advance(2 * IDLE_TIME).await;
+        yield_now().await;
+        assert_eq!(pool.in_flight(), 0);
     }
 
     #[tokio::test]
