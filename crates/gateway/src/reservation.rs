@@ -229,9 +229,11 @@ impl Drop for Reservation {
         };
         match open.progress {
             Progress::Held => open.release(),
-            Progress::Connecting => open.keep(),
-            Progress::Sent => {
-                open.unsettled.count("no_response");
+            Progress::Connecting | Progress::Sent => {
+                // Otherwise what it costs is known.
+                if open.pricing.is_some() {
+                    open.unsettled.count("no_response");
+                }
                 open.keep();
             }
         }

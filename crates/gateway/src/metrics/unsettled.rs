@@ -27,10 +27,19 @@ impl Unsettled {
 
     /// A request was charged what it had reserved, for this reason.
     pub(crate) fn count(&self, reason: &'static str) {
-        let labels = [
+        self.counters.get_or_create(&self.labels(reason)).inc();
+    }
+
+    /// How many were, for this reason.
+    #[cfg(test)]
+    pub(crate) fn value(&self, reason: &'static str) -> u64 {
+        self.counters.get_or_create(&self.labels(reason)).get()
+    }
+
+    fn labels(&self, reason: &'static str) -> UnsettledLabels {
+        [
             ("route", self.route.as_ref().to_owned()),
             ("reason", reason.to_owned()),
-        ];
-        self.counters.get_or_create(&labels).inc();
+        ]
     }
 }

@@ -235,3 +235,33 @@ async fn a_request_of_known_cost_is_charged_from_when_a_connection_is_made_for_i
     drop(abandoned);
     assert_eq!(bench.used("failed").await, 1);
 }
+
+#[tokio::test]
+async fn what_a_response_may_release_is_unsettled_if_the_client_goes_away_before() {
+    let bench = Bench::new();
+    let metrics = bench.metrics.route("r");
+    let head = head();
+    let identity = bench.classifier.identify(Head::of(&head, Peer::default()));
+    let identity = identity.unwrap();
+    let request = identity.request(b"d").unwrap();
+    let reserve = async |pricing| {
+        let unsettled = metrics.unsettled_counter();
+        let reserving = bench
+            .settler
+            .reserve(&request, &identity, pricing, unsettled);
+        let mut reserved = reserving.await.unwrap().1.unwrap();
+        reserved.connect();
+        reserved
+    };
+    drop(reserve(None).await);
+    assert_eq!(metrics.unsettled_counter().value("no_response"), 0);
+    drop(reserve(Some(&bench.pricing)).await);
+    assert_eq!(metrics.unsettled_counter().value("no_response"), 1);
+    assert_eq!(bench.used("failed").await, 2);
+    // Nothing of it was sent, after all.
+    let mut unsent = reserve(Some(&bench.pricing)).await;
+    unsent.send(&mut HeaderMap::new(), &mut RequestBody::empty());
+    unsent.release();
+    assert_eq!(metrics.unsettled_counter().value("no_response"), 1);
+    assert_eq!(bench.used("failed").await, 2);
+}
