@@ -224,9 +224,10 @@ impl Passage<'_> {
         let body = self.bound_body(head, body, reservation.as_mut());
         // In a box, because it passes through several futures.
         let request = Box::new(Request::from_parts(take_head(head), body));
-        let (mut response, lease) = upstream
-            .send(lease, request, bounds.head_timeout, &terms.clock)
-            .await?;
+        let sending = upstream.send(lease, request, bounds.head_timeout, &terms.clock);
+        let answered = sending.await;
+        let (mut response, lease) = answered
+            .map_err(|unanswered| decision::give_up(unanswered, reservation.as_mut(), record))?;
         // It may have been sent again, to another one.
         record.set_upstream(lease.pool().address());
         let meter = match reservation {

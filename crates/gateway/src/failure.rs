@@ -59,6 +59,14 @@ pub(crate) enum Failure {
     Malformed,
 }
 
+/// Why a request to an upstream has no answer.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) failure: Failure,
+    /// Whether some of it may have reached the upstream.
+    pub(crate) was_sent: bool,
+}
+
 // === impl Failure ===
 
 impl From<ReserveError> for Failure {

@@ -127,6 +127,11 @@ impl LogRecord {
         });
     }
 
+    /// It was not sent, after all.
+    pub(crate) fn clear_upstream(&mut self) {
+        self.update(|line| line.upstream = None);
+    }
+
     /// The rule that denies it, and the headers of its denial.
     pub(crate) fn set_denial(&mut self, answer: &Answer, headers: &HeaderMap) {
         if let Some(id) = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()) {

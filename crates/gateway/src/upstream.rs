@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::connection_pool::{ConnectionPool, Lease};
 use crate::connector::open_connectors;
-use crate::failure::Failure;
+use crate::failure::{Failure, Unanswered};
 use crate::forwarding::{can_pass, merge_lengths};
 use crate::health_check::{CheckError, HealthCheck, Observer};
 use crate::metrics::{CheckMetrics, UpstreamMetrics};
@@ -238,37 +238,47 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// [`Failure`] if there is no answer.
+    /// [`Unanswered`] if there is no answer.
     pub(crate) async fn send(
         &self,
         mut lease: Lease,
         mut request: Box<Request<RequestBody>>,
         head_timeout: Duration,
         clock: &Arc<dyn Clock>,
-    ) -> Result<(Response<Incoming>, Lease), Failure> {
+    ) -> Result<(Response<Incoming>, Lease), Unanswered> {
         let budget = self.retries.as_ref();
         let mut retries = budget.and_then(|budget| budget.record_request(&request));
+        let mut was_sent = false;
         loop {
             let pool = Arc::clone(lease.pool());
             let waiting = self.load.begin(clock, request.body().progress());
             let sent = self.send_once(lease, request, head_timeout).await;
             if let Some(waiting) = waiting {
-                waiting.end(&sent);
+                let response = sent.as_ref().map(|(response, _)| response);
+                waiting.end(response.map_err(|unanswered| &unanswered.failure));
             }
-            let failure = match sent {
-                Err(failure) if failure.is_of_connection() => failure,
-                ended => return ended,
+            let unanswered = match sent {
+                Ok(answered) => return Ok(answered),
+                Err(unanswered) => unanswered,
             };
+            was_sent |= unanswered.was_sent;
+            let ended = |failure| Unanswered { failure, was_sent };
+            let failure = unanswered.failure;
+            if !failure.is_of_connection() {
+                return Err(ended(failure));
+            }
             let again = retries.as_mut().and_then(Retries::next_request);
             let (Some(again), Some(budget)) = (again, budget) else {
-                return Err(failure);
+                return Err(ended(failure));
             };
             if !budget.take() {
                 self.metrics.count_retry("over_budget");
-                return Err(failure);
+                return Err(ended(failure));
             }
+            lease = Box::pin(self.lease_after(Some(&pool)))
+                .await
+                .map_err(ended)?;
             self.metrics.count_retry("sent");
-            lease = Box::pin(self.lease_after(Some(&pool))).await?;
             request = Box::new(again);
         }
     }
@@ -280,20 +290,21 @@ impl Upstream {
         mut lease: Lease,
         mut request: Box<Request<RequestBody>>,
         head_timeout: Duration,
-    ) -> Result<(Response<Incoming>, Lease), Failure> {
+    ) -> Result<(Response<Incoming>, Lease), Unanswered> {
         let began = Instant::now();
         let asked = request.headers().get(UPGRADE).cloned();
         let progress = request.body().progress();
+        let unanswered = |failure, was_sent| Unanswered { failure, was_sent };
+        let sent = |failure, pool: &_| unanswered(self.report_failure(failure, pool), true);
         for _send in 1..=SENDS_MAX {
             let pool = Arc::clone(lease.pool());
             let answered = answer(&mut lease, request, head_timeout).await;
-            let answered = answered
-                .ok_or_else(|| self.report_failure(Failure::SlowHead(head_timeout), &pool))?;
+            let answered = answered.ok_or_else(|| sent(Failure::SlowHead(head_timeout), &pool))?;
             let mut error = match answered {
                 Ok(mut response) => {
                     let is_one_length = merge_lengths(response.headers_mut());
                     if !is_one_length || !can_pass(&response, asked.as_ref()) {
-                        return Err(self.report_failure(Failure::Malformed, &pool));
+                        return Err(sent(Failure::Malformed, &pool));
                     }
                     self.metrics.record_answer(began.elapsed());
                     pool.health.record_answer();
@@ -303,15 +314,16 @@ impl Upstream {
             };
             let Some(unsent) = error.take_message().filter(|_| lease.may_be_stale()) else {
                 let of_body = progress.as_ref().and_then(|progress| progress.error());
-                let failure = Failure::of(error.error(), of_body);
-                return Err(self.report_failure(failure, &pool));
+                return Err(sent(Failure::of(error.error(), of_body), &pool));
             };
             request = Box::new(unsent);
             // In its place.
             drop(lease);
-            lease = Box::pin(self.lease_again(&pool)).await?;
+            let leased = Box::pin(self.lease_again(&pool)).await;
+            lease = leased.map_err(|failure| unanswered(failure, false))?;
         }
-        Err(self.report_failure(Failure::Closed, lease.pool()))
+        let failure = self.report_failure(Failure::Closed, lease.pool());
+        Err(unanswered(failure, false))
     }
 }
 

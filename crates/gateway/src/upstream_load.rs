@@ -173,10 +173,10 @@ impl fmt::Debug for UpstreamLoad {
 impl Waiting {
     /// The response has begun, or there is none. Only what the upstream is to blame for is a
     /// failure.
-    pub(crate) fn end<B, L>(mut self, sent: &Result<(Response<B>, L), Failure>) {
+    pub(crate) fn end<B>(mut self, sent: Result<&Response<B>, &Failure>) {
         self.has_ended = true;
         match sent {
-            Ok((response, _)) if is_failure(response) => self.load.count_failure(),
+            Ok(response) if is_failure(response) => self.load.count_failure(),
             Ok(_) => self.load.record(self.time()),
             Err(failure) if failure.shows_load() => self.load.count_failure(),
             Err(_) => {}

@@ -12,7 +12,8 @@ use tollgate_telemetry::RequestSpan;
 
 use super::Passage;
 use crate::connection_pool::Lease;
-use crate::failure::Failure;
+use crate::failure::{Failure, Unanswered};
+use crate::log_record::LogRecord;
 use crate::pricing::Pricing;
 use crate::reservation::Reservation;
 
@@ -142,4 +143,19 @@ impl Passage<'_> {
             sleep(wait.into()).await;
         }
     }
+}
+
+/// Why a request has no answer. If nothing of it was sent, what it has reserved is released.
+pub(super) fn give_up(
+    unanswered: Unanswered,
+    reservation: Option<&mut Reservation>,
+    record: &mut LogRecord,
+) -> Failure {
+    if !unanswered.was_sent {
+        record.clear_upstream();
+        if let Some(reservation) = reservation {
+            reservation.release();
+        }
+    }
+    unanswered.failure
 }

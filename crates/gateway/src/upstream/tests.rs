@@ -121,3 +121,30 @@ async fn a_request_on_a_connection_that_was_closed_goes_to_another_address() {
     assert_eq!(response.status(), StatusCode::NO_CONTENT);
     assert_eq!(lease.pool().address(), addresses[1]);
 }
+
+/// So that what it has reserved is released.
+#[tokio::test]
+async fn a_request_on_a_connection_that_was_closed_was_not_sent_if_there_is_no_other() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = upstream_at(vec![server.local_addr().unwrap().to_string()]);
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let send = |lease| upstream.send(lease, request(), TIMEOUT, &clock);
+    let lease = upstream.lease().await.unwrap();
+    let (sent, kept) = tokio::join!(send(lease), answer_one(&server));
+    let (response, lease) = sent.unwrap();
+    drop(response);
+    lease.finish();
+    yield_now().await;
+    let [reused, fresh] = [
+        upstream.lease().await.unwrap(),
+        upstream.lease().await.unwrap(),
+    ];
+    assert!(reused.may_be_stale() && !fresh.may_be_stale());
+    drop((kept, server));
+    for _ in 0..TURNS {
+        yield_now().await;
+    }
+    for (lease, was_sent) in [(reused, false), (fresh, true)] {
+        assert_eq!(send(lease).await.unwrap_err().was_sent, was_sent);
+    }
+}

@@ -53,7 +53,7 @@ impl Measured {
     fn answer(&self, took: Span, response: Response<()>) {
         let waiting = self.begin();
         self.manual.advance(took);
-        waiting.end(&Ok((response, ())));
+        waiting.end(Ok(&response));
     }
 }
 
@@ -117,7 +117,7 @@ fn errors_are_server_errors_and_failures_of_the_upstream() {
     ] {
         let measured = Measured::measuring();
         let kind = failure.kind();
-        measured.begin().end::<(), ()>(&Err(failure));
+        measured.begin().end::<()>(Err(&failure));
         let expected = LoadSample {
             failures: u32::from(counts),
             ..LoadSample::empty()
