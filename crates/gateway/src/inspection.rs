@@ -30,11 +30,19 @@ pub(crate) struct Inspection {
 /// Why there is no number: [`crate::metrics::Unsettled`] counts it.
 pub(crate) type Reason = &'static str;
 
+/// Why a number is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unread {
+    pub(crate) reason: Reason,
+    /// The last number that came before what cannot be read; 0 if none did.
+    pub(crate) at_least: u64,
+}
+
 enum Content {
     /// A JSON text, as far as it has come.
     Text(Vec<u8>),
     /// Events, and the last number of each pointer.
-    Events(EventStream, Vec<Result<u64, Reason>>),
+    Events(EventStream, Vec<Result<u64, Unread>>),
     /// Nothing that can be read.
     Unreadable(Reason),
 }
@@ -61,7 +69,7 @@ impl Inspection {
         let content = if is_encoded {
             Content::Unreadable("compressed")
         } else if is_event_stream(headers) {
-            let found = vec![Err("missing"); pointers.len()];
+            let found = vec![Err("missing".into()); pointers.len()];
             Content::Events(EventStream::new(INSPECTED_BYTES_MAX), found)
         } else {
             Content::Text(Vec::new())
@@ -78,20 +86,16 @@ impl Inspection {
 
     /// The next part of the body.
     pub(crate) fn add(&mut self, part: &[u8]) {
-        let kept = match &self.content {
+        let needed = match &self.content {
             Content::Unreadable(_) => return,
-            Content::Text(text) => text.len(),
-            Content::Events(stream, _) => stream.kept_bytes(),
+            Content::Text(text) if text.len() + part.len() > INSPECTED_BYTES_MAX => {
+                return self.give_up("too_large");
+            }
+            Content::Text(text) => text.capacity().max(text.len() + part.len()),
+            // Never more than the maximum is added.
+            Content::Events(stream, _) => stream.kept_bytes() + part.len().min(INSPECTED_BYTES_MAX),
         };
-        let is_text = matches!(self.content, Content::Text(_));
-        if is_text && kept + part.len() > INSPECTED_BYTES_MAX {
-            return self.give_up("too_large");
-        }
-        // Of an event stream, never more is kept.
-        if !self
-            .share
-            .resize((kept + part.len()).min(INSPECTED_BYTES_MAX))
-        {
+        if !self.share.resize(needed) {
             return self.give_up("busy");
         }
         let pointers = &self.pointers;
@@ -100,23 +104,30 @@ impl Inspection {
             Content::Text(text) => text.extend_from_slice(part),
             Content::Events(stream, found) => {
                 stream.add(part, |data| read_event(pointers, data, found));
-                let kept = stream.kept_bytes();
-                // It is less than before, so it is there.
-                self.share.resize(kept);
             }
+        }
+        // Buffers grow by more than what is added.
+        let kept = match &self.content {
+            Content::Unreadable(_) => 0,
+            Content::Text(text) => text.capacity(),
+            Content::Events(stream, _) => stream.kept_bytes(),
+        };
+        if !self.share.resize(kept) {
+            self.give_up("busy");
         }
     }
 
     /// What each pointer has found. `is_complete` says whether the body came to its end.
-    pub(crate) fn finish(self, is_complete: bool) -> Vec<Result<u64, Reason>> {
+    pub(crate) fn finish(self, is_complete: bool) -> Vec<Result<u64, Unread>> {
         let Inspection {
             pointers, content, ..
         } = self;
         match content {
-            Content::Unreadable(reason) => vec![Err(reason); pointers.len()],
-            Content::Text(_) if !is_complete => vec![Err("cut_off"); pointers.len()],
+            Content::Unreadable(reason) => vec![Err(reason.into()); pointers.len()],
+            Content::Text(_) if !is_complete => vec![Err("cut_off".into()); pointers.len()],
             Content::Text(text) => {
-                let read = |pointer: &JsonPointer| pointer.read(&text).map_err(reason);
+                let read =
+                    |pointer: &JsonPointer| pointer.read(&text).map_err(|none| reason(none).into());
                 pointers.iter().map(read).collect()
             }
             Content::Events(stream, mut found) => {
@@ -144,7 +155,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 /// The last event with a number counts: a stream may end with others, such as `[DONE]`.
-fn read_event(pointers: &[JsonPointer], data: Option<&[u8]>, found: &mut [Result<u64, Reason>]) {
+fn read_event(pointers: &[JsonPointer], data: Option<&[u8]>, found: &mut [Result<u64, Unread>]) {
     for (pointer, found) in pointers.iter().zip(found) {
         match data {
             Some(data) => {
@@ -153,7 +164,12 @@ fn read_event(pointers: &[JsonPointer], data: Option<&[u8]>, found: &mut [Result
                 }
             }
             // It may have had a later number.
-            None => *found = found.or(Err("too_large")),
+            None => {
+                *found = Err(Unread {
+                    reason: "too_large",
+                    at_least: found.unwrap_or_else(|unread| unread.at_least),
+                });
+            }
         }
     }
 }
@@ -162,6 +178,15 @@ const fn reason(none: NoUnits) -> Reason {
     match none {
         NoUnits::Missing => "missing",
         NoUnits::Malformed => "malformed",
+    }
+}
+
+impl From<Reason> for Unread {
+    fn from(reason: Reason) -> Unread {
+        Unread {
+            reason,
+            at_least: 0,
+        }
     }
 }
 
@@ -230,9 +255,14 @@ mod tests {
         parts
             .iter()
             .for_each(|part| inspection.add(part.as_bytes()));
-        let found = inspection.finish(true);
+        let found = reasons(inspection.finish(true));
         assert_eq!(all.0.load(Ordering::Relaxed), 0);
         found
+    }
+
+    fn reasons(found: Vec<Result<u64, Unread>>) -> Vec<Result<u64, Reason>> {
+        let reason = |found: Result<u64, Unread>| found.map_err(|unread| unread.reason);
+        found.into_iter().map(reason).collect()
     }
 
     const EVENTS: [(&str, &str); 1] = [("content-type", "Text/Event-Stream; charset=utf-8")];
@@ -265,14 +295,28 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_cannot_be_read_may_have_had_a_larger_number() {
+        let all = InspectedBytes::default();
+        let mut events = Inspection::new(pointers(), &headers(&EVENTS), &all);
+        events.add(b"data: {\"n\": 2, \"usage\": {\"total_tokens\": 1}}\n\ndata: ");
+        events.add(&vec![b' '; INSPECTED_BYTES_MAX]);
+        events.add(b"\n\ndata: {\"n\": 1}\n\n");
+        let unread = Unread {
+            reason: "too_large",
+            at_least: 1,
+        };
+        assert_eq!(events.finish(true), [Err(unread), Ok(1)]);
+    }
+
+    #[test]
     fn what_is_cut_off_has_only_numbers_of_events_that_came() {
         let all = InspectedBytes::default();
         let mut text = Inspection::new(pointers(), &headers(&[]), &all);
         text.add(b"{\"n\": 1}");
-        assert_eq!(text.finish(false), [Err("cut_off"); 2]);
+        assert_eq!(reasons(text.finish(false)), [Err("cut_off"); 2]);
         let mut events = Inspection::new(pointers(), &headers(&EVENTS), &all);
         events.add(b"data: {\"n\": 1}\n\ndata: {\"n\": 2}");
-        assert_eq!(events.finish(false), [Err("missing"), Ok(1)]);
+        assert_eq!(reasons(events.finish(false)), [Err("missing"), Ok(1)]);
     }
 
     #[test]
@@ -286,15 +330,16 @@ mod tests {
         assert_eq!(kept(), INSPECTED_BYTES_MAX);
         text.add(b"{");
         assert_eq!(kept(), 0);
-        assert_eq!(text.finish(true), [Err("too_large"); 2]);
+        assert_eq!(reasons(text.finish(true)), [Err("too_large"); 2]);
         let mut events = Inspection::new(pointers(), &headers(&EVENTS), &all);
         for _ in 0..9 {
             events.add(&part);
             assert!(kept() <= INSPECTED_BYTES_MAX);
         }
         events.add(b"\n\ndata: {\"n\": 3}\n\n");
-        assert_eq!(kept(), 0);
-        assert_eq!(events.finish(true), [Err("too_large"), Ok(3)]);
+        // What is left is the room for the next line.
+        assert!(kept() < 100, "{}", kept());
+        assert_eq!(reasons(events.finish(true)), [Err("too_large"), Ok(3)]);
         // Of all responses at once.
         let mut many: Vec<Inspection> = Vec::new();
         for _ in 0..INSPECTED_TOTAL_MAX / INSPECTED_BYTES_MAX {
@@ -305,7 +350,7 @@ mod tests {
         }
         let mut another = Inspection::new(pointers(), &headers(&[]), &all);
         another.add(b"{\"n\": 1}");
-        assert_eq!(another.finish(true), [Err("busy"); 2]);
+        assert_eq!(reasons(another.finish(true)), [Err("busy"); 2]);
         drop(many);
         assert_eq!(kept(), 0);
     }

@@ -8,7 +8,7 @@ use http_body::Frame;
 use tollgate_core::COST_MAX;
 use tollgate_http::read_units;
 
-use crate::inspection::{InspectedBytes, Inspection, Reason};
+use crate::inspection::{InspectedBytes, Inspection, Reason, Unread};
 use crate::pricing::PriceAtHead;
 use crate::reservation::Open;
 
@@ -110,13 +110,13 @@ impl Meter {
         let numbers = self.inspection.take();
         let numbers = numbers.map(|inspection| inspection.finish(is_complete));
         let numbers = numbers.unwrap_or_default();
-        let number = |found: Result<u64, Reason>, estimate: u64| match found {
+        let number = |found: Result<u64, Unread>, estimate: u64| match found {
             Ok(units) if is_complete => units,
             Ok(units) => units.max(estimate),
-            Err(reason) => {
+            Err(Unread { reason, at_least }) => {
                 let reason = if is_complete { reason } else { "cut_off" };
                 open.unsettled.count(reason);
-                estimate
+                at_least.max(estimate)
             }
         };
         // The server may answer before the whole body has come.
@@ -134,7 +134,7 @@ impl Meter {
             Due::RequestBytes => request_bytes(reserved.units).min(COST_MAX),
             Due::ResponseBytes => self.response_bytes.min(COST_MAX),
             Due::Json(index) => number(numbers[*index], reserved.units),
-            Due::Trailer(_, found) => number(*found, reserved.units),
+            Due::Trailer(_, found) => number(found.map_err(Unread::from), reserved.units),
         });
         let units = units.collect();
         open.settle(units);

@@ -3,6 +3,9 @@
 /// What a stream may begin with.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// The most bytes of a line's buffer that are kept for the next line.
+const LINE_KEPT_BYTES: usize = 1024;
+
 /// Splits a stream into the data of its events, while it passes in pieces.
 ///
 /// # Example
@@ -47,8 +50,13 @@ impl EventStream {
         }
     }
 
-    /// The bytes that are kept for the event that has not ended.
+    /// The bytes of memory that are kept until the next piece.
     pub fn kept_bytes(&self) -> usize {
+        self.line.capacity() + self.data.as_ref().map_or(0, Vec::capacity)
+    }
+
+    /// The bytes of the event that has not ended.
+    fn event_bytes(&self) -> usize {
         self.line.len() + self.data.as_ref().map_or(0, Vec::len)
     }
 
@@ -80,7 +88,7 @@ impl EventStream {
 
     fn push(&mut self, text: &[u8]) {
         self.has_text |= !text.is_empty();
-        if self.kept_bytes() + text.len() > self.bytes_max {
+        if self.event_bytes() + text.len() > self.bytes_max {
             self.is_too_large = true;
         }
         if self.is_too_large {
@@ -111,9 +119,11 @@ impl EventStream {
                 None => self.data = Some(value.to_vec()),
             }
         }
-        // Its memory serves the next line.
-        line.clear();
-        self.line = line;
+        // Its memory serves the next line, unless it is much for a stream that may rest for long.
+        if line.capacity() <= LINE_KEPT_BYTES {
+            line.clear();
+            self.line = line;
+        }
     }
 
     fn end_event(&mut self, take: &mut impl FnMut(Option<&[u8]>)) {
@@ -151,7 +161,7 @@ mod tests {
         };
         for piece in pieces {
             stream.add(piece, &mut take);
-            assert!(stream.kept_bytes() <= bytes_max);
+            assert!(stream.event_bytes() <= bytes_max);
         }
         stream.finish(&mut take);
         found
@@ -179,6 +189,18 @@ mod tests {
             }
             assert_eq!(events(100, pieces.into_iter()), expected);
         });
+    }
+
+    #[test]
+    fn a_stream_keeps_little_memory_after_a_long_line() {
+        let mut stream = EventStream::new(1 << 20);
+        stream.add(b"data: short\n", |_| ());
+        assert!(stream.kept_bytes() > 0);
+        stream.add(&[b':'; 1 << 19], |_| ());
+        assert!(stream.kept_bytes() >= 1 << 19);
+        stream.add(b"\n\n", |_| ());
+        assert!(stream.kept_bytes() <= LINE_KEPT_BYTES);
+        assert!(stream.line.capacity() <= LINE_KEPT_BYTES);
     }
 
     #[test]
