@@ -128,7 +128,12 @@ impl RouteTable {
             match made {
                 Ok(made) => {
                     self.needs_path |= made.matcher.needs_path();
-                    self.headers.extend(made.matcher.header_names().cloned());
+                    for name in made.matcher.header_names() {
+                        // Each is looked for in every request.
+                        if !self.headers.contains(name) {
+                            self.headers.push(name.clone());
+                        }
+                    }
                     self.routes.push(made);
                     places.push(index);
                 }

@@ -179,6 +179,17 @@ fn a_route_may_use_the_header_that_the_gateway_reads() {
 }
 
 #[test]
+fn a_header_of_many_routes_is_looked_for_once() {
+    let mut routes = [to("/a", "u"), to("/b", "u"), to("/c", "u")];
+    for route in &mut routes {
+        let headers = &mut route.matches.headers;
+        headers.insert("x-tier".to_owned(), "gold".to_owned());
+    }
+    let table = RouteTable::new(&settings(&["u"], routes.into()), &Metrics::new(), None);
+    assert_eq!(table.unwrap().headers, ["x-tier"]);
+}
+
+#[test]
 fn an_address_with_a_password_is_not_shown() {
     let mut settings = settings(&["api"], Vec::new());
     let url = upstream("http://u:p@h:1");
