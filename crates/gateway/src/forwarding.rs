@@ -26,6 +26,9 @@ const GATEWAYS_MAX: usize = 8;
 /// Goes with an upgrade to `h2c`.
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+/// Servers of CGI hand it to their programs as `HTTP_PROXY`, which many libraries take for the
+/// proxy of their own requests. No client sends it for another reason.
+const PROXY: HeaderName = HeaderName::from_static("proxy");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const CF_CONNECTING_IP: HeaderName = HeaderName::from_static("cf-connecting-ip");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -94,7 +97,7 @@ pub(crate) fn rewrite_request(
     remove_named(&mut head.headers);
     remove_fields(&mut head.headers, |name| {
         // The gateway itself asks for the body.
-        let is_ours = HOP_BY_HOP.contains(name) || *name == EXPECT;
+        let is_ours = HOP_BY_HOP.contains(name) || *name == EXPECT || *name == PROXY;
         // A client's own words about itself.
         is_ours || is_underscored(name) || !sender.is_trusted && FORWARDING.contains(name)
     });
@@ -284,11 +287,21 @@ fn append_via(headers: &mut HeaderMap, received: Version) {
     headers.append(VIA, HeaderValue::from_static(via));
 }
 
+/// A target that begins with `/` if it has no path: clients of HTTP/2 may send a query alone.
+fn with_path(target: Option<PathAndQuery>) -> PathAndQuery {
+    let root = || PathAndQuery::from_static("/");
+    match target {
+        Some(target) if target.as_str().starts_with('?') => {
+            PathAndQuery::try_from(format!("/{}", target.as_str())).unwrap_or_else(|_| root())
+        }
+        target => target.unwrap_or_else(root),
+    }
+}
+
 /// Sets version and target, as the protocol of the upstream has them.
 fn address_to(head: &mut Parts, address: &str, protocol: UpstreamProtocol, has_trailers: bool) {
     let mut target = std::mem::take(&mut head.uri).into_parts();
-    let root = || PathAndQuery::from_static("/");
-    target.path_and_query = Some(target.path_and_query.unwrap_or_else(root));
+    target.path_and_query = Some(with_path(target.path_and_query));
     match protocol {
         UpstreamProtocol::Http1 => {
             (target.scheme, target.authority) = (None, None);

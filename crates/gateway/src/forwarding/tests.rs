@@ -181,6 +181,32 @@ fn version_and_target_are_those_of_the_upstream() {
 }
 
 #[test]
+fn a_query_without_a_path_is_one_of_the_root() {
+    for protocol in [UpstreamProtocol::Http1, UpstreamProtocol::H2c] {
+        let mut head = head("/", Version::HTTP_2, &[]);
+        let target = http::uri::Builder::new().scheme("http").authority("h");
+        head.uri = target.path_and_query("?x=1").build().unwrap();
+        rewrite_request(&mut head, CLIENT, "10.0.0.1:80", protocol);
+        let target = head.uri.path_and_query().map(PathAndQuery::as_str);
+        assert_eq!(target, Some("/?x=1"), "{protocol:?}");
+    }
+}
+
+/// Programs of CGI would get it as `HTTP_PROXY`.
+#[test]
+fn the_header_proxy_is_not_passed_on() {
+    let fields = forwarded(
+        &[("proxy", "http://evil.example"), ("proxied", "1")],
+        CLIENT,
+    );
+    let found: Vec<_> = fields
+        .iter()
+        .filter(|field| field.starts_with("prox"))
+        .collect();
+    assert_eq!(found, ["proxied: 1"]);
+}
+
+#[test]
 fn cookies_of_http_2_are_joined() {
     let cookies = [("cookie", "a=1"), ("cookie", "b=2")];
     let mut head = head("http://h/", Version::HTTP_2, &cookies);
