@@ -222,6 +222,7 @@ impl Passage<'_> {
             requested.announce(&mut head.headers);
         }
         let body = self.bound_body(head, body, reservation.as_mut());
+        let progress = body.progress();
         // In a box, because it passes through several futures.
         let request = Box::new(Request::from_parts(take_head(head), body));
         let sending = upstream.send(lease, request, bounds.head_timeout, &terms.clock);
@@ -252,16 +253,10 @@ impl Passage<'_> {
             let body = ResponseBody::own(Bytes::new(), Arc::clone(self.arrival.connection));
             return Ok(Response::from_parts(head, body));
         }
-        let metrics = Arc::clone(&upstream.metrics);
-        let body = ResponseBody::upstream(
-            body,
-            lease,
-            bounds.body_timeout,
-            metrics,
-            in_flight,
-            permits,
-        );
-        Ok(Response::from_parts(head, body.with_meter(meter)))
+        let (metrics, idle) = (Arc::clone(&upstream.metrics), bounds.body_timeout);
+        let body = ResponseBody::upstream(body, lease, idle, metrics, in_flight, permits);
+        let body = body.with_request(progress).with_meter(meter);
+        Ok(Response::from_parts(head, body))
     }
 
     /// The body of a request that is about to be sent, so that what it has reserved stays charged.

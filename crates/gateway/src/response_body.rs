@@ -18,7 +18,7 @@ use crate::forwarding::rewrite_trailers;
 use crate::log_record::LogRecord;
 use crate::meter::Meter;
 use crate::metrics::UpstreamMetrics;
-use crate::request_body::IdleTimer;
+use crate::request_body::{IdleTimer, Progress};
 
 /// The body of a response.
 ///
@@ -48,6 +48,8 @@ struct Streamed {
     idle: IdleTimer,
     idle_limit: Duration,
     metrics: Arc<UpstreamMetrics>,
+    /// Of the request's body; `None` if that is empty.
+    request: Option<Arc<Progress>>,
     permits: Permits,
     _in_flight: InFlight,
 }
@@ -103,6 +105,7 @@ impl ResponseBody {
             idle: IdleTimer::new(idle_limit),
             idle_limit,
             metrics,
+            request: None,
             permits,
             _in_flight: in_flight,
         };
@@ -119,6 +122,14 @@ impl ResponseBody {
     /// Writes the access log's line when the response has ended.
     pub(crate) fn with_record(mut self, record: LogRecord) -> ResponseBody {
         self.record = record;
+        self
+    }
+
+    /// Counts no failure of the upstream if this body of the request fails: it ends the connection.
+    pub(crate) fn with_request(mut self, request: Option<Arc<Progress>>) -> ResponseBody {
+        if let Source::Upstream(streamed) = &mut self.source {
+            streamed.request = request;
+        }
         self
     }
 
@@ -262,7 +273,10 @@ impl Streamed {
                 Some(Ok(frame))
             }
             Some(Err(error)) => {
-                self.metrics.count_failure("body");
+                let request = self.request.as_deref();
+                if request.is_none_or(|request| request.error().is_none()) {
+                    self.metrics.count_failure("body");
+                }
                 Some(Err(BodyError(Cause::Broken(error))))
             }
         };
