@@ -18,7 +18,7 @@ use crate::stream_count::StreamCount;
 
 mod arrival_pace;
 
-use arrival_pace::ArrivalPace;
+use arrival_pace::{ArrivalPace, Exceeded};
 
 /// A client's body.
 #[derive(Debug)]
@@ -176,7 +176,11 @@ impl RequestBody {
             self.record(true);
             self.idle.limit = self.pace.begin_wait();
             ready!(self.idle.poll(cx));
-            return Poll::Ready(Some(Err(self.pace.error())));
+            let error = match self.pace.exceeded() {
+                Exceeded::Rate(rate) => BodyError::Slow(rate),
+                Exceeded::Idle(idle) => BodyError::Idle(idle),
+            };
+            return Poll::Ready(Some(Err(error)));
         };
         self.idle.stop();
         self.pace.end_wait();

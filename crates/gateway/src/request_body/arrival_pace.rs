@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::BodyError;
-
 /// How long a client is waited for: at most a while at a time, and altogether that while and the
 /// time that the bytes so far take at the least rate. So a client that sends a byte now and then
 /// does not hold a connection to an upstream for long, as with Apache's `RequestReadTimeout` and
@@ -20,6 +18,14 @@ pub(crate) struct ArrivalPace {
     /// All waits that have ended.
     waited: Duration,
     waits_since: Option<Instant>,
+}
+
+/// What a client's wait has exceeded.
+pub(super) enum Exceeded {
+    /// It sends fewer bytes a second.
+    Rate(u64),
+    /// It sent nothing for so long.
+    Idle(Duration),
 }
 
 // === impl ArrivalPace ===
@@ -62,11 +68,11 @@ impl ArrivalPace {
         self.idle.saturating_add(earned).saturating_sub(self.waited)
     }
 
-    /// Why the wait is over, if it was too long.
-    pub(super) fn error(&self) -> BodyError {
+    /// If a wait was too long: the rate that the client fell behind, or the longest wait at a time.
+    pub(super) fn exceeded(&self) -> Exceeded {
         match self.budget() < self.idle {
-            true => BodyError::Slow(self.rate),
-            false => BodyError::Idle(self.idle),
+            true => Exceeded::Rate(self.rate),
+            false => Exceeded::Idle(self.idle),
         }
     }
 }

@@ -43,13 +43,13 @@ pub(crate) async fn unfinished() -> (RequestBody, (DuplexStream, JoinSet<()>)) {
 
 /// How long a client of these parts is waited for until it is given up, and why; `None` if it is
 /// not.
-async fn play(pace: &mut ArrivalPace, parts: &[Part]) -> Option<(Duration, BodyError)> {
+async fn play(pace: &mut ArrivalPace, parts: &[Part]) -> Option<(Duration, Exceeded)> {
     let began = Instant::now();
     for (pause, bytes) in parts {
         let limit = pace.begin_wait();
         if *pause >= limit {
             advance(limit).await;
-            return Some((began.elapsed(), pace.error()));
+            return Some((began.elapsed(), pace.exceeded()));
         }
         advance(*pause).await;
         pace.end_wait();
@@ -63,16 +63,16 @@ async fn a_byte_now_and_then_does_not_suffice() {
     pause();
     let drip = [(Duration::from_secs(1), 1); 1000];
     let ended = play(&mut ArrivalPace::new(IDLE, 240), &drip).await;
-    let (after, error) = ended.unwrap();
+    let (after, exceeded) = ended.unwrap();
     // A minute, and a quarter of a second for sixty bytes.
     assert_eq!(after, Duration::from_millis(60_250));
-    assert!(matches!(error, BodyError::Slow(240)));
+    assert!(matches!(exceeded, Exceeded::Rate(240)));
     // As long as there is no least rate, only pauses count.
     assert!(play(&mut ArrivalPace::new(IDLE, 0), &drip).await.is_none());
     let silence = play(&mut ArrivalPace::new(IDLE, 0), &[(IDLE, 1)]).await;
-    assert!(matches!(silence, Some((IDLE, BodyError::Idle(IDLE)))));
+    assert!(matches!(silence, Some((IDLE, Exceeded::Idle(IDLE)))));
     let silence = play(&mut ArrivalPace::new(IDLE, 240), &[(IDLE, 1)]).await;
-    assert!(matches!(silence, Some((IDLE, BodyError::Idle(IDLE)))));
+    assert!(matches!(silence, Some((IDLE, Exceeded::Idle(IDLE)))));
 }
 
 #[tokio::test]

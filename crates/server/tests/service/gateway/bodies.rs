@@ -39,6 +39,24 @@ async fn both_bodies_stream_without_waiting_for_their_ends() {
 }
 
 #[tokio::test]
+async fn a_response_that_its_own_request_breaks_off_is_no_failure_of_the_upstream() {
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), &format!("{FREE}, body_bytes: 4")).await;
+    let mut client = Client::to(house.gateway()).await;
+    client.send(CHUNKED).await;
+    let mut upstream = stage.accept().await;
+    upstream.head().await;
+    upstream
+        .send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+        .await;
+    client.read_until("1\r\na\r\n").await;
+    client.send(b"5\r\nabcde\r\n").await;
+    client.rest().await;
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    assert!(!metrics.contains("kind=\"body\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
 async fn a_body_that_is_announced_as_too_large_is_rejected_before_anything_is_asked() {
     let upstream = Echo::start().await;
     let house = gateway(upstream.address, "body_bytes: 1KiB").await;
