@@ -45,6 +45,7 @@ pub(crate) fn parse_sources(
 ) -> Vec<DomainDraft> {
     let mut reader = Reader {
         findings,
+        joined: options.merge_domains.then(HashMap::new),
         descriptors: 0,
         path_bytes: 0,
         paths_bytes: 0,
@@ -60,7 +61,7 @@ pub(crate) fn parse_sources(
                     indexes.insert(draft.name.value.clone(), drafts.len());
                     drafts.push(draft);
                 }
-                Some(first) if options.merge_domains => {
+                Some(first) if reader.joined.is_some() => {
                     reader.join(&mut drafts[*first], draft);
                 }
                 Some(first) => reader.report_duplicate_domain(&drafts[*first], &draft),
@@ -74,6 +75,9 @@ pub(crate) fn parse_sources(
 /// Walks trees and collects what is wrong in them.
 struct Reader<'f> {
     findings: &'f mut Findings,
+    /// If several documents may add to one domain: the descriptors at the top of each domain so
+    /// far, by its name.
+    joined: Option<HashMap<String, Siblings>>,
     /// Descriptors read so far.
     descriptors: usize,
     /// Keys and values from the top to the present descriptor.
@@ -139,8 +143,8 @@ impl Reader<'_> {
         let charge_denied = self.charge_denied(&table);
         let sharing = self.sharing(&table);
         let priority_key = self.priority_key(&table);
-        let descriptors = self.descriptors(table.get("descriptors"));
         let name = name.filter(|name| !name.value.is_empty());
+        let descriptors = self.descriptors_of_domain(table.get("descriptors"), name.as_ref());
         if name.is_none() && !is_reported {
             let message = "a document needs a domain (config file cannot have empty domain)";
             let help = "begin with `domain: NAME`, the domain of the requests";
@@ -181,13 +185,31 @@ impl Reader<'_> {
         None
     }
 
-    fn descriptors(&mut self, list: Option<&Node>) -> Vec<DescriptorDraft> {
+    /// Those at the top of a document. Each is compared with all earlier ones of the domain once,
+    /// when it is read: otherwise every later document would repeat the work and the errors.
+    fn descriptors_of_domain(
+        &mut self,
+        list: Option<&Node>,
+        domain: Option<&Spanned<String>>,
+    ) -> Vec<DescriptorDraft> {
+        let (Some(joined), Some(domain)) = (&mut self.joined, domain) else {
+            return self.descriptors(list, &mut Siblings::default());
+        };
+        let mut seen = joined.remove(&domain.value).unwrap_or_default();
+        let drafts = self.descriptors(list, &mut seen);
+        if let Some(joined) = &mut self.joined {
+            joined.insert(domain.value.clone(), seen);
+        }
+        drafts
+    }
+
+    /// Reads a list of descriptors, which is added to those of its level that were `seen` before.
+    fn descriptors(&mut self, list: Option<&Node>, seen: &mut Siblings) -> Vec<DescriptorDraft> {
         let Some(list) = list else { return Vec::new() };
         let Some(items) = self.items(list, List::Descriptors) else {
             return Vec::new();
         };
         let mut drafts = Vec::with_capacity(items.len());
-        let mut seen = Siblings::default();
         let before = [None].into_iter().chain(items.iter().copied().map(Some));
         for (before, &item) in before.zip(&items) {
             let Some(draft) = self.descriptor(item, before) else {
@@ -199,13 +221,14 @@ impl Reader<'_> {
         drafts
     }
 
-    /// A second document adds to a domain.
+    /// A second document adds to a domain. Repeated descriptors are reported already.
     fn join(&mut self, into: &mut DomainDraft, draft: DomainDraft) {
         self.findings.enter(Some(&draft.name.value));
         sharing::join(into, &draft, self.findings);
-        into.files.extend(draft.files);
-        into.files.dedup();
-        join_levels(&mut into.descriptors, draft.descriptors, self.findings);
+        if into.files.last() != draft.files.last() {
+            into.files.extend(draft.files);
+        }
+        into.descriptors.extend(draft.descriptors);
     }
 
     fn report_duplicate_domain(&mut self, first: &DomainDraft, second: &DomainDraft) {
@@ -271,20 +294,4 @@ impl Siblings {
         }
         self.0.insert(pair, draft.key.mark);
     }
-}
-
-/// Adds descriptors of another document. The same key and value twice is an error, as within one.
-fn join_levels(
-    into: &mut Vec<DescriptorDraft>,
-    added: Vec<DescriptorDraft>,
-    findings: &mut Findings,
-) {
-    let mut seen = Siblings::default();
-    for draft in into.iter() {
-        seen.add(draft, findings);
-    }
-    for draft in &added {
-        seen.add(draft, findings);
-    }
-    into.extend(added);
 }

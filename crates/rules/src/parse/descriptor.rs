@@ -9,7 +9,7 @@ use crate::yaml::Node;
 
 use super::metadata::metadata;
 use super::table::Table;
-use super::{PATHS_BYTES_MAX, RULES_MAX, Reader, TEXT_BYTES_MAX};
+use super::{PATHS_BYTES_MAX, RULES_MAX, Reader, Siblings, TEXT_BYTES_MAX};
 
 // === impl Reader ===
 
@@ -50,7 +50,7 @@ impl Reader<'_> {
                 mark: node.mark,
             })
         });
-        let descriptors = self.descriptors(table.get("descriptors"));
+        let descriptors = self.descriptors(table.get("descriptors"), &mut Siblings::default());
         self.path_bytes = above;
         Some(DescriptorDraft {
             key: key?,

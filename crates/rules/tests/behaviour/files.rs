@@ -179,6 +179,61 @@ fn domains_are_merged_if_that_is_asked_for() {
     assert_eq!(twice.diagnostics[0].code, "duplicate-descriptor");
 }
 
+/// A duplicate that every later document reported again took the places of other errors.
+#[test]
+fn each_error_of_a_merged_domain_is_reported_once() {
+    let item = |key: &str| format!("  - {{key: {key}, rate_limit: 1/s}}\n");
+    let file = |name: &str, items: &str| {
+        let text = format!("domain: a\ndescriptors:\n{items}");
+        Source::new(format!("{name}.yaml"), text)
+    };
+    let mut sources = vec![file("first", &[item("twice"), item("twice")].concat())];
+    let clean = (0..1200).map(|number| format!("clean_{number}"));
+    sources.extend(clean.map(|name| file(&name, &item(&name))));
+    sources.push(file("last", "  - {key: other, rate_limit: 1/fortnight}\n"));
+    let merging = Options {
+        merge_domains: true,
+        ..Options::default()
+    };
+    let loaded = RuleSet::parse(&sources, &merging);
+    let found = loaded.diagnostics.iter();
+    let found: Vec<_> = found.map(|one| (one.code, &*one.file, one.line)).collect();
+    let expected = [
+        ("duplicate-descriptor", "first.yaml", 4),
+        ("short-form", "last.yaml", 3),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_descriptor_of_several_documents_is_reported_where_it_is_repeated() {
+    let text = |keys: &[&str]| {
+        let items = keys.iter();
+        let items: Vec<String> = items.map(|key| format!("{{key: {key}}}")).collect();
+        format!("domain: a\ndescriptors: [{}]\n", items.join(", "))
+    };
+    let sources = [
+        Source::new("1.yaml", text(&["a", "b"])),
+        Source::new("2.yaml", text(&["c", "a", "a"])),
+        Source::new("3.yaml", text(&["c", "d"])),
+    ];
+    let merging = Options {
+        merge_domains: true,
+        ..Options::default()
+    };
+    let loaded = RuleSet::parse(&sources, &merging);
+    let errors = loaded.diagnostics.iter().filter(|found| found.is_error());
+    let errors: Vec<_> = errors
+        .map(|error| (&*error.file, error.message.rsplit("; ").next().unwrap()))
+        .collect();
+    let expected = [
+        ("2.yaml", "the first is at 1.yaml:2"),
+        ("2.yaml", "the first is at 1.yaml:2"),
+        ("3.yaml", "the first is at 2.yaml:2"),
+    ];
+    assert_eq!(errors, expected);
+}
+
 #[test]
 fn anchors_aliases_and_merge_keys_are_understood() {
     let text = "
