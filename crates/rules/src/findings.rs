@@ -60,13 +60,14 @@ pub(crate) struct Findings {
     /// The domain that is being read.
     domain: Option<Arc<str>>,
     rejected: Rejected,
-    /// What the files are called, for people.
+    /// What the files are called: [`Source::name`].
     files: Vec<String>,
     /// Whether messages leave out the file's text, because it may contain a password.
     hides_text: bool,
 }
 
-/// What may not be replaced by what was read.
+/// What may not be replaced by what was read. The names of files are those of [`Source::name`], as
+/// a domain has them, without escapes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rejected {
     /// Domains with an error in them.
@@ -98,7 +99,7 @@ impl Mark {
 impl Findings {
     /// None yet, in these files.
     pub(crate) fn of(sources: &[Source]) -> Findings {
-        let files = sources.iter().map(|source| escape(&source.name));
+        let files = sources.iter().map(|source| source.name.clone());
         Findings {
             files: files.collect(),
             ..Findings::default()
@@ -109,7 +110,9 @@ impl Findings {
     /// another file.
     pub(crate) fn describe_position(&self, other: Mark, mark: Mark) -> String {
         match self.files.get(other.file) {
-            Some(file) if other.file != mark.file => format!("at {file}:{}", other.line),
+            Some(file) if other.file != mark.file => {
+                format!("at {}:{}", escape(file), other.line)
+            }
             _ => format!("in line {}", other.line),
         }
     }
@@ -257,8 +260,9 @@ impl Findings {
     }
 
     /// The name of a file, for messages.
-    pub(crate) fn file_name(&self, mark: Mark) -> &str {
-        self.files.get(mark.file).map_or("FILE", String::as_str)
+    pub(crate) fn file_name(&self, mark: Mark) -> String {
+        let file = self.files.get(mark.file);
+        file.map_or_else(|| "FILE".to_owned(), |file| escape(file))
     }
 
     /// Whether something with this code was reported at a position.

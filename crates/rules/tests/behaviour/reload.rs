@@ -103,6 +103,11 @@ fn a_domain_that_is_missing_in_a_file_with_an_error_stays() {
         sources.map(|(name, text)| Source::new(name, text))
     };
     let old = RuleSet::parse(&sources(&file("a", "1/s")), &Options::default()).rules;
+    // A name is compared as it is, and not as people see it.
+    let odd = |text: &str| [Source::new("a\tb.yaml", text)];
+    let before = RuleSet::parse(&odd(&file("a", "1/s")), &Options::default()).rules;
+    let slip = RuleSet::parse(&odd(&file("c", "1/fortnight")), &Options::default());
+    assert_eq!(slip.succeed(&before).1.kept, ["a"]);
     for (text, kept, removed) in [
         // The name of the other file's domain, and a new one that is not valid.
         (
