@@ -173,6 +173,8 @@ fn flags(descriptor: &DescriptorDraft, findings: &mut Findings) {
             let why = "on an unlimited rule";
             useless(flags.shadow_mode, "shadow_mode", why, remove);
             useless(flags.quota_mode, "quota_mode", why, remove);
+            let charged = rate_limit.charge_denied.map(|setting| setting.mark);
+            useless(charged, "charge_denied", why, remove);
             let words = &rate_limit.sharing;
             useless(words.mode.map(|word| word.mark), "mode", why, remove);
             let mark = words.on_store_error.map(|word| word.mark);

@@ -48,7 +48,11 @@ enum Part<'s> {
     /// No rule, or a rule that another one replaces.
     Nothing,
     /// A rule without a limit.
-    Unlimited(&'s Rule),
+    Unlimited {
+        rule: &'s Rule,
+        /// Where this counts in metrics, if that depends on the request.
+        metric: Option<Box<str>>,
+    },
     /// A rule's limit.
     Limited {
         rule: &'s Rule,
@@ -164,8 +168,9 @@ fn match_descriptor<'s, H: KeyHasher>(
     let Some((rule, entries)) = found else {
         return Part::Nothing;
     };
+    let metric = rule.metric(&entries);
     let RuleLimit::Limited { limit, history, .. } = &rule.limit else {
-        return Part::Unlimited(rule);
+        return Part::Unlimited { rule, metric };
     };
     let steps = rule.path.iter().zip(&*entries);
     let values = steps
@@ -182,7 +187,7 @@ fn match_descriptor<'s, H: KeyHasher>(
         key: hasher.key(parts),
         enforcement,
         cost: stated.cost,
-        metric: rule.metric(&entries),
+        metric,
     }
 }
 
@@ -252,7 +257,7 @@ impl<'s> Resolved<'s> {
         for part in &self.parts {
             statuses.push(match part {
                 Part::Nothing => Status::NoLimit,
-                Part::Unlimited(rule) => Status::Unlimited {
+                Part::Unlimited { rule, .. } => Status::Unlimited {
                     rule: Arc::clone(&rule.name),
                 },
                 Part::Limited { .. } | Part::Overridden { .. } => decisions
@@ -281,8 +286,7 @@ impl<'s> Resolved<'s> {
     pub fn metric(&self, index: usize) -> Option<&str> {
         match self.parts.get(index)? {
             Part::Nothing => None,
-            Part::Unlimited(rule) => Some(&rule.name.path),
-            Part::Limited { rule, metric, .. } => {
+            Part::Unlimited { rule, metric } | Part::Limited { rule, metric, .. } => {
                 Some(metric.as_deref().unwrap_or(&rule.name.path))
             }
             Part::Overridden { domain, .. } => Some(&domain.overridden.path),
@@ -305,7 +309,7 @@ impl<'s> Resolved<'s> {
 impl<'s> Part<'s> {
     fn rule(&self) -> Option<&'s Rule> {
         match self {
-            Part::Unlimited(rule) | Part::Limited { rule, .. } => Some(rule),
+            Part::Unlimited { rule, .. } | Part::Limited { rule, .. } => Some(rule),
             Part::Nothing | Part::Overridden { .. } => None,
         }
     }
@@ -313,7 +317,7 @@ impl<'s> Part<'s> {
     /// What it counts under, if it is limited and so has a charge.
     const fn key(&self) -> Option<Key> {
         match self {
-            Part::Nothing | Part::Unlimited(_) => None,
+            Part::Nothing | Part::Unlimited { .. } => None,
             Part::Limited { key, .. } | Part::Overridden { key, .. } => Some(*key),
         }
     }
@@ -321,7 +325,7 @@ impl<'s> Part<'s> {
     /// The charge for this part, if it is limited.
     fn charge(&self, default: ChargeDenied) -> Option<Charge<'_>> {
         match self {
-            Part::Nothing | Part::Unlimited(_) => None,
+            Part::Nothing | Part::Unlimited { .. } => None,
             Part::Limited {
                 rule,
                 met,
@@ -353,7 +357,7 @@ impl<'s> Part<'s> {
     /// What this decision says of the limit, if there is one.
     fn limited_status(&self, decision: tollgate_core::Decision) -> Option<Limited> {
         let (rule, limit, enforcement): (&Arc<RuleName>, Limit, Enforcement) = match self {
-            Part::Nothing | Part::Unlimited(_) => return None,
+            Part::Nothing | Part::Unlimited { .. } => return None,
             Part::Limited {
                 rule,
                 limit,

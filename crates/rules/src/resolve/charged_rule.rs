@@ -33,7 +33,7 @@ impl Resolved<'_> {
     /// The rule of each of [`Resolved::charges`], in their order.
     pub fn charged_rules(&self) -> impl Iterator<Item = ChargedRule> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Nothing | Part::Unlimited(_) => None,
+            Part::Nothing | Part::Unlimited { .. } => None,
             Part::Limited { rule, met, .. } => Some(ChargedRule {
                 name: Arc::clone(&rule.name),
                 origin: Origin::Rule(Arc::clone(&rule.identity)),

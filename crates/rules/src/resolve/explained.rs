@@ -88,7 +88,7 @@ impl RuleSet {
                         ..view
                     }))
                 }
-                Part::Unlimited(rule) => Finding::Rule(Box::new(RuleView::of(rule))),
+                Part::Unlimited { rule, .. } => Finding::Rule(Box::new(RuleView::of(rule))),
                 Part::Overridden { domain, limit, .. } => Finding::OwnLimit {
                     limit: *limit,
                     sharing: domain.sharing,

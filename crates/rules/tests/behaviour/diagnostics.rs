@@ -423,7 +423,12 @@ fn words_of_a_shared_store() {
         "mode-of-a-descriptor",
         "domain: shop\ndescriptors:\n  - {key: b, rate_limit: 1/s, mode: leased}\n",
     );
-    for word in ["mode: leased", "on_store_error: local", "instances: 2"] {
+    for word in [
+        "charge_denied: always",
+        "mode: leased",
+        "on_store_error: local",
+        "instances: 2",
+    ] {
         let (key, _) = word.split_once(':').unwrap();
         accepted_with_warning(
             &format!("unlimited-with-{key}"),

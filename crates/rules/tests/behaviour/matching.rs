@@ -398,7 +398,9 @@ fn metrics_say_what_the_flags_ask_for() {
         "{key: a, rate_limit: 1/s}
          {key: b, value: x*, value_to_metric: true, descriptors: [{key: c, rate_limit: 1/s}]}
          {key: d, descriptors: [{key: e, value: y*, detailed_metric: true, rate_limit: 1/s}]}
-         {key: f, value: z*, share_threshold: true, detailed_metric: true, rate_limit: 1/s}",
+         {key: f, value: z*, share_threshold: true, detailed_metric: true, rate_limit: 1/s}
+         {key: h, detailed_metric: true, rate_limit: {unlimited: true}}
+         {key: i, value_to_metric: true, descriptors: [{key: j, rate_limit: {unlimited: true}}]}",
     );
     let metric = |pairs: &[(&str, &str)]| {
         let request = request(&[pairs]);
@@ -416,6 +418,8 @@ fn metrics_say_what_the_flags_ask_for() {
     );
     assert_eq!(metric(&[("f", "z1")]).as_deref(), Some("f_z*"));
     assert_eq!(metric(&[("g", "1")]), None);
+    assert_eq!(metric(&[("h", "1")]).as_deref(), Some("h_1"));
+    assert_eq!(metric(&[("i", "1"), ("j", "2")]).as_deref(), Some("i_1.j"));
 }
 
 #[test]
