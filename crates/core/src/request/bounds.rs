@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Descriptor, Entry, Request};
 use crate::charge::CHARGES_MAX;
 use crate::cost::Cost;
+use crate::escape::Escaped;
 
 /// The maximum length of a domain, in bytes.
 pub const DOMAIN_BYTES_MAX: usize = 1024;
@@ -14,12 +15,14 @@ pub const DESCRIPTORS_MAX: usize = 128;
 pub const ENTRIES_MAX: usize = 32;
 /// The maximum cost: at least any limit's capacity.
 pub const COST_MAX: u64 = 4_294_967_295;
+/// How much of a key an error repeats, in bytes.
+const KEY_SHOWN_BYTES_MAX: usize = 128;
 
 // At most one limit applies to a descriptor.
 const _: () = assert!(DESCRIPTORS_MAX <= CHARGES_MAX);
 
 /// Why a request cannot be decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidRequest {
     /// No domain.
@@ -55,6 +58,13 @@ pub enum InvalidRequest {
         /// Which of its entries, from 0.
         entry: usize,
     },
+    /// Two entries with one key in a descriptor whose entries match in any order.
+    RepeatedKey {
+        /// Which descriptor, from 0.
+        descriptor: usize,
+        /// The key, or its beginning.
+        key: Box<[u8]>,
+    },
     /// A cost of more than [`COST_MAX`].
     HugeCost {
         /// Which descriptor, from 0; `None` for the request's own.
@@ -88,9 +98,10 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// Checks the form of a request and its numbers of descriptors, entries and units. Envoy's
-    /// protocol does not use this check: Envoy allows a request when the rate limit service returns
-    /// an error, so an oversized request would be allowed.
+    /// Checks the form of a request and its numbers of descriptors, entries and units, and that no
+    /// two entries have the same key where they match in any order. Envoy's protocol does not use
+    /// this check: Envoy allows a request when the rate limit service returns an error, so an
+    /// oversized request would be allowed. In it, entries have an order.
     ///
     /// # Errors
     ///
@@ -129,6 +140,7 @@ fn check_descriptor(descriptor: usize, of: &Descriptor<'_>) -> Result<(), Invali
         let count = of.entries.len();
         return Err(InvalidRequest::ManyEntries { descriptor, count });
     }
+    check_keys_differ(descriptor, of)?;
     of.cost
         .map_or(Ok(()), |cost| check_cost(Some(descriptor), cost))
 }
@@ -140,6 +152,21 @@ fn check_keys(descriptor: usize, of: &Descriptor<'_>) -> Result<(), InvalidReque
     for (entry, Entry { key, .. }) in of.entries.iter().enumerate() {
         if key.is_empty() {
             return Err(InvalidRequest::EmptyKey { descriptor, entry });
+        }
+    }
+    Ok(())
+}
+
+/// Entries in any order are found by their keys.
+fn check_keys_differ(descriptor: usize, of: &Descriptor<'_>) -> Result<(), InvalidRequest> {
+    if !of.is_unordered {
+        return Ok(());
+    }
+    // At most `ENTRIES_MAX`.
+    for (index, Entry { key, .. }) in of.entries.iter().enumerate() {
+        if of.entries[..index].iter().any(|other| other.key == *key) {
+            let key = key[..key.len().min(KEY_SHOWN_BYTES_MAX)].into();
+            return Err(InvalidRequest::RepeatedKey { descriptor, key });
         }
     }
     Ok(())
@@ -186,6 +213,12 @@ impl fmt::Display for InvalidRequest {
                 "descriptors[{descriptor}].entries[{entry}] has an empty key; \
                  a value may be empty, a key may not"
             ),
+            Self::RepeatedKey { descriptor, key } => write!(
+                f,
+                "descriptors[{descriptor}] has two entries with the key `{}`; to describe both \
+                 values, send two descriptors",
+                Escaped(key)
+            ),
             Self::HugeCost { descriptor, units } => {
                 if let Some(descriptor) = descriptor {
                     write!(f, "descriptors[{descriptor}]: ")?;
@@ -198,5 +231,39 @@ impl fmt::Display for InvalidRequest {
                  it must be SECOND, MINUTE, HOUR, DAY, MONTH or YEAR (1 to 6)"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::charge::ChargeDenied;
+
+    #[test]
+    fn a_key_occurs_twice_only_where_entries_have_an_order() {
+        let key = vec![b'k'; KEY_SHOWN_BYTES_MAX + 1];
+        let entry = |key, value| Entry { key, value };
+        let descriptor = Descriptor {
+            entries: vec![entry(&key, &b"1"[..]), entry(b"l", b"2"), entry(&key, b"3")].into(),
+            ..Descriptor::default()
+        };
+        let mut request = Request {
+            domain: b"d",
+            descriptors: vec![descriptor].into(),
+            cost: Cost::ONE,
+            charge_denied: ChargeDenied::Never,
+        };
+        assert_eq!(request.check_bounds(), Ok(()));
+        request.descriptors[0].is_unordered = true;
+        let invalid = request.check_bounds().expect_err("a key twice");
+        let shown = &key[..KEY_SHOWN_BYTES_MAX];
+        let expected = InvalidRequest::RepeatedKey {
+            descriptor: 0,
+            key: shown.into(),
+        };
+        assert_eq!(invalid, expected);
+        assert!(invalid.to_string().contains("`kkk"), "{invalid}");
+        request.descriptors[0].entries[2].key = b"m";
+        assert_eq!(request.check_bounds(), Ok(()));
     }
 }

@@ -1,5 +1,5 @@
-//! A descriptor of `/v1/check`, in either of its forms. A duplicate member is an error: a parser
-//! would keep one of the two, and a limit on the other would never count.
+//! A descriptor of `/v1/check`, in either of its forms. Duplicate members are kept, so that the
+//! bounds of requests reject them: if one of the two were dropped, a limit on it would never count.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 use smallvec::SmallVec;
-use tollgate_core::{ENTRIES_MAX, Entry, PerDescriptor};
+use tollgate_core::{Entry, PerDescriptor};
 
 /// 2^50. Below this, the number that is read is the one that was written.
 const WHOLE_MAX: f64 = 1_125_899_906_842_624.0;
@@ -98,16 +98,6 @@ impl<'de: 'a, 'a> Visitor<'de> for ReadDescribed<'a> {
         while let Some(Name(key)) = map.next_key()? {
             if is_long {
                 let text = format!("`{key}` beside `entries`; write every pair into `entries`");
-                return Err(A::Error::custom(text));
-            }
-            // More pairs than that are an error anyway, and comparing each with all would take
-            // seconds.
-            let mut known = pairs.iter().take(ENTRIES_MAX);
-            if known.any(|(known, _)| *known == key) {
-                let text = format!(
-                    "duplicate member `{key}`; to describe both values, send two \
-                     descriptors"
-                );
                 return Err(A::Error::custom(text));
             }
             let is_entries = key == "entries" && pairs.is_empty();

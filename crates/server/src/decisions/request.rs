@@ -1,6 +1,6 @@
 //! Requests of the stream as requests for decisions.
 
-use tollgate_core::{ChargeDenied, Cost, Descriptor, Request};
+use tollgate_core::{ChargeDenied, Cost, Request};
 
 use super::wire::Check;
 
@@ -18,9 +18,6 @@ pub(super) fn request(check: Check<'_>) -> Result<Request<'_>, String> {
         charge_denied: ChargeDenied::Never,
     };
     request.check_bounds().map_err(|error| error.to_string())?;
-    for (index, descriptor) in request.descriptors.iter().enumerate() {
-        check_keys_differ(index, descriptor)?;
-    }
     Ok(request)
 }
 
@@ -32,18 +29,5 @@ fn cost(cost: i64, is_peek: bool) -> Result<Cost, String> {
         (Err(_), true) => {
             Err("`peek` with a negative cost; leave out `peek` or the sign".to_owned())
         }
-    }
-}
-
-/// Entries in any order are found by their keys, so no two may have the same.
-fn check_keys_differ(index: usize, descriptor: &Descriptor<'_>) -> Result<(), String> {
-    let entries = &descriptor.entries;
-    let is_repeated = |at: usize| entries[..at].iter().any(|one| one.key == entries[at].key);
-    match (0..entries.len()).find(|at| descriptor.is_unordered && is_repeated(*at)) {
-        None => Ok(()),
-        Some(at) => Err(format!(
-            "descriptors[{index}].entries[{at}] has the key of an earlier entry; to describe both \
-             values, send two descriptors"
-        )),
     }
 }

@@ -4,7 +4,8 @@ use std::iter::once;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    COST_MAX, ChargeDenied, Cost, Decision, Descriptor, Entry, Request, Status, StoreError,
+    COST_MAX, ChargeDenied, Cost, Decision, Descriptor, Entry, InvalidRequest, Request, Status,
+    StoreError,
 };
 use tollgate_engine::Decided;
 use tollgate_resp::{Command, Replies};
@@ -89,8 +90,13 @@ impl Ask {
         let ask = Ask { kind, words, cost };
         // A descriptor more or less makes no difference.
         let checked = ask.request(None).check_bounds();
-        checked.map_err(|invalid| format!("ERR {invalid}"))?;
-        ask.check_keys_differ()?;
+        checked.map_err(|invalid| match invalid {
+            InvalidRequest::RepeatedKey { key, .. } => {
+                let key = shown(&key);
+                format!("ERR two entries with the key '{key}'; write a command for each value")
+            }
+            invalid => format!("ERR {invalid}"),
+        })?;
         Ok(ask)
     }
 
@@ -105,20 +111,6 @@ impl Ask {
             return Err("ERR a key without a value; write key value [key value ...]".to_owned());
         }
         Ok(())
-    }
-
-    /// Entries match in any order, so they are found by their keys: no two may have the same.
-    fn check_keys_differ(&self) -> Result<(), String> {
-        let keys = || self.words.entries().map(|entry| entry.key).enumerate();
-        let is_known =
-            |(at, key): &(usize, &[u8])| keys().take(*at).any(|(_, other)| other == *key);
-        match keys().find(is_known) {
-            None => Ok(()),
-            Some((at, _)) => Err(format!(
-                "ERR entry {} has the key of an earlier one; write a command for each value",
-                at + 1
-            )),
-        }
     }
 
     /// The request, of one descriptor. If the rules of its domain ask for a priority and it states

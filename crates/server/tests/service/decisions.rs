@@ -221,10 +221,7 @@ async fn an_invalid_request_is_an_error_in_its_answer_and_the_next_is_decided() 
         (of_cost(-1, true), "`peek` with a negative cost"),
         (of_cost(1 << 32, false), "a cost of 4294967296"),
         (of_cost(i64::MIN, false), "a cost of 9223372036854775808"),
-        (
-            twice,
-            "descriptors[0].entries[1] has the key of an earlier entry",
-        ),
+        (twice, "descriptors[0] has two entries with the key `user`"),
     ];
     let mut requests: Vec<CheckRequest> = cases.iter().map(|(one, _)| one.clone()).collect();
     requests.push(check(2, vec![user()]));

@@ -171,3 +171,14 @@ async fn nothing_is_kept_if_it_is_off_and_a_query_with_an_id_has_nothing_else() 
     let kept: Value = explain(&house, "%1b").await.json();
     assert_eq!(kept["status"], 404);
 }
+
+/// The search for rules in any order takes each key once: with 32 equal ones it would not end.
+#[tokio::test]
+async fn a_query_with_a_key_twice_has_an_order() {
+    let house = House::on(RULES).await;
+    let mut admin = Client::to(house.admin()).await;
+    let path = "/v1/explain?domain=d&descriptor=user%3Da,user%3Db&any_order=";
+    let detail = admin.get(&format!("{path}true")).await.problem(400);
+    assert!(detail.contains("the key `user`"), "{detail}");
+    assert_eq!(admin.get(&format!("{path}false")).await.status, 200);
+}

@@ -242,11 +242,11 @@ async fn tg_commands_that_cannot_be_decided_say_why() {
         ),
         (
             "TG.CHECK shop 1 user a ip b user a",
-            "ERR entry 3 has the key of an earlier one; write a command for each value",
+            "ERR two entries with the key 'user'; write a command for each value",
         ),
         (
             "TG.PEEK shop 1 user a user b",
-            "ERR entry 2 has the key of an earlier one; write a command for each value",
+            "ERR two entries with the key 'user'; write a command for each value",
         ),
         (
             "TG.RESET shop user ann",
