@@ -32,7 +32,10 @@ pub(crate) fn build_domain(draft: &DomainDraft, sharing: Sharing, files: &[Arc<s
         path: Vec::new(),
     };
     let top = builder.level(&draft.descriptors);
+    let rules = builder.rules.iter().enumerate();
+    let places = rules.map(|(place, rule)| (Arc::clone(&rule.identity), place));
     Domain {
+        places: places.collect(),
         name: Arc::from(draft.name.value.as_str()),
         files: draft.files.clone(),
         charge_denied,

@@ -28,6 +28,8 @@ pub(crate) struct Domain {
     pub(crate) top: Level,
     /// In the order of the files.
     pub(crate) rules: Vec<Rule>,
+    /// The place of each rule in them, by its identity.
+    pub(crate) places: HashMap<Arc<[u8]>, usize, RandomState>,
     /// The name of limits that are part of a request.
     pub(crate) overridden: Arc<RuleName>,
 }
@@ -175,6 +177,11 @@ impl Step {
 // === impl Domain ===
 
 impl Domain {
+    /// The rule with this identity.
+    pub(crate) fn rule(&self, identity: &[u8]) -> Option<&Rule> {
+        self.places.get(identity).map(|place| &self.rules[*place])
+    }
+
     /// The rule for a descriptor: the one at the end of its entries, each of which goes down one
     /// level. Once an entry has chosen its branch, the others at that level are not tried.
     pub(crate) fn find<'s>(

@@ -89,8 +89,7 @@ impl ChargedRule {
             Origin::Request(limit) => return Some((limit, LimitHistory::none())),
         };
         let domain = rules.domain(&self.name.domain)?;
-        let mut of_domain = domain.rules.iter();
-        let limit = &of_domain.find(|rule| rule.identity == *identity)?.limit;
+        let limit = &domain.rule(identity)?.limit;
         let RuleLimit::Limited { history, .. } = limit else {
             return None;
         };

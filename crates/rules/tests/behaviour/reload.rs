@@ -1,9 +1,9 @@
 //! New rules take over, and what was consumed stays.
 
 use tollgate_core::Span;
-use tollgate_rules::{Options, RuleSet, Source};
+use tollgate_rules::{ChargedRule, NoHeadroom, Options, RuleSet, Source};
 
-use crate::fixture::{Fixture, domain, load};
+use crate::fixture::{Fixture, domain, load, request};
 
 fn limit(count: u32, unit: &str) -> String {
     domain(&format!("{{key: a, rate_limit: {count}/{unit}}}"))
@@ -198,6 +198,36 @@ fn a_merged_domain_is_not_cut_by_a_broken_file() {
     let (rules, changes) = RuleSet::parse(&[first, broken], &merging).succeed(&old);
     assert_eq!(changes.kept, ["d"]);
     assert_eq!(rules.rules().count(), 2);
+}
+
+#[test]
+fn a_charged_rule_is_found_wherever_it_is_after_a_reload() {
+    let rule = |key: usize, count| format!("{{key: k{key}, rate_limit: {count}/hour}}");
+    let file = |keys: &mut dyn Iterator<Item = usize>, count| {
+        let rules: Vec<String> = keys.map(|key| rule(key, count)).collect();
+        load(&domain(&rules.join("\n")))
+    };
+    let mut fixture = Fixture::new(file(&mut (0..50), 1).rules);
+    let resolve = |fixture: &Fixture, key: &str| {
+        let pairs = [(key, "v")];
+        let request = request(&[&pairs]);
+        let resolved = fixture.resolve(&request);
+        resolved.charged_rules().next().unwrap()
+    };
+    let charged: Vec<_> = (0..50)
+        .map(|key| resolve(&fixture, &format!("k{key}")))
+        .collect();
+    // Others before them, in the opposite order, and one less.
+    fixture.reload(file(&mut (1..100).rev(), 2));
+    for (key, rule) in charged.iter().enumerate() {
+        let bytes = rule.to_bytes().unwrap();
+        for rule in [rule, &ChargedRule::from_bytes(&bytes).unwrap()] {
+            assert_eq!(rule.name().path, format!("k{key}"));
+            let found = rule.limit(&fixture.rules, &NoHeadroom);
+            let count = found.map(|(limit, history)| (limit.count(), history.revision()));
+            assert_eq!(count, (key > 0).then_some((2, 1)));
+        }
+    }
 }
 
 #[test]
