@@ -10,8 +10,10 @@ use tollgate_core::{
 };
 
 use crate::headroom::HeadroomSource;
+use crate::listed::Listed;
 use crate::observer::Observer;
 use crate::pattern::Pattern;
+use crate::walk::SHOWN_MAX;
 
 /// All rules of a domain. Shared by every rule set that has it unchanged.
 #[derive(Clone, Debug)]
@@ -36,7 +38,11 @@ pub(crate) struct Domain {
 
 /// The descriptors of one level, by key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Level(Table<Branches>);
+pub(crate) struct Level {
+    branches: Table<Branches>,
+    /// All of them; `None` if there are none, as below most rules.
+    written: Option<Box<Listed>>,
+}
 
 /// Operators write the keys and clients look them up. A fast hash will do: only the author of the
 /// rules could make entries collide.
@@ -47,6 +53,8 @@ type Table<T> = HashMap<Box<[u8]>, T, RandomState>;
 pub(crate) struct Branches {
     /// Values written out, looked up first.
     exact: Table<Branch>,
+    /// These in the order of the files.
+    exact_written: Listed,
     /// Values with stars, in the order of the file; the first that matches wins.
     patterns: Vec<(Pattern, Branch)>,
     /// The key without a value, looked up last.
@@ -276,11 +284,11 @@ impl Level {
         entry: &Entry<'_>,
         observer: &mut impl Observer<'s>,
     ) -> Option<&'s Branch> {
-        let branches = self.0.get(entry.key);
+        let branches = self.branches.get(entry.key);
         observer.look_up(self, branches, entry);
         let branches = branches?;
         let exact = branches.exact.get(entry.value);
-        observer.compare_exact(exact);
+        observer.compare_exact(branches, exact);
         if exact.is_some() {
             return exact;
         }
@@ -298,22 +306,22 @@ impl Level {
         bare
     }
 
-    /// All descriptors of this level, in the order of the files.
-    pub(crate) fn written(&self) -> Vec<&Arc<RuleDescriptor>> {
-        let branches = self.0.values();
-        let mut all: Vec<_> = branches.flat_map(Branches::written).collect();
-        all.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
-        all
+    /// All descriptors of this level; `None` if there are none.
+    pub(crate) fn written(&self) -> Option<&Listed> {
+        self.written.as_deref()
     }
 
-    /// Adds a descriptor, whose key and value must be new.
+    /// Adds the next descriptor in the order of the files, whose key and value must be new.
     pub(crate) fn insert(&mut self, key: &str, value: Option<&str>, branch: Branch) {
-        let branches = self.0.entry(key.as_bytes().into()).or_default();
+        let written = self.written.get_or_insert_default();
+        written.add(&branch.written);
+        let branches = self.branches.entry(key.as_bytes().into()).or_default();
         match value {
             None => branches.bare = Some(Box::new(branch)),
             Some(value) => match Pattern::new(value) {
                 Some(pattern) => branches.patterns.push((pattern, branch)),
                 None => {
+                    branches.exact_written.add(&branch.written);
                     branches.exact.insert(value.as_bytes().into(), branch);
                 }
             },
@@ -324,17 +332,24 @@ impl Level {
 // === impl Branches ===
 
 impl Branches {
-    /// All of them in the order in which they are compared with a value: values without stars in
-    /// the order of the files, values with stars, the key without a value.
-    pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RuleDescriptor>> {
-        let mut exact: Vec<&Branch> = self.exact.values().collect();
-        exact.sort_by_key(|branch| (&branch.written.file, branch.written.line));
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.exact_count() + self.patterns.len() + usize::from(self.bare.is_some())
+    }
+
+    /// How many have a value without stars.
+    pub(crate) fn exact_count(&self) -> usize {
+        self.exact.len()
+    }
+
+    /// The first of them in the order in which they are compared with a value: values without stars
+    /// in the order of the files, values with stars, the key without a value. [`SHOWN_MAX`] or all.
+    pub(crate) fn first_written(&self) -> impl Iterator<Item = &Arc<RuleDescriptor>> {
         let patterns = self.patterns.iter().map(|(_, branch)| branch);
-        let branches = exact
-            .into_iter()
-            .chain(patterns)
-            .chain(self.bare.as_deref());
-        branches.map(|branch| &branch.written)
+        let others = patterns.chain(self.bare.as_deref());
+        let exact = self.exact_written.first().iter();
+        let written = exact.chain(others.map(|branch| &branch.written));
+        written.take(SHOWN_MAX)
     }
 }
 

@@ -81,6 +81,8 @@ mod observer;
 
 mod walk;
 
+mod listed;
+
 mod build;
 
 mod options;

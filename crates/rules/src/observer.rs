@@ -16,8 +16,9 @@ pub(crate) trait Observer<'s> {
     /// An entry is looked up at a level of the rules; `branches` are those with the entry's key.
     fn look_up(&mut self, _level: &'s Level, _branches: Option<&'s Branches>, _entry: &Entry<'_>) {}
 
-    /// The values without stars were compared with the entry's value: `found` equals it.
-    fn compare_exact(&mut self, _found: Option<&'s Branch>) {}
+    /// The values without stars of `branches` were compared with the entry's value: `found` equals
+    /// it.
+    fn compare_exact(&mut self, _branches: &'s Branches, _found: Option<&'s Branch>) {}
 
     /// A value with stars, or a key without a value, was compared with the entry's value.
     fn compare(&mut self, _branch: &'s Branch, _matches: bool) {}

@@ -84,6 +84,16 @@ impl RuleSet {
         self.domains.values().map(|domain| &domain.overridden)
     }
 
+    /// Those of [`RuleSet::rules`] whose names `is_wanted` accepts; no work is done for the others.
+    pub fn find_rules(
+        &self,
+        is_wanted: impl Fn(&RuleName) -> bool,
+    ) -> impl Iterator<Item = RuleView> {
+        let rules = self.domains.values().flat_map(|domain| &domain.rules);
+        let wanted = rules.filter(move |rule| is_wanted(&rule.name));
+        wanted.map(RuleView::of)
+    }
+
     /// The keys of all descriptors on the way to a rule of this domain.
     pub fn keys_of(&self, domain: &str) -> BTreeSet<&str> {
         let rules = self.domain(domain).into_iter();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tollgate_core::Entry;
 
 use crate::domain::{Branch, Branches, Level, Rule, RuleDescriptor};
+use crate::listed::Listed;
 use crate::observer::Observer;
 
 /// The most look-ups that a [`Walk`] has; only a descriptor whose entries match in any order has
@@ -85,9 +86,19 @@ pub struct Arrival {
 pub(crate) struct Recorder<'s> {
     walks: Vec<Walk>,
     depth: usize,
-    /// The look-up in progress, with all of its candidates, of which so many were compared.
-    open: Option<(LookUp, usize)>,
+    /// The look-up in progress.
+    open: Option<OpenLookUp>,
     pub(crate) replaced: Vec<Replaced<'s>>,
+}
+
+/// A look-up in progress. Its candidates are the first [`SHOWN_MAX`], and the one that matches after
+/// them, with which the comparison ends.
+struct OpenLookUp {
+    shown: LookUp,
+    /// All candidates.
+    count: usize,
+    /// How many of them were compared.
+    compared: usize,
 }
 
 /// The rule of a descriptor, and the one that replaces it.
@@ -121,21 +132,18 @@ impl Recorder<'_> {
 
     /// Ends the look-up in progress, and keeps what is shown of it.
     fn close(&mut self) {
-        let (Some((mut look_up, _)), Some(walk)) = (self.open.take(), self.walks.last_mut()) else {
+        let (Some(look_up), Some(walk)) = (self.open.take(), self.walks.last_mut()) else {
             return;
         };
         if walk.look_ups.len() == LOOK_UPS_SHOWN_MAX {
             walk.omitted += 1;
             return;
         }
-        let all = look_up.candidates.len();
-        let mut index = 0;
-        look_up.candidates.retain(|candidate| {
-            index += 1;
-            index <= SHOWN_MAX || candidate.outcome == CandidateOutcome::Matches
+        let OpenLookUp { shown, count, .. } = look_up;
+        walk.look_ups.push(LookUp {
+            omitted: count - shown.candidates.len(),
+            ..shown
         });
-        look_up.omitted = all - look_up.candidates.len();
-        walk.look_ups.push(look_up);
     }
 }
 
@@ -148,16 +156,16 @@ impl<'s> Observer<'s> for Recorder<'s> {
 
     fn look_up(&mut self, level: &'s Level, branches: Option<&'s Branches>, entry: &Entry<'_>) {
         self.close();
-        let candidates = branches.into_iter().flat_map(Branches::written);
+        let candidates = branches.into_iter().flat_map(Branches::first_written);
         let candidates = candidates.map(|written| Candidate {
             written: Arc::clone(written),
             outcome: CandidateOutcome::NotTried,
         });
         let (others, others_omitted) = match branches {
             Some(_) => (Vec::new(), 0),
-            None => show_first(&level.written()),
+            None => show_first(level.written()),
         };
-        let look_up = LookUp {
+        let shown = LookUp {
             depth: self.depth,
             key: entry.key.into(),
             value: entry.value.into(),
@@ -166,33 +174,38 @@ impl<'s> Observer<'s> for Recorder<'s> {
             others,
             others_omitted,
         };
-        self.open = Some((look_up, 0));
+        self.open = Some(OpenLookUp {
+            shown,
+            count: branches.map_or(0, Branches::count),
+            compared: 0,
+        });
     }
 
-    fn compare_exact(&mut self, found: Option<&'s Branch>) {
-        let Some((look_up, compared)) = &mut self.open else {
+    fn compare_exact(&mut self, branches: &'s Branches, found: Option<&'s Branch>) {
+        let Some(look_up) = &mut self.open else {
             return;
         };
-        for candidate in &mut look_up.candidates {
-            let value = candidate.written.value.as_deref();
-            if value.is_none_or(|value| value.contains('*')) {
-                break;
-            }
-            *compared += 1;
-            let is_found =
-                found.is_some_and(|found| Arc::ptr_eq(&found.written, &candidate.written));
-            candidate.outcome = CandidateOutcome::of(is_found);
+        look_up.compared = branches.exact_count();
+        let mut left = found;
+        let candidates = &mut look_up.shown.candidates;
+        for candidate in candidates.iter_mut().take(look_up.compared) {
+            let is_it = |found: &&Branch| Arc::ptr_eq(&found.written, &candidate.written);
+            candidate.outcome = CandidateOutcome::of(left.take_if(|found| is_it(found)).is_some());
         }
+        candidates.extend(left.map(Candidate::matching));
     }
 
     fn compare(&mut self, branch: &'s Branch, matches: bool) {
-        if let Some((look_up, compared)) = &mut self.open
-            && let Some(candidate) = look_up.candidates.get_mut(*compared)
-        {
-            *compared += 1;
-            candidate.written = Arc::clone(&branch.written);
-            candidate.outcome = CandidateOutcome::of(matches);
+        let Some(look_up) = &mut self.open else {
+            return;
+        };
+        let candidates = &mut look_up.shown.candidates;
+        match candidates.get_mut(look_up.compared) {
+            Some(candidate) => candidate.outcome = CandidateOutcome::of(matches),
+            None if matches => candidates.push(Candidate::matching(branch)),
+            None => {}
         }
+        look_up.compared += 1;
     }
 
     fn descend(&mut self) {
@@ -209,7 +222,7 @@ impl<'s> Observer<'s> for Recorder<'s> {
             return;
         };
         if walk.arrivals.len() < SHOWN_MAX {
-            let (deeper, deeper_omitted) = show_first(&branch.below.written());
+            let (deeper, deeper_omitted) = show_first(branch.below.written());
             walk.arrivals.push(Arrival {
                 written: Arc::clone(&branch.written),
                 has_rule: branch.rule.is_some(),
@@ -224,6 +237,15 @@ impl<'s> Observer<'s> for Recorder<'s> {
     }
 }
 
+impl Candidate {
+    fn matching(branch: &Branch) -> Candidate {
+        Candidate {
+            written: Arc::clone(&branch.written),
+            outcome: CandidateOutcome::Matches,
+        }
+    }
+}
+
 impl CandidateOutcome {
     const fn of(matches: bool) -> CandidateOutcome {
         match matches {
@@ -234,7 +256,6 @@ impl CandidateOutcome {
 }
 
 /// The first [`SHOWN_MAX`], and how many there are beyond them.
-fn show_first(all: &[&Arc<RuleDescriptor>]) -> (Vec<Arc<RuleDescriptor>>, usize) {
-    let shown = all.iter().take(SHOWN_MAX).map(|one| Arc::clone(one));
-    (shown.collect(), all.len().saturating_sub(SHOWN_MAX))
+fn show_first(all: Option<&Listed>) -> (Vec<Arc<RuleDescriptor>>, usize) {
+    all.map_or((Vec::new(), 0), |all| (all.first().to_vec(), all.omitted()))
 }

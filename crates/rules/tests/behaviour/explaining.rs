@@ -308,6 +308,68 @@ fn what_is_shown_of_many_candidates_is_bounded_and_has_the_one_that_matches() {
 }
 
 #[test]
+fn candidates_are_shown_in_the_order_of_the_file_on_one_line_too() {
+    let items = (0..100).map(|index| format!("{{key: a, value: v{index}, rate_limit: 1/s}}"));
+    let items: Vec<String> = items.collect();
+    let text = format!("domain: d\ndescriptors: [{}]\n", items.join(", "));
+    let rules = load(&text).rules;
+    let asked = request(&[&[("a", "x")], &[("b", "x")]]);
+    let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);
+    let expected: Vec<String> = (0..16).map(|index| format!("v{index}")).collect();
+    let [(walk, _), (other, _)] = &explained.findings[..] else {
+        panic!("{:?}", explained.findings);
+    };
+    let candidates = walk.look_ups[0].candidates.iter();
+    let values = candidates.map(|one| one.written.value.as_deref().unwrap());
+    assert!(values.eq(expected.iter()), "{walk:?}");
+    let others = other.look_ups[0].others.iter();
+    let values = others.map(|one| one.value.as_deref().unwrap());
+    assert!(values.eq(expected.iter()), "{other:?}");
+}
+
+/// A match after the first ones, of each kind, beside values that are not compared.
+#[test]
+fn a_match_beyond_those_that_are_shown_is_shown_last() {
+    let mut descriptors = String::new();
+    for index in 0..20 {
+        writeln!(descriptors, "{{key: a, value: v{index}, rate_limit: 1/s}}").unwrap();
+        writeln!(
+            descriptors,
+            "{{key: a, value: p{index}-*, rate_limit: 1/s}}"
+        )
+        .unwrap();
+        writeln!(
+            descriptors,
+            "{{key: b, value: p{index}-*, rate_limit: 1/s}}"
+        )
+        .unwrap();
+    }
+    let rules = rules(&format!("{descriptors}{{key: a, rate_limit: 1/s}}"));
+    for (key, value, shown, omitted, matching) in [
+        ("a", "v3", 16, 25, Some("v3")),
+        ("a", "v19", 17, 24, Some("v19")),
+        ("a", "p19-x", 17, 24, Some("p19-*")),
+        ("a", "x", 17, 24, None),
+        ("b", "p3-x", 16, 4, Some("p3-*")),
+        ("b", "p19-x", 17, 3, Some("p19-*")),
+    ] {
+        let pairs = [(key, value)];
+        let asked = request(&[&pairs]);
+        let explained = rules.explain(&asked, &Numbers::default(), &NoHeadroom);
+        let look_up = &explained.findings[0].0.look_ups[0];
+        let candidates = &look_up.candidates;
+        assert_eq!((candidates.len(), look_up.omitted), (shown, omitted));
+        let mut found = candidates.iter();
+        let found = found.find(|one| one.outcome == CandidateOutcome::Matches);
+        assert_eq!(found.unwrap().written.value.as_deref(), matching, "{value}");
+        if shown > 16 {
+            let last = candidates.last().unwrap();
+            assert_eq!(last.outcome, CandidateOutcome::Matches, "{value}");
+        }
+    }
+}
+
+#[test]
 fn a_search_in_any_order_is_bounded_too() {
     // Nine entries lead to 9 * 8 * 7 descriptors of the file.
     let keys = ["k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8", "k9"];

@@ -1,7 +1,7 @@
 //! What a page shows, as JSON; docs/dashboard.md describes its members.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,18 @@ pub(super) struct Snapshots {
 
 /// The counts of a rule by outcome.
 type Counts = Map<String, Value>;
+
+/// The rules with the most decisions, of all that are added one after the other.
+#[derive(Default)]
+struct BusiestRules(Vec<RuleCounts>);
+
+/// The decisions under a rule.
+struct RuleCounts {
+    domain: String,
+    path: String,
+    total: u64,
+    counts: Counts,
+}
 
 // === impl Snapshots ===
 
@@ -92,29 +104,27 @@ impl Snapshots {
 /// All decisions by outcome, and the rules with the most of them.
 fn decisions(engine: &Engine, mut budgets: Budgets) -> (Counts, Vec<Value>) {
     let mut outcomes: BTreeMap<&'static str, u64> = BTreeMap::new();
-    let mut by_rule: BTreeMap<(String, String), (u64, Counts)> = BTreeMap::new();
+    let mut busiest = BusiestRules::default();
     let visited = engine.visit_decisions(|domain, rule, outcome, count| {
         *outcomes.entry(outcome).or_default() += count;
-        let (total, counts) = by_rule
-            .entry((domain.to_owned(), rule.to_owned()))
-            .or_default();
-        *total += count;
-        counts.insert(outcome.to_owned(), json!(count));
+        busiest.add(domain, rule, outcome, count);
         Ok::<(), Infallible>(())
     });
     let Ok(()) = visited;
+    busiest.drop_others();
+    let names = busiest.0.iter().map(|rule| (&*rule.domain, &*rule.path));
+    let names: HashSet<(&str, &str)> = names.collect();
     let limits = engine.rules();
-    let limits = limits.rules();
-    let mut known: BTreeMap<(String, String), (Option<String>, String)> = limits
+    let limits = limits.find_rules(|name| names.contains(&(&*name.domain, &*name.path)));
+    let mut known: HashMap<(String, String), (Option<String>, String)> = limits
         .map(|view| {
             let RuleName { domain, path, name } = &*view.rule;
             ((domain.clone(), path.clone()), (name.clone(), view.text))
         })
         .collect();
-    let mut rules: Vec<_> = by_rule.into_iter().collect();
-    rules.sort_by_key(|(_, (total, _))| Reverse(*total));
-    rules.truncate(RULES_SHOWN);
-    let rules = rules.into_iter().map(|(rule, (_, counts))| {
+    let rules = busiest.0.into_iter().map(|rule| {
+        let counts = rule.counts;
+        let rule = (rule.domain, rule.path);
         let (name, limit) = known.remove(&rule).unzip();
         json!({
             "domain": rule.0,
@@ -128,6 +138,38 @@ fn decisions(engine: &Engine, mut budgets: Budgets) -> (Counts, Vec<Value>) {
     let outcomes = outcomes.into_iter();
     let outcomes = outcomes.map(|(outcome, count)| (outcome.to_owned(), json!(count)));
     (outcomes.collect(), rules.collect())
+}
+
+// === impl BusiestRules ===
+
+impl BusiestRules {
+    /// Adds a count. Those of a rule come one after the other.
+    fn add(&mut self, domain: &str, path: &str, outcome: &str, count: u64) {
+        let is_last = |rule: &&mut RuleCounts| rule.domain == domain && rule.path == path;
+        if self.0.last_mut().filter(is_last).is_none() {
+            // Not for each rule, so that one costs little.
+            if self.0.len() == 2 * RULES_SHOWN {
+                self.drop_others();
+            }
+            self.0.push(RuleCounts {
+                domain: domain.to_owned(),
+                path: path.to_owned(),
+                total: 0,
+                counts: Counts::new(),
+            });
+        }
+        if let Some(rule) = self.0.last_mut() {
+            rule.total += count;
+            rule.counts.insert(outcome.to_owned(), json!(count));
+        }
+    }
+
+    /// Keeps the first [`RULES_SHOWN`], by their decisions and then by their names.
+    fn drop_others(&mut self) {
+        let key = |rule: &RuleCounts| (Reverse(rule.total), rule.domain.clone(), rule.path.clone());
+        self.0.sort_by_cached_key(key);
+        self.0.truncate(RULES_SHOWN);
+    }
 }
 
 /// One of `reloads.recent`.
@@ -151,4 +193,27 @@ fn reload((record, ago): &(ReloadRecord, Span)) -> Value {
         "omitted": record.omitted,
         "unreadable": record.unreadable,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_rules_only_some_are_kept_the_busiest_first() {
+        let mut busiest = BusiestRules::default();
+        for number in 0..1000_u64 {
+            let path = format!("{number:03}");
+            busiest.add("d", &path, "allowed", number % 500);
+            busiest.add("d", &path, "denied", 1);
+            assert!(busiest.0.len() <= 2 * RULES_SHOWN);
+        }
+        busiest.drop_others();
+        let shown = busiest.0.iter().map(|rule| (rule.total, &*rule.path));
+        let shown: Vec<_> = shown.collect();
+        assert_eq!(shown.len(), RULES_SHOWN);
+        assert_eq!(shown[..3], [(500, "499"), (500, "999"), (499, "498")]);
+        let counts = Value::from(busiest.0[0].counts.clone());
+        assert_eq!(counts, json!({"allowed": 499, "denied": 1}));
+    }
 }
