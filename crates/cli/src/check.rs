@@ -215,7 +215,7 @@ impl Checked {
             "{blank}{}, {} with {}: {found}",
             pluralize(files, "file"),
             pluralize(self.rules.domains().count(), "valid domain"),
-            pluralize(self.rules.rules().count(), "rule"),
+            pluralize(self.rules.rule_count(), "rule"),
         )
     }
 
@@ -228,7 +228,7 @@ impl Checked {
             "errors": self.errors(),
             "warnings": self.warnings(),
             "domains": self.rules.domains().collect::<Vec<_>>(),
-            "rules": self.rules.rules().count(),
+            "rules": self.rules.rule_count(),
             "diagnostics": diagnostics.collect::<Vec<_>>(),
             "hints": hints.collect::<Vec<_>>(),
             "unreadable": self.unreadable,

@@ -328,7 +328,7 @@ impl ActiveRules {
     fn new(rules: RuleSet, decisions: &Decisions) -> ActiveRules {
         ActiveRules {
             series: decisions.track(&rules),
-            rule_count: rules.rules().count(),
+            rule_count: rules.rule_count(),
             rules,
         }
     }

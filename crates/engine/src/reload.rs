@@ -166,7 +166,7 @@ impl<S: RuleSource> Reloader<S> {
     fn apply(&self, loaded: Loaded) -> Outcome {
         let has_errors = loaded.has_errors();
         let (rules, changes) = loaded.succeed(&self.engine.rules());
-        let (count, domains) = (rules.rules().count(), rules.domains().count());
+        let (count, domains) = (rules.rule_count(), rules.domains().count());
         self.check_stores(&rules);
         self.engine.replace_rules(rules.clone());
         log_changes(&changes);

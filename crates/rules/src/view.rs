@@ -94,6 +94,20 @@ impl RuleSet {
         wanted.map(RuleView::of)
     }
 
+    /// How many rules there are.
+    pub fn rule_count(&self) -> usize {
+        self.domains.values().map(|domain| domain.rules.len()).sum()
+    }
+
+    /// The limits of all rules that are not unlimited.
+    pub fn limits(&self) -> impl Iterator<Item = Limit> {
+        let rules = self.domains.values().flat_map(|domain| &domain.rules);
+        rules.filter_map(|rule| match rule.limit {
+            RuleLimit::Limited { limit, .. } => Some(limit),
+            RuleLimit::Unlimited => None,
+        })
+    }
+
     /// The keys of all descriptors on the way to a rule of this domain.
     pub fn keys_of(&self, domain: &str) -> BTreeSet<&str> {
         let rules = self.domain(domain).into_iter();

@@ -120,7 +120,7 @@ impl RuleSource for ConfiguredRules {
 pub(crate) fn known_limits(config: &Config) -> Vec<Limit> {
     let sources = read_regular_paths(&config.rules).unwrap_or_default();
     let rules = config.load(&sources).rules;
-    rules.rules().filter_map(|view| view.limit).collect()
+    rules.limits().collect()
 }
 
 #[cfg(test)]

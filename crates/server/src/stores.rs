@@ -60,7 +60,7 @@ fn size_memory<'l>(config: &Config, limits: impl IntoIterator<Item = &'l Limit>)
 /// A warning if the memory is too small for the rules that are counted in it, about the one that
 /// needs the most.
 pub fn find_memory_shortage(config: &Config, rules: &RuleSet) -> Option<SettingWarning> {
-    let limits: Vec<Limit> = rules.rules().filter_map(|view| view.limit).collect();
+    let limits: Vec<Limit> = rules.limits().collect();
     let builder = size_memory(config, &limits);
     let in_memory = rules
         .rules()

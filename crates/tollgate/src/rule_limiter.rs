@@ -91,7 +91,7 @@ impl RuleLimiter {
     }
 
     fn with_fitting_memory(loaded: Loaded) -> Result<RuleLimiter, InvalidRules> {
-        let limits: Vec<_> = loaded.rules.rules().filter_map(|rule| rule.limit).collect();
+        let limits: Vec<_> = loaded.rules.limits().collect();
         RuleLimiter::from_loaded(loaded, Memory::builder().limits(&limits).build())
     }
 }
