@@ -83,15 +83,7 @@ impl<'a> Check<'a> {
                 is an estimate of what the request will consume";
             return Err(Failure::bad_request(detail));
         }
-        match (u64::try_from(self.cost), self.peek) {
-            (Ok(units), true) => Ok(Cost::Peek(units)),
-            (Ok(units), false) => Ok(Cost::Take(units)),
-            (Err(_), false) => Ok(Cost::Refund(self.cost.unsigned_abs())),
-            (Err(_), true) => {
-                let detail = "`peek` with a negative cost; leave out `peek` or the sign";
-                Err(Failure::bad_request(detail))
-            }
-        }
+        signed_cost(self.cost, self.peek).map_err(Failure::bad_request)
     }
 
     /// The request, with its cost.
@@ -107,6 +99,20 @@ impl<'a> Check<'a> {
             cost,
             charge_denied: ChargeDenied::Never,
         }
+    }
+}
+
+/// The cost of so many units, which is a refund if there are fewer than none.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn signed_cost(units: i64, is_peek: bool) -> Result<Cost, &'static str> {
+    match (u64::try_from(units), is_peek) {
+        (Ok(units), true) => Ok(Cost::Peek(units)),
+        (Ok(units), false) => Ok(Cost::Take(units)),
+        (Err(_), false) => Ok(Cost::Refund(units.unsigned_abs())),
+        (Err(_), true) => Err("`peek` with a negative cost; leave out `peek` or the sign"),
     }
 }
 
