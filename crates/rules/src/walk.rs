@@ -91,8 +91,8 @@ pub(crate) struct Recorder<'s> {
     pub(crate) replaced: Vec<Replaced<'s>>,
 }
 
-/// A look-up in progress. Its candidates are the first [`SHOWN_MAX`], and the one that matches after
-/// them, with which the comparison ends.
+/// A look-up in progress. Its candidates are the first [`SHOWN_MAX`], and the one after them that
+/// matches, with which the comparison ends.
 struct OpenLookUp {
     shown: LookUp,
     /// All candidates.
