@@ -105,7 +105,7 @@ async fn no_protocol_refills_or_locks_a_key() {
             for wait in denied {
                 assert!(wait <= MEMORY_MAX, "{algorithm}, back by {step}: {wait}");
             }
-            // Whoever waits as answered is allowed.
+            // A client that waits as answered is allowed.
             house.clock.advance(denied.into_iter().max().unwrap());
             let answers = clients.ask().await;
             assert_eq!(answers, [None; 3], "{algorithm}, back by {step}");
