@@ -1,10 +1,14 @@
 //! A changing Cluster: the topology is refreshed with and without requests.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tollgate_core::{Charge, Cost, InspectStore, Key, KeyHasher, Limit, Span, Store};
+use tollgate_core::{
+    Charge, Cost, InspectStore, Key, KeyHasher, Limit, NewReservation, SettledCharge, SharedStore,
+    Span, Store,
+};
 use tollgate_redis::{Config, Redis};
 use tollgate_testbed as testbed;
 
@@ -159,11 +163,7 @@ async fn a_redirection_without_a_host_leads_to_the_same_host() {
     };
     let store = Redis::connect(&config).unwrap();
     all_decide(&store).await;
-    let slot = |number| {
-        let name = store.name_of(key(&store, number));
-        let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]);
-        slot.trim().parse::<u16>().unwrap()
-    };
+    let slot = |number| slot_of(&cluster, &store, key(&store, number));
     // Keys in the first slots of the first primary, which are the slots that move.
     let from = cluster.master_of(0);
     let to = cluster.master_of(16_383);
@@ -198,13 +198,7 @@ async fn keys_of_a_migrating_slot_are_decided_where_they_are() {
     let from = cluster.master_of(slot);
     let to = cluster.master_of((slot + 8_192) % 16_384);
     decides(&store, stays).await;
-    let (id_from, id_to) = (from.ask(&["CLUSTER", "MYID"]), to.ask(&["CLUSTER", "MYID"]));
-    let set = |node: &testbed::Redis, what, id: &str| {
-        let said = node.ask(&["CLUSTER", "SETSLOT", &slot.to_string(), what, id]);
-        assert_eq!(said, "OK");
-    };
-    set(to, "IMPORTING", &id_from);
-    set(from, "MIGRATING", &id_to);
+    begin_migration(slot, from, to);
     let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
     for _ in 0..20 {
         let charges = [stays, moves].map(|key| [Charge::new(key, &limit, Cost::ONE)]);
@@ -219,14 +213,89 @@ async fn keys_of_a_migrating_slot_are_decided_where_they_are() {
     assert!(has(from, moves).contains("ASK"), "{}", has(from, moves));
 }
 
+/// From now on the slot's keys are to be moved: those that exist are served by `from`.
+fn begin_migration(slot: u16, from: &testbed::Redis, to: &testbed::Redis) {
+    let (id_from, id_to) = (from.ask(&["CLUSTER", "MYID"]), to.ask(&["CLUSTER", "MYID"]));
+    let set = |node: &testbed::Redis, what, id: &str| {
+        let said = node.ask(&["CLUSTER", "SETSLOT", &slot.to_string(), what, id]);
+        assert_eq!(said, "OK");
+    };
+    set(to, "IMPORTING", &id_from);
+    set(from, "MIGRATING", &id_to);
+}
+
+/// A call settles reservations in one slot and makes one in another slot, which migrates: its node
+/// can create no key in it. All of the call fails, and the settlements are sent again.
+#[tokio::test]
+async fn a_reservation_in_a_migrating_slot_loses_no_settlement_in_the_same_call() {
+    let cluster = testbed::Cluster::start();
+    let config = Config {
+        timeout: Span::from_secs(2),
+        connections: 1,
+        ..Config::cluster(vec![cluster.nodes()[0].address()])
+    };
+    let store = Arc::new(Redis::connect(&config).unwrap());
+    let (from, to) = (cluster.master_of(0), cluster.master_of(16_383));
+    let slot = |key| slot_of(&cluster, &store, key);
+    let keys: Vec<Key> = (0..KEYS).map(|number| key(&store, number)).collect();
+    let is_served = |key: &&Key| cluster.master_of(slot(**key)).port() == from.port();
+    let mut served = keys.iter().filter(is_served);
+    let settled = *served.next().unwrap();
+    let moves = *served.find(|key| slot(**key) != slot(settled)).unwrap();
+    decides(&store, moves).await;
+    let limit = Limit::fixed_window(1_000, Span::HOUR).unwrap();
+    let mut records = Vec::new();
+    // One would be lost in half of all runs: the order of a script's writes is arbitrary.
+    for secret in 0..16 {
+        let charge = Charge::new(settled, &limit, Cost::Take(10));
+        let reserved = store.reserve(&[charge], &new(secret)).await.unwrap();
+        records.push(reserved.reservation.unwrap());
+    }
+    begin_migration(slot(moves), from, to);
+    // Tasks, so that all are queued before the connection sends any.
+    let settling = records.into_iter().map(|record| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            let charge = Charge::new(settled, &limit, Cost::Take(1));
+            let line = SettledCharge { line: 0, charge };
+            store.settle_reservation(record, &[line]).await
+        })
+    });
+    let settling: Vec<_> = settling.collect();
+    let splits = store.counts().split_calls;
+    let charge = Charge::new(moves, &limit, Cost::Take(10));
+    let reserved = store.reserve(&[charge], &new(99)).await;
+    assert!(reserved.is_err(), "its new key can be on neither node");
+    assert_eq!(store.counts().split_calls, splits + 1);
+    for settled in settling {
+        let settled = settled.await.unwrap().unwrap();
+        assert_eq!(settled.map(|lines| lines[0].charged), Some(1));
+    }
+    let peek = Charge::new(settled, &limit, Cost::Peek(1));
+    let verdict = store.decide(&[peek]).await.unwrap();
+    assert_eq!(verdict.decisions[0].remaining(), 1_000 - 16);
+}
+
+const fn new(secret: u128) -> NewReservation<'static> {
+    NewReservation {
+        secret,
+        lifetime: Span::HOUR,
+        memo: b"",
+    }
+}
+
+fn slot_of(cluster: &testbed::Cluster, store: &Redis, key: Key) -> u16 {
+    let name = store.name_of(key);
+    let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]);
+    slot.trim().parse().unwrap()
+}
+
 /// Two keys with the same slot.
 fn two_keys_of_one_slot(cluster: &testbed::Cluster, store: &Redis) -> (u16, [Key; 2]) {
     let mut known = std::collections::HashMap::new();
     for number in 0..2_000_u16 {
         let key = store.key([&b"cluster"[..], &number.to_le_bytes()].into_iter());
-        let name = store.name_of(key);
-        let slot = cluster.nodes()[0].ask(&["CLUSTER", "KEYSLOT", &name]);
-        let slot = slot.trim().parse().unwrap();
+        let slot = slot_of(cluster, store, key);
         if let Some(other) = known.insert(slot, key) {
             return (slot, [other, key]);
         }

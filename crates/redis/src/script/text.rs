@@ -18,7 +18,13 @@ pub(crate) struct Scripts {
 }
 
 const REDIS_CLOCK: &str = include_str!("clock.lua");
-const CALLER_CLOCK: &str = include_str!("caller_clock.lua");
+const CALLER_CLOCK: &str = match cfg!(test) {
+    false => include_str!("caller_clock.lua"),
+    true => concat!(
+        include_str!("read_first.lua"),
+        include_str!("caller_clock.lua")
+    ),
+};
 /// The keys, which follow the clock.
 const KEYS: &str = include_str!("keys.lua");
 const PLAIN: &str = include_str!("plain.lua");

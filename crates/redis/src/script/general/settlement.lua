@@ -22,6 +22,9 @@ local function load_settlement()
     decide(lines)
     place = place + 1
     if replies[status] ~= ALLOWED then return end
+    -- There is none yet. If this node cannot create the key, because its slot migrates, the call
+    -- fails here, and not after it has removed a reservation that another request settles.
+    call('GET', KEYS[place])
     for i, line in ipairs(lines) do
       if not line.denied and line.role ~= UNJUDGED then
         local a = line.account
