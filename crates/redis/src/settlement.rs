@@ -7,7 +7,8 @@
 //!
 //! Redis makes the decision in every mode. An instance's leases are not spent, so the request may
 //! be denied while there are unspent units. A limit in mode `write_back` has units that Redis does
-//! not know yet, which a refund could concern, so that mode has no reservations.
+//! not know yet, which a refund could concern, so that mode has no reservations. If a reload has
+//! changed the mode, this instance first reports what it has counted until then.
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,31 +63,41 @@ impl Settlements {
         Settlements { router }
     }
 
-    /// Decides, and stores a reservation if the request is allowed.
+    /// Whether Redis can store a reservation for a request.
+    pub(crate) fn check(
+        &self,
+        charges: &[Charge<'_>],
+        new: &NewReservation<'_>,
+    ) -> Result<(), NoReservation> {
+        let keys = charges.iter().map(|charge| charge.key);
+        if charges.iter().any(is_written_back) {
+            return Err(NoReservation::WriteBack);
+        }
+        if new.memo.len() > script_request::MEMO_BYTES_MAX {
+            return Err(NoReservation::LongMemo);
+        }
+        if self.router.is_cluster() && crosses_slots(keys) {
+            return Err(NoReservation::SeveralSlots);
+        }
+        Ok(())
+    }
+
+    /// Decides, and stores a reservation if the request is allowed: of one that [`Self::check`]
+    /// accepts. `since` is when the time budget of the request starts.
     pub(crate) async fn reserve(
         &self,
         charges: &[Charge<'_>],
         new: &NewReservation<'_>,
+        since: Instant,
     ) -> Result<ReserveVerdict, StoreError> {
-        if charges.iter().any(is_written_back) {
-            return Err(NoReservation::WriteBack.into());
-        }
-        if new.memo.len() > script_request::MEMO_BYTES_MAX {
-            return Err(NoReservation::LongMemo.into());
-        }
         let fitted = script_request::fit_all(charges).map_err(unfit)?;
         let in_micros = script_reply::charges_in_micros(charges, &fitted);
         let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
-        if self.router.is_cluster()
-            && crosses_slots(bill.lines().iter().map(|line| line.charge.key))
-        {
-            return Err(NoReservation::SeveralSlots.into());
-        }
         let record = record_key(charges, new.secret);
         let lasts = new.lifetime.as_nanos() / GRAIN.as_nanos();
         let lines: Vec<_> = bill.lines().iter().zip(&fitted).collect();
         let request = || ScriptRequest::remember(&lines, record, lasts, new.memo);
-        let reply = self.ask_until_free(request).await?;
+        let reply = self.ask_until_free(request, since).await?;
         let verdict: Verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
         let reservation = verdict.is_allowed().then_some(record);
         Ok(ReserveVerdict {
@@ -113,11 +124,11 @@ impl Settlements {
     pub(crate) async fn settle(
         &self,
         record: Key,
-        settled: &[SettledCharge<'_>],
+        (settled, charges): (&[SettledCharge<'_>], &[Charge<'_>]),
+        since: Instant,
     ) -> Result<Settled, StoreError> {
-        let charges: Vec<Charge<'_>> = settled.iter().map(|one| one.charge).collect();
-        let fitted = script_request::fit_all(&charges).map_err(unfit)?;
-        let in_micros = script_reply::charges_in_micros(&charges, &fitted);
+        let fitted = script_request::fit_all(charges).map_err(unfit)?;
+        let in_micros = script_reply::charges_in_micros(charges, &fitted);
         // One line for each charge: no two charges of a reservation have the same key.
         let bill = Bill::new(&in_micros)?;
         let lines = settled.iter().zip(bill.lines()).zip(&fitted);
@@ -129,7 +140,7 @@ impl Settlements {
             })
             .collect();
         let request = || ScriptRequest::settle(&lines, record);
-        let reply = self.router.ask(request, Instant::now()).await;
+        let reply = self.router.ask(request, since).await;
         let reply = reply.map_err(|failure| self.router.error(failure))?;
         read_settlements(&reply).map_err(bad_reply)
     }
@@ -138,8 +149,8 @@ impl Settlements {
     async fn ask_until_free(
         &self,
         request: impl Fn() -> ScriptRequest,
+        since: Instant,
     ) -> Result<ScriptReply, StoreError> {
-        let since = Instant::now();
         for attempt in 1..=ATTEMPTS_MAX {
             let reply = self.router.ask(&request, since).await;
             let reply = reply.map_err(|failure| self.router.error(failure))?;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::ControlFlow::Break;
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tollgate_core::{
     Charge, Decision, KeptReservation, Key, KeyHasher, NewReservation, ReserveVerdict, Settled,
     SettledCharge, Store, StoreError, Verdict,
@@ -151,7 +152,10 @@ impl Redis {
         charges: &[Charge<'_>],
         new: &NewReservation<'_>,
     ) -> Result<ReserveVerdict, StoreError> {
-        self.settlements.reserve(charges, new).await
+        let since = Instant::now();
+        self.settlements.check(charges, new)?;
+        let _not_counted_here = self.write_back.pass_on(charges, since).await?;
+        self.settlements.reserve(charges, new, since).await
     }
 
     pub(crate) async fn find_kept(
@@ -172,8 +176,12 @@ impl Redis {
                 self.caches().forget(one.charge.key);
             }
         };
+        let since = Instant::now();
+        let charges: Vec<Charge<'_>> = settled.iter().map(|one| one.charge).collect();
+        let _not_counted_here = self.write_back.pass_on(&charges, since).await?;
         forget();
-        let outcome = self.settlements.settle(record, settled).await;
+        let lines = (settled, &charges[..]);
+        let outcome = self.settlements.settle(record, lines, since).await;
         forget();
         outcome
     }

@@ -86,8 +86,9 @@
 //! Redis decides on refunds, on requests that also have limits in another mode, and on keys without
 //! a local count because there are too many ([`KEYS_MAX`]): first the local counts of their keys
 //! are reported. The same applies to keys that were counted here until a reload changed the mode of
-//! their rule. A request with several limits that are all counted here is decided here, all or
-//! nothing, once Redis has replied with the count of each.
+//! their rule, also to reservations of them and to their settlements. A request with several limits
+//! that are all counted here is decided here, all or nothing, once Redis has replied with the count
+//! of each.
 //!
 //! While a request that Redis decides is in flight, its keys are not counted here, since a local
 //! count would lack its units. Until then Redis decides on all other requests on them as well.
@@ -194,15 +195,12 @@ impl WriteBack {
         charges: &[Charge<'_>],
         budget: &mut Budget,
     ) -> Result<Outcome<'_>, StoreError> {
-        let mode = |charge: &Charge<'_>| charge.sharing.mode;
-        if !charges.iter().any(|charge| mode(charge) == Mode::WriteBack) {
-            return self.pass_on(charges, budget.since()).await;
+        if charges.is_empty() || !charges.iter().all(is_counted_here) {
+            let passed = self.pass_on(charges, budget.since()).await?;
+            return Ok(ControlFlow::Continue(passed));
         }
         // Relaxed: a decision that does not see it began at the same time.
         self.is_used.store(true, Ordering::Relaxed);
-        if !charges.iter().all(is_counted_here) {
-            return self.give_up(charges, true, budget.since()).await;
-        }
         for _ in 0..ASKS_MAX {
             let outcome = match charges {
                 [charge] => self.table.decide(charge)?,
@@ -218,22 +216,26 @@ impl WriteBack {
                 (next, _) => self.learn(next, budget.since()).await?,
             }
         }
-        self.give_up(charges, false, budget.since()).await
+        let passed = self.give_up(charges, false, budget.since()).await?;
+        Ok(ControlFlow::Continue(passed))
     }
 
-    /// Passes on a request whose limits have other modes. Under previous rules its keys may have
-    /// been counted here: Redis must know of that before it decides, and if the rules come back,
-    /// the local count would lack what Redis decides now.
-    async fn pass_on(
+    /// Passes on a request that only Redis can decide. If its limits have other modes, its keys may
+    /// have been counted here under previous rules: Redis must know of that before it decides, and
+    /// if the rules come back, the local count would lack what Redis decides now.
+    pub(crate) async fn pass_on(
         &self,
         charges: &[Charge<'_>],
         since: Instant,
-    ) -> Result<Outcome<'_>, StoreError> {
+    ) -> Result<RemoteRequest<'_>, StoreError> {
         let keys = charges.iter().map(|charge| charge.key);
-        if !self.is_used.load(Ordering::Relaxed) || self.table.counts_none(keys) {
-            return Ok(ControlFlow::Continue(RemoteRequest::default()));
+        let mode = |charge: &Charge<'_>| charge.sharing.mode;
+        let is_known = !charges.iter().any(|charge| mode(charge) == Mode::WriteBack)
+            && (!self.is_used.load(Ordering::Relaxed) || self.table.counts_none(keys));
+        match is_known {
+            true => Ok(RemoteRequest::default()),
+            false => self.give_up(charges, true, since).await,
         }
-        self.give_up(charges, true, since).await
     }
 
     /// Has Redis decide, and starts a local count from its reply.
@@ -307,15 +309,15 @@ impl WriteBack {
         charges: &[Charge<'_>],
         is_foreign: bool,
         since: Instant,
-    ) -> Result<Outcome<'_>, StoreError> {
+    ) -> Result<RemoteRequest<'_>, StoreError> {
         let keys = || charges.iter().map(|charge| charge.key);
         let aside = self.table.set_aside(keys(), is_foreign);
         for _ in 0..ASKS_MAX * charges.len() {
             let Some(next) = self.table.give_up(keys()) else {
-                return Ok(ControlFlow::Continue(RemoteRequest {
+                return Ok(RemoteRequest {
                     _aside: Some(aside),
                     is_blocked: false,
-                }));
+                });
             };
             self.learn(next, since).await?;
         }

@@ -2,6 +2,8 @@
 
 mod twin;
 
+mod written_back;
+
 use std::task::{Context, Poll};
 
 use tollgate_behaviour::{Subject, Taste, algorithms};
