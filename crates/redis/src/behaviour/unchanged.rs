@@ -325,3 +325,29 @@ fn a_server_that_cannot_write_answers_peeks_and_denials() {
 fn a_valkey_that_cannot_write_answers_peeks_and_denials() {
     is_answered_by(&testbed::Redis::start_with(&testbed::Setup::valkey()));
 }
+
+/// Another instance refunds all that was charged, so nothing but a lease is stored.
+#[test]
+fn a_peek_at_a_key_with_nothing_but_a_lease_leaves_it() {
+    let server = testbed::Redis::start();
+    let leased = limits(COUNT, Span::HOUR).into_iter();
+    for limit in leased.filter(|limit| Mode::Leased.suits(limit)) {
+        let [mut caller, mut holder] = [(); 2].map(|()| instance(&server));
+        let key = caller.key("only");
+        let charge = |cost| Charge::new(key, &limit, cost);
+        let leased = charge(Cost::ONE).shared(Sharing::in_mode(Mode::Leased));
+        assert!((0..8).all(|_| holder.decide(at(Span::ZERO), &[leased]).is_allowed()));
+        assert!(holder.store.counts().leases_held > 0, "{limit}");
+        let refund = charge(Cost::Refund(u64::from(COUNT)));
+        assert!(caller.decide(at(Span::ZERO), &[refund]).is_allowed());
+        let value = || server.ask(&["EVAL", VALUE, "1", &holder.store.name_of(key)]);
+        let before = value();
+        assert_eq!(server.ask(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
+        for cost in [Cost::Peek(1), Cost::Take(u64::from(COUNT))] {
+            let verdict = caller.decide(at(Span::SECOND), &[charge(cost)]);
+            assert_eq!(verdict.is_allowed(), cost == Cost::Peek(1), "{limit}");
+            assert_eq!(value(), before, "{limit}");
+        }
+        assert_eq!(server.ask(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+    }
+}

@@ -113,7 +113,6 @@ for i = 1, #KEYS do
         -- For the general script.
       elseif state == '' then
         -- Only leases are stored, so the rest is empty; they may be of a previous limit.
-        words[key], changed[key] = word, which
       elseif kind ~= kinds[which] then
         word = nil
       elseif kind == FIXED_CLOCK then
