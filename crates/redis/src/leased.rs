@@ -221,7 +221,7 @@ async fn keep(leases: Arc<Leases>, router: Arc<Router>, stats: Arc<Stats>) {
 
 /// Renews and returns the leases that are due. The units of those that wait for others to be
 /// renewed are spent until it is their turn.
-async fn renew_due(leases: &Arc<Leases>, router: &Router, stats: &Stats) {
+async fn renew_due(leases: &Arc<Leases>, router: &Arc<Router>, stats: &Arc<Stats>) {
     for keys in leases.due().chunks(AT_ONCE) {
         let renewals = keys.iter().filter_map(|key| leases.begin_if_due(*key));
         let renewals = renewals.map(|renewal| renew_alone(renewal, router, stats));
@@ -230,14 +230,13 @@ async fn renew_due(leases: &Arc<Leases>, router: &Router, stats: &Stats) {
 }
 
 /// Renews a lease, or returns it, without a request.
-async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
-    let caller = Caller {
-        cost: match renewal.want {
-            0 => Cost::Refund(0),
-            _ => Cost::Peek(1),
+async fn renew_alone(renewal: Renewal, router: &Arc<Router>, stats: &Arc<Stats>) {
+    let caller = match renewal.want {
+        0 => Caller::NONE,
+        _ => Caller {
+            cost: Cost::Peek(1),
+            ..Caller::NONE
         },
-        enforcement: Enforcement::Enforce,
-        on_denial: OnDenial::Keep,
     };
     // Without a reply it is repeated, until the lease expires.
     let _replied = renew(renewal, caller, router, stats, Instant::now()).await;
@@ -247,8 +246,8 @@ async fn renew_alone(renewal: Renewal, router: &Router, stats: &Stats) {
 async fn renew(
     mut renewal: Renewal,
     caller: Caller,
-    router: &Router,
-    stats: &Stats,
+    router: &Arc<Router>,
+    stats: &Arc<Stats>,
     since: Instant,
 ) -> Result<ScriptReply, NodeFailure> {
     let fitted = *renewal.fitted_limit();
@@ -277,14 +276,29 @@ async fn renew(
     if let Ok((mut snapshot, now)) = reply.snapshot(&fitted) {
         snapshot.charge(&charge, &fitted, now);
         stats.count_lease(units);
-        renewal.confirm_grant(GrantedLease {
+        let granted = GrantedLease {
             units,
             lasts,
             snapshot,
             now,
-        });
+        };
+        if let Some(unplaced) = renewal.confirm_grant(granted) {
+            // The caller does not wait for that.
+            tokio::spawn(give_back(unplaced, Arc::clone(router), Arc::clone(stats)));
+        }
     }
     Ok(reply)
+}
+
+/// Returns units that were granted for a key that was reset meanwhile. If there is no reply, they
+/// are charged when their lease expires.
+async fn give_back(unplaced: Renewal, router: Arc<Router>, stats: Arc<Stats>) {
+    let charge = Caller::NONE.charge(unplaced.key, unplaced.fitted_limit());
+    let reply = ask(&router, &unplaced, &charge, Instant::now()).await;
+    if reply.is_ok() {
+        stats.count_settled_units(unplaced.spent, unplaced.left);
+        stats.count_lease_return();
+    }
 }
 
 /// Calls the plain script if it can handle the charge, and the general one if not.
@@ -322,6 +336,13 @@ impl Renewal {
 // === impl Caller ===
 
 impl Caller {
+    /// No caller: the call only returns units.
+    const NONE: Caller = Caller {
+        cost: Cost::Refund(0),
+        enforcement: Enforcement::Enforce,
+        on_denial: OnDenial::Keep,
+    };
+
     const fn of(charge: &Charge<'_>) -> Caller {
         Caller {
             cost: charge.cost,

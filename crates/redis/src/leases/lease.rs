@@ -111,18 +111,6 @@ impl Lease {
         }
     }
 
-    /// A lease of which nothing is spent: Redis holds units under this name, which are to be
-    /// returned.
-    pub(super) fn orphan(shape: Arc<Shape>, name: u64, local_now: Moment) -> Lease {
-        let mut lease = Lease {
-            name,
-            renewed: None,
-            ..Lease::new(shape, local_now, LEAST)
-        };
-        lease.lose(local_now);
-        lease
-    }
-
     /// Spends units, if there are enough of this limit.
     #[inline]
     pub(crate) fn take(
@@ -170,12 +158,6 @@ impl Lease {
         }
     }
 
-    /// The name of the next grant. Each grant has a unique name, so that a return by name after a
-    /// lost reply never returns the grant of another call.
-    pub(crate) const fn next_name(&self) -> u64 {
-        self.name.wrapping_add(1) & !(1 << 62) | 1 << 63
-    }
-
     /// Units that were granted and not spent.
     pub(crate) const fn unspent(&self) -> u32 {
         self.granted.saturating_sub(self.spent)
@@ -221,7 +203,7 @@ impl Lease {
         let margin = granted.lasts / 100 + 1_000;
         let micros = |micros: u64| Span::from_nanos(micros.saturating_mul(1_000));
         (self.granted, self.left, self.spent) = (units, units, 0);
-        self.name = self.next_name();
+        self.name = next_name(self.name);
         self.began = asked_at;
         self.until = asked_at + micros(granted.lasts.saturating_sub(margin));
         self.used_at = local_now;
@@ -245,6 +227,12 @@ impl Lease {
         };
         want_at_rate(lasting(LASTS), lasting(TARGET)).min(grows_to)
     }
+}
+
+/// The name of the grant that follows the one with this name. Each grant has a unique name, so that
+/// a return by name after a lost reply never returns the grant of another call.
+pub(super) const fn next_name(name: u64) -> u64 {
+    name.wrapping_add(1) & !(1 << 62) | 1 << 63
 }
 
 /// The first lease of a key with this many requests in 16 seconds, of this many units each.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Moment};
 
-use super::lease::{GrantedLease, Lease, Shape, WANT_MAX};
-use super::{Leases, SHARD_MAX};
+use super::Leases;
+use super::lease::{GrantedLease, Lease, Shape, WANT_MAX, next_name};
 use crate::fit::FittedLimit;
 
 /// The renewal of one lease. If it gets no reply, nothing more of the lease is spent, and it is
@@ -58,7 +58,7 @@ impl Renewal {
             key,
             shape: Arc::clone(&lease.shape),
             name: lease.name,
-            next: lease.next_name(),
+            next: next_name(lease.name),
             spent: lease.spent.into(),
             owed: lease.owed(local_now),
             left: lease.unspent().into(),
@@ -89,27 +89,39 @@ impl Renewal {
         self.outcome = Outcome::NotDone;
     }
 
-    /// Completes it with a grant.
-    pub(crate) fn confirm_grant(mut self, granted: GrantedLease) {
+    /// Completes it with a grant. If its key was reset meanwhile, there is no place for the granted
+    /// units: they are not spent, and another renewal is to return them.
+    #[must_use]
+    pub(crate) fn confirm_grant(mut self, granted: GrantedLease) -> Option<Renewal> {
         self.outcome = Outcome::Granted;
         let local_now = self.leases.clock.now();
         let mut shard = self.leases.shards.of(self.key);
-        let has_room = shard.leases.len() < SHARD_MAX;
-        match shard.leases.get_mut(&self.key) {
-            Some(lease) if lease.name == self.name => {
-                let renewed = lease.renewed.take();
-                lease.grant(granted, self.asked_at, local_now);
-                drop(shard);
-                renewed.inspect(|renewed| renewed.notify_waiters());
-            }
-            // Its key was reset meanwhile, and is leased again: it expires.
-            Some(_) => {}
-            // Its key was reset meanwhile: its units are not spent, but returned.
-            None if granted.units > 0 && has_room => {
-                let orphan = Lease::orphan(Arc::clone(&self.shape), self.next, local_now);
-                shard.leases.insert(self.key, orphan);
-            }
-            None => {}
+        let ours = shard.leases.get_mut(&self.key);
+        let Some(lease) = ours.filter(|lease| lease.name == self.name) else {
+            return Some(self.give_back(granted.units));
+        };
+        let renewed = lease.renewed.take();
+        lease.grant(granted, self.asked_at, local_now);
+        drop(shard);
+        renewed.inspect(|renewed| renewed.notify_waiters());
+        None
+    }
+
+    /// The renewal that returns units which this one was granted.
+    fn give_back(&self, units: u64) -> Renewal {
+        Renewal {
+            leases: Arc::clone(&self.leases),
+            key: self.key,
+            shape: Arc::clone(&self.shape),
+            name: self.next,
+            next: next_name(self.next),
+            spent: 0,
+            owed: 0,
+            left: units,
+            want: 0,
+            least: self.least,
+            asked_at: self.asked_at,
+            outcome: Outcome::NotDone,
         }
     }
 }
@@ -157,32 +169,42 @@ mod tests {
     use crate::monotonic::MonotonicClock;
     use crate::snapshot::Snapshot;
 
-    /// Redis has granted units of a key that was reset meanwhile. Nobody may spend them, so they
-    /// are returned.
+    /// Redis has granted units of a key that was reset meanwhile, and may be leased again already.
+    /// Nobody may spend them, so they are returned.
     #[test]
     fn a_grant_for_a_key_that_was_reset_is_returned() {
         let start = Moment::ZERO + Span::from_secs(1_000);
-        let clock = MonotonicClock::new(Some(Arc::new(move || start)));
-        let leases = Leases::new(clock, Estimates::new(false));
         let limit = Limit::token_bucket(100, Span::SECOND).unwrap();
         let charge = Charge::new(Key::from_bits(1 << 8), &limit, Cost::ONE);
-        assert!(matches!(leases.spend(&charge), Spend::Cold));
-        let Spend::Renew(mut renewal) = leases.spend(&charge) else {
-            panic!("a warm key is leased");
-        };
-        renewal.send();
-        leases.forget(charge.key);
-        let next = renewal.next;
-        renewal.confirm_grant(GrantedLease {
-            units: 8,
-            lasts: 10_000_000,
-            snapshot: Snapshot::plain(&FittedLimit::new(&limit).unwrap(), 1, 1),
-            now: 1,
-        });
-        assert!(matches!(leases.spend(&charge), Spend::Cold), "not spent");
-        assert_eq!(leases.due(), [charge.key]);
-        let renewal = leases.begin_if_due(charge.key).unwrap();
-        assert_eq!((renewal.name, renewal.want, renewal.spent), (next, 0, 0));
+        for (is_leased_again, held) in [(false, 0), (true, 1)] {
+            let clock = MonotonicClock::new(Some(Arc::new(move || start)));
+            let leases = Leases::new(clock, Estimates::new(false));
+            assert!(matches!(leases.spend(&charge), Spend::Cold));
+            let begin = || match leases.spend(&charge) {
+                Spend::Renew(renewal) => renewal,
+                _ => panic!("a warm key is leased"),
+            };
+            let grant = |units| GrantedLease {
+                units,
+                lasts: 10_000_000,
+                snapshot: Snapshot::plain(&FittedLimit::new(&limit).unwrap(), 1, 1),
+                now: 1,
+            };
+            let mut renewal = begin();
+            renewal.send();
+            leases.forget(charge.key);
+            let again = is_leased_again.then(begin);
+            let next = renewal.next;
+            let returned = renewal.confirm_grant(grant(8)).unwrap();
+            let fields = (returned.name, returned.want, returned.spent, returned.left);
+            assert_eq!(fields, (next, 0, 0, 8));
+            returned.confirm_return();
+            assert_eq!(leases.count(), held, "that of the next request is left");
+            if let Some(again) = again {
+                assert!(again.confirm_grant(grant(4)).is_none());
+                assert!(matches!(leases.spend(&charge), Spend::Granted(_)));
+            }
+        }
     }
 
     /// A denial from the denial cache drops the first renewal of a key before it is sent: there is

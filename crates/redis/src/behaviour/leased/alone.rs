@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use std::task::{Context, Poll};
+
 use tollgate_behaviour::{Subject, Taste, algorithms, check};
 use tollgate_core::{Charge, Cost, InspectStore, Limit, Mode, Now, Sharing, Span, Wait};
 
@@ -111,4 +113,47 @@ fn a_reset_is_effective_at_once() {
         assert!(reset.is_ok_and(|deleted| deleted));
         assert!(instance.decide(now, &[charge]).is_allowed(), "{mode:?}");
     }
+}
+
+/// Units that Redis grants after a reset, for a call from before it, are returned, also if the next
+/// request leases its own.
+#[test]
+fn a_lease_that_is_granted_after_a_reset_is_returned() {
+    let now = Taste::MICROSECONDS.start;
+    let limit = Limit::fixed_window(100, Span::HOUR).expect("an hour is a window");
+    // Over one connection, the reset comes before the leases.
+    let mut instance = Driven::new(&Config {
+        connections: 1,
+        ..Config::single(SINGLE.address())
+    });
+    let key = instance.key("only");
+    let leased = Charge::new(key, &limit, Cost::ONE).shared(Sharing::in_mode(Mode::Leased));
+    assert!(instance.decide(now, &[leased]).is_allowed());
+    let store = &instance.store;
+    let held = instance.runtime.block_on(async {
+        let charges = [leased];
+        let mut first = Box::pin(store.decide(&charges));
+        let poll = |context: &mut Context<'_>| Poll::Ready(first.as_mut().poll(context));
+        assert!(std::future::poll_fn(poll).await.is_pending());
+        // Its renewal is sent after the reset, which drops its lease before it awaits anything.
+        let mut reset = Box::pin(store.reset(key));
+        let poll = |context: &mut Context<'_>| Poll::Ready(reset.as_mut().poll(context));
+        assert!(std::future::poll_fn(poll).await.is_pending());
+        let second = store.decide(&charges).await.expect("Redis answers");
+        assert!(second.is_allowed());
+        let first = first.await.expect("Redis answers");
+        assert!(first.is_allowed() && reset.await.expect("Redis answers"));
+        let returned = async {
+            while store.counts().leases_returned == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let in_time = tokio::time::timeout(Span::from_secs(30).into(), returned).await;
+        in_time.expect("the units are returned");
+        store.counts().units_leased - store.counts().units_returned
+    });
+    let peek = Charge::new(key, &limit, Cost::Peek(1));
+    let mut other = Driven::new(&Config::single(SINGLE.address()));
+    let free = other.decide(now, &[peek]).decisions[0].remaining();
+    assert_eq!(u64::from(free) + held, 98);
 }
