@@ -120,8 +120,9 @@ impl<'a> SplitRequest<'a> {
         by.unwrap_or(0)
     }
 
-    /// Core's verdict on one part, given whether the whole request is denied: an artificial line in
-    /// addition to the others forces that outcome.
+    /// Core's verdict on one part, given whether the whole request is denied: if there are other
+    /// parts, an artificial line in addition to those of this one forces that outcome. An only part
+    /// determines it, and may have as many charges as core takes.
     fn settle(
         &self,
         lines: &[usize],
@@ -148,13 +149,18 @@ impl<'a> SplitRequest<'a> {
             .collect();
         let mut charges: Vec<Charge<'_>> =
             in_part.iter().map(|index| self.charges[*index]).collect();
-        charges.push(artificial);
+        let is_only = self.parts.len() == 1;
+        if !is_only {
+            charges.push(artificial);
+        }
         let bill = Bill::new(&charges).map_err(|_| Malformed("too many charges in a part"))?;
         let of_lines = lines.iter().map(|line| line_states[*line].snapshot.clone());
         let mut snapshot: Vec<Snapshot> = of_lines.collect();
-        snapshot.push(Snapshot::fresh(
-            &FittedLimit::new(&limit).map_err(|_| Malformed("no limit"))?,
-        ));
+        if !is_only {
+            snapshot.push(Snapshot::fresh(
+                &FittedLimit::new(&limit).map_err(|_| Malformed("no limit"))?,
+            ));
+        }
         // All lines of a slot are in one reply.
         let now = moment(line_states[lines[0]].now);
         let verdict = bill.settle(&mut snapshot, Now::at(now));
@@ -181,4 +187,42 @@ fn wait(line: &Line<'_>, snapshot: &Snapshot, now: Moment) -> Option<Wait> {
         OnDenial::Keep,
     )
     .wait()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+    use tollgate_core::CHARGES_MAX;
+
+    use super::super::request::Refunds;
+    use super::*;
+
+    /// A reservation of another request has blocked it, so it is in a round, although its keys are
+    /// in one slot.
+    #[test]
+    fn a_request_in_one_slot_has_as_many_charges_as_any() {
+        let limit = Limit::fixed_window(1, Span::HOUR).expect("an hour is a window");
+        let fitted = FittedLimit::new(&limit).expect("an hour is whole");
+        let key = |number| Key::from_bits(u128::try_from(number).expect("a few"));
+        let charges = (0..CHARGES_MAX).map(|number| Charge::new(key(number), &limit, Cost::ONE));
+        let charges: Vec<Charge<'_>> = charges.collect();
+        let request = Request::new(&charges, Refunds::Done, Instant::now());
+        let request = request.expect("these are not too many");
+        let request = SplitRequest::new(&request).expect("these are not too many");
+        assert_eq!(request.parts.len(), 1);
+        let line_state = LineState {
+            now: 1_000_000,
+            snapshot: Snapshot::fresh(&fitted),
+        };
+        let mut line_states = vec![line_state; CHARGES_MAX];
+        let verdict = request.verdict(&mut line_states, None);
+        assert!(verdict.expect("it is complete").is_allowed());
+        // The units of the first are used now.
+        let waits = request.waits(&line_states.iter().collect::<Vec<_>>());
+        let denied = request.bill.denied_by(&waits);
+        assert_eq!(denied, Some(0));
+        let verdict = request.verdict(&mut line_states, denied);
+        let denial = verdict.expect("it is complete").denial;
+        assert_eq!(denial.map(|denial| denial.by), Some(0));
+    }
 }
