@@ -1,5 +1,7 @@
 //! Reservations that clients settle: Redis charges and refunds as the store in memory does.
 
+mod log;
+
 mod twin;
 
 mod written_back;

@@ -201,6 +201,6 @@ LOADERS[LOG] = function()
     remaining = remaining, take = take, take_ended = take_ended, refund = refund,
     leases_end_at = leases_end_at, summarize = summarize, restore = restore,
     kept_until = kept_until, latest = latest, save = save, reply = reply,
-    read_entry = read_entry, read_entries = read_entries,
+    read_entry = read_entry, read_entries = read_entries, find_entry = find_entry,
   }
 end

@@ -1,0 +1,78 @@
+//! Reservations of sliding logs with many newer entries.
+
+use tollgate_behaviour::{Subject, Taste};
+use tollgate_core::{Charge, Cost, Limit, SettledCharge, Settlement, Span};
+
+use crate::behaviour::{Driven, SINGLE};
+use crate::config::Config;
+
+/// As in `settlement.lua`.
+const NEWER_MAX: u32 = 10_000;
+/// Adds this many entries of one unit, a microsecond after each other.
+const APPEND: &str = "local size = redis.call('STRLEN', KEYS[1]) \
+    local last = redis.call('GETRANGE', KEYS[1], size - 11, size - 1) \
+    local at, sum = struct.unpack('>I7I4', last) \
+    local entries = {} \
+    for i = 1, ARGV[1] do entries[i] = struct.pack('>I7I4', at + i, sum + i) end \
+    return redis.call('SETRANGE', KEYS[1], size, table.concat(entries))";
+
+/// A refund rewrites all newer entries, so their number is bounded.
+#[test]
+fn units_before_too_many_others_are_not_refunded() {
+    let limit = Limit::sliding_log(100_000, Span::HOUR).expect("a limit");
+    for (newer, charged) in [(NEWER_MAX, 1), (NEWER_MAX + 1, 5)] {
+        let mut redis = Driven::new(&Config::single(SINGLE.address()));
+        let key = redis.key("many");
+        let charge = |units| Charge::new(key, &limit, Cost::Take(units));
+        let start = Taste::MICROSECONDS.start.utc.as_nanos() / 1_000;
+        redis.store.set_now(start);
+        let (_, record) = redis.reserve(&[charge(5)], 5);
+        SINGLE.ask(&[
+            "EVAL",
+            APPEND,
+            "1",
+            &redis.store.name_of(key),
+            &newer.to_string(),
+        ]);
+        redis.store.set_now(start + 1_000_000);
+        let charge = charge(1);
+        let line = SettledCharge { line: 0, charge };
+        let settled = redis.settle(record.expect("it is allowed"), &[line]);
+        let used = u32::try_from(charged).expect("a few") + newer;
+        let expected = Settlement::new(charged, limit.capacity() - used);
+        assert_eq!(settled, Some(vec![expected]), "{newer}");
+    }
+}
+
+/// Entries without units remain until there are none with units behind them.
+#[test]
+fn entries_that_were_refunded_are_removed_with_the_last_one() {
+    let limit = Limit::sliding_log(100, Span::HOUR).expect("a limit");
+    let mut redis = Driven::new(&Config::single(SINGLE.address()));
+    let key = redis.key("zeros");
+    let start = Taste::MICROSECONDS.start.utc.as_nanos() / 1_000;
+    let reserve = |at: u64| {
+        redis.store.set_now(start + at);
+        let charge = Charge::new(key, &limit, Cost::Take(2));
+        let (_, record) = redis.reserve(&[charge], at.into());
+        record.expect("it is allowed")
+    };
+    let records: Vec<_> = (0..20).map(reserve).collect();
+    let name = redis.store.name_of(key);
+    let entries = || {
+        SINGLE
+            .ask(&["STRLEN", &name])
+            .trim()
+            .parse()
+            .map(|size: u64| size / 11)
+    };
+    let before = entries().expect("a length");
+    for (at, record) in (1..20).zip(&records[1..]) {
+        assert_eq!(entries(), Ok(before), "{at}");
+        let charge = Charge::new(key, &limit, Cost::Take(0));
+        let line = SettledCharge { line: 0, charge };
+        let expected = Settlement::new(0, limit.capacity() - 2 * (20 - at));
+        assert_eq!(redis.settle(*record, &[line]), Some(vec![expected]));
+    }
+    assert_eq!(entries(), Ok(before - 19));
+}
