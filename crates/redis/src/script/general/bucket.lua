@@ -73,15 +73,20 @@ LOADERS[TOKEN] = function()
     end
   end
 
+  -- A debt at another price; a fraction of a microsecond counts as `fraction`.
+  local function convert(debt, was, is, fraction)
+    local part, rest = scale(is, debt % was, was)
+    return floor(debt / was) * is + part + (rest > 0 and fraction or 0)
+  end
+
   -- Sets the price and the capacity of a bucket's debt to those of `line`: the same number of
   -- units, fractions rounded up. A debt that would be too long to store is left as it is.
   local function set_terms(a, line)
-    local debt, span = max(a.at - now, 0), line.span
+    local span = line.span
     if a.span ~= span then
-      local whole = floor(debt / a.span) * span
-      if span == 0 or whole > DEBT_MAX then return end
-      local part, rest = scale(span, debt % a.span, a.span)
-      a.at, a.span = now + whole + part + (rest > 0 and 1 or 0), span
+      local debt = convert(max(a.at - now, 0), a.span, span, 1)
+      if span == 0 or debt > DEBT_MAX then return end
+      a.at, a.span = now + debt, span
     end
     a.cap, a.raw = line.cap, nil
   end
@@ -185,7 +190,7 @@ LOADERS[TOKEN] = function()
     take_ended = take_ended,
     refund = refund, charge_denied = charge_denied, report = report, mark_debt = mark_debt,
     leases_end_at = leases_end_at, summarize = summarize, restore = restore,
-    kept_until = kept_until, latest = latest, set_terms = set_terms,
+    kept_until = kept_until, latest = latest, set_terms = set_terms, convert = convert,
   }
 end
 LOADERS[LEAKY] = LOADERS[TOKEN]

@@ -77,20 +77,15 @@ local function load_settlement()
     return back
   end
 
-  -- A bucket's debt at another price; a fraction of a microsecond counts as `fraction`.
-  local function convert(debt, was, is, fraction)
-    local part, rest = scale(is, debt % was, was)
-    return min(floor(debt / was) * is + part + (rest > 0 and fraction or 0), DEBT_MAX)
-  end
-
   -- Refunds up to `units` of a bucket. They refill in the order in which they were charged, at a
   -- price that may have changed since: then as if at the fastest of those that are known. Of a unit
   -- that has refilled in part, the rest is refunded, so nothing of it stays charged.
   local function refund_bucket(a, line, part, units)
     local fastest = min(part.span, a.span, line.span)
     if fastest == 0 then return 0 end
-    local debt = convert(part.mark, part.span, a.span, 0)
-    local refilled = convert(max(now - part.at, 0), fastest, a.span, 1)
+    local convert = ALGORITHMS[a.kind].convert
+    local debt = min(convert(part.mark, part.span, a.span, 0), DEBT_MAX)
+    local refilled = min(convert(max(now - part.at, 0), fastest, a.span, 1), DEBT_MAX)
     local left = min(debt - refilled, units * a.span, a.at - now)
     if left <= 0 then return 0 end
     a.at = a.at - left
