@@ -64,9 +64,13 @@ pub(crate) fn name(key: Key) -> Name {
 /// A key in the same slot that is of no rule.
 pub(crate) fn trial_key(key: Key) -> Key {
     let own = self::key(std::iter::once(&b"tollgate: trial"[..]));
-    let rest = own.bits() << TAG_BITS >> TAG_BITS;
+    beside(key, own.bits())
+}
+
+/// A key in the same slot, whose other bits are the lowest of `rest`.
+pub(crate) fn beside(key: Key, rest: u128) -> Key {
     let tag = key.bits() >> (128 - TAG_BITS) << (128 - TAG_BITS);
-    Key::from_bits(tag | rest)
+    Key::from_bits(tag | rest << TAG_BITS >> TAG_BITS)
 }
 
 /// The slot of a key in a Cluster.

@@ -24,12 +24,14 @@
 mod plain;
 mod reservation;
 mod settlement;
+mod step_number;
 
 use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Enforcement, Key, Line};
 
 use crate::fit::{FittedLimit, InvalidForRedis, Kind};
 pub(crate) use settlement::{MEMO_BYTES_MAX, SettledLine};
+pub(crate) use step_number::StepNumber;
 
 /// Units are capped at this in a request: more than any limit has, and exact in the scripts.
 const UNITS_MAX: u64 = (1 << 40) - 1;
@@ -169,13 +171,13 @@ impl ScriptRequest {
     pub(crate) fn of_step(step: Step, lines: &[StepLine<'_, '_>]) -> ScriptRequest {
         let mut packed = Vec::with_capacity(15 + 46 * lines.len());
         let number = match step {
-            Step::Decide => 0,
-            Step::Reserve { .. } => 1,
-            Step::Confirm { .. } => 2,
-            Step::Lease(_) => 4,
-            Step::Undo { .. } => 8,
+            Step::Decide => StepNumber::Decide,
+            Step::Reserve { .. } => StepNumber::Reserve,
+            Step::Confirm { .. } => StepNumber::Confirm,
+            Step::Lease(_) => StepNumber::Lease,
+            Step::Undo { .. } => StepNumber::Undo,
         };
-        packed.put_u8(number);
+        packed.put_u8(number.byte());
         packed.put_u8(u8::try_from(lines.len()).expect("LINES_MAX is below 256"));
         match step {
             Step::Decide => {}

@@ -23,13 +23,12 @@ use tollgate_core::{
 use crate::cross_slot::crosses_slots;
 use crate::fit::{GRAIN, unfit};
 use crate::inspect::name_of;
+use crate::keys;
 use crate::resp::{Malformed, Reply, bad_reply};
 use crate::router::Router;
 use crate::script_reply::{self, ScriptReply, Status};
 use crate::script_request::{self, ScriptRequest, SettledLine};
 
-/// The bits of a key that choose its slot.
-const TAG_BITS: u32 = 16;
 /// The first byte of a reservation; no state of a counter begins with it.
 const RECORD: u8 = 82;
 /// Bytes of a reservation before its parts, and of each part.
@@ -173,9 +172,8 @@ fn is_written_back(charge: &Charge<'_>) -> bool {
 
 /// The key of a reservation: random, in the slot of the request's first key.
 fn record_key(charges: &[Charge<'_>], secret: u128) -> Key {
-    let tag = charges.first().map_or(secret, |charge| charge.key.bits());
-    let tag = tag >> (128 - TAG_BITS) << (128 - TAG_BITS);
-    Key::from_bits(tag | secret << TAG_BITS >> TAG_BITS)
+    let first = charges.first().map(|charge| charge.key);
+    keys::beside(first.unwrap_or(Key::from_bits(secret)), secret)
 }
 
 /// Parses a stored reservation; `None` for a counter, whose name is no secret.

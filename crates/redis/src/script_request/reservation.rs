@@ -8,21 +8,16 @@
 use bytes::BufMut;
 use tollgate_core::Enforcement;
 
-use super::{General, ScriptKind, ScriptRequest, Step, StepLine, UNITS_MAX};
+use super::{General, ScriptKind, ScriptRequest, Step, StepLine, StepNumber, UNITS_MAX};
 use crate::fit::Kind;
-
-/// The numbers of the steps in the script.
-const RESERVE: u8 = 1;
-const CONFIRM: u8 = 2;
-const CHARGE: u8 = 3;
 
 impl ScriptRequest {
     /// One step on one line, for `reservation.lua`; `None` if it needs the general script.
     pub(crate) fn reservation(step: Step, lines: &[StepLine<'_, '_>]) -> Option<ScriptRequest> {
         let [one] = lines else { return None };
         match step {
-            Step::Reserve { name, lasts } => pack(RESERVE, one, name, lasts),
-            Step::Confirm { name } => pack(CONFIRM, one, name, 0),
+            Step::Reserve { name, lasts } => pack(StepNumber::Reserve, one, name, lasts),
+            Step::Confirm { name } => pack(StepNumber::Confirm, one, name, 0),
             Step::Decide | Step::Lease(_) | Step::Undo { .. } => None,
         }
     }
@@ -30,7 +25,7 @@ impl ScriptRequest {
     /// Charges immediately what would be reserved and confirmed; `None` if it needs the general
     /// script.
     pub(crate) fn charge_at_once(one: &StepLine<'_, '_>) -> Option<ScriptRequest> {
-        pack(CHARGE, one, 0, 0)
+        pack(StepNumber::ChargeAtOnce, one, 0, 0)
     }
 
     pub(crate) fn may_charge_at_once(one: &StepLine<'_, '_>) -> bool {
@@ -39,17 +34,17 @@ impl ScriptRequest {
 }
 
 /// Packs one step on one line.
-fn pack(step: u8, one: &StepLine<'_, '_>, name: u64, lasts: u64) -> Option<ScriptRequest> {
+fn pack(step: StepNumber, one: &StepLine<'_, '_>, name: u64, lasts: u64) -> Option<ScriptRequest> {
     let [judged, take] = units(one)?;
     let capacity = one.fitted.limit.capacity();
     let mut packed = Vec::with_capacity(42);
-    packed.put_slice(&[step, one.fitted.kind.byte()]);
+    packed.put_slice(&[step.byte(), one.fitted.kind.byte()]);
     packed.put_uint(one.fitted.span, 6);
     for units in [capacity, judged, take, one.times] {
         packed.put_u32(units);
     }
     packed.put_u64(name);
-    if step != CONFIRM {
+    if step != StepNumber::Confirm {
         let is_enforced = one.line.charge.enforcement == Enforcement::Enforce;
         packed.put_u8(u8::from(is_enforced));
         packed.put_uint(lasts.min(UNITS_MAX), 5);
@@ -58,9 +53,9 @@ fn pack(step: u8, one: &StepLine<'_, '_>, name: u64, lasts: u64) -> Option<Scrip
         script: ScriptKind::Reservation,
         keys: vec![one.line.charge.key],
         packed,
-        states: usize::from(step != CONFIRM),
+        states: usize::from(step != StepNumber::Confirm),
         writes: true,
-        is_last_step: step != RESERVE,
+        is_last_step: step != StepNumber::Reserve,
     }))
 }
 

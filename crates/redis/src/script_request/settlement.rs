@@ -8,12 +8,9 @@
 use bytes::BufMut;
 use tollgate_core::{Key, Line};
 
-use super::{General, ScriptKind, ScriptRequest, UNITS_MAX, put_line};
+use super::{General, ScriptKind, ScriptRequest, StepNumber, UNITS_MAX, put_line};
 use crate::fit::FittedLimit;
 
-/// The numbers of the steps in the script.
-const REMEMBER: u8 = 6;
-const SETTLE: u8 = 7;
 /// The longest memo.
 pub(crate) const MEMO_BYTES_MAX: usize = 65_535;
 
@@ -36,7 +33,7 @@ impl ScriptRequest {
         memo: &[u8],
     ) -> ScriptRequest {
         let mut packed = Vec::with_capacity(9 + memo.len() + 38 * lines.len());
-        packed.put_slice(&[REMEMBER, count(lines.len())]);
+        packed.put_slice(&[StepNumber::Remember.byte(), count(lines.len())]);
         packed.put_uint(lasts.min(UNITS_MAX), 5);
         packed.put_u16(u16::try_from(memo.len()).expect("it is at most MEMO_BYTES_MAX"));
         packed.put_slice(memo);
@@ -50,7 +47,7 @@ impl ScriptRequest {
     /// Settles the reservation stored under `record`.
     pub(crate) fn settle(lines: &[SettledLine<'_, '_>], record: Key) -> ScriptRequest {
         let mut packed = Vec::with_capacity(2 + 39 * lines.len());
-        packed.put_slice(&[SETTLE, count(lines.len())]);
+        packed.put_slice(&[StepNumber::Settle.byte(), count(lines.len())]);
         for one in lines {
             put_line(&mut packed, one.line, one.fitted);
             packed.put_u8(one.index);

@@ -11,12 +11,10 @@ use tollgate_core::{Key, Moment};
 use super::tally::Part;
 use crate::fit::FittedLimit;
 use crate::keys;
-use crate::script_request::{General, ScriptKind, ScriptRequest};
+use crate::script_request::{General, ScriptKind, ScriptRequest, StepNumber};
 
 /// The most keys of one request; several requests share a script call.
 pub(crate) const LINES_MAX: usize = 64;
-/// The step of a report.
-const REPORT: u8 = 5;
 /// The most units of one part.
 const UNITS_MAX: u64 = (1 << 40) - 1;
 /// The latest time, in microseconds.
@@ -67,7 +65,7 @@ impl Report {
 /// One request with all of these lines, which are at most [`LINES_MAX`].
 pub(crate) fn request(lines: &[Line]) -> ScriptRequest {
     let mut packed = Vec::with_capacity(2 + 39 * lines.len());
-    packed.put_u8(REPORT);
+    packed.put_u8(StepNumber::Report.byte());
     packed.put_u8(count(lines.len()));
     for line in lines {
         let fitted = &line.fitted;
