@@ -41,6 +41,13 @@ pub(crate) struct Caches<'r> {
     pub(crate) estimates: &'r Estimates,
 }
 
+/// Drops what is known of keys that get units back, before and after: a reply from before may be
+/// cached meanwhile. Also if the caller goes away between the two.
+pub(crate) struct RefundGuard<'r> {
+    caches: Caches<'r>,
+    keys: &'r [Key],
+}
+
 /// Ends the request if a stage has decided or failed.
 pub(crate) fn end_or_pass<T>(stage: Result<ControlFlow<Verdict, T>, StoreError>) -> Stage<T> {
     match stage {
@@ -106,6 +113,26 @@ impl Caches<'_> {
         self.generations.advance(key);
         self.denials.forget(key);
         self.estimates.forget(key);
+    }
+}
+
+// === impl RefundGuard ===
+
+impl<'r> RefundGuard<'r> {
+    pub(crate) fn new(caches: Caches<'r>, keys: &'r [Key]) -> RefundGuard<'r> {
+        let guard = RefundGuard { caches, keys };
+        guard.forget();
+        guard
+    }
+
+    fn forget(&self) {
+        self.keys.iter().for_each(|key| self.caches.forget(*key));
+    }
+}
+
+impl Drop for RefundGuard<'_> {
+    fn drop(&mut self) {
+        self.forget();
     }
 }
 

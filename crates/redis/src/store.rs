@@ -24,7 +24,7 @@ use crate::membership::Membership;
 use crate::resp::{Malformed, bad_reply};
 use crate::router::Router;
 use crate::settlement::Settlements;
-use crate::stage::{Budget, Caches, Request, Stage, end_or_pass};
+use crate::stage::{Budget, Caches, RefundGuard, Request, Stage, end_or_pass};
 use crate::stats::Stats;
 use crate::strict::Strict;
 use crate::write_back::WriteBack;
@@ -165,25 +165,19 @@ impl Redis {
         self.settlements.find(record).await
     }
 
-    /// Settles a reservation. Drops its keys from the caches, before and after, as any refund does.
+    /// Settles a reservation. Drops its keys from the caches, as any refund does.
     pub(crate) async fn settle_kept(
         &self,
         record: Key,
         settled: &[SettledCharge<'_>],
     ) -> Result<Settled, StoreError> {
-        let forget = || {
-            for one in settled {
-                self.caches().forget(one.charge.key);
-            }
-        };
         let since = Instant::now();
         let charges: Vec<Charge<'_>> = settled.iter().map(|one| one.charge).collect();
+        let keys: Vec<Key> = charges.iter().map(|charge| charge.key).collect();
         let _not_counted_here = self.write_back.pass_on(&charges, since).await?;
-        forget();
+        let _refunded = RefundGuard::new(self.caches(), &keys);
         let lines = (settled, &charges[..]);
-        let outcome = self.settlements.settle(record, lines, since).await;
-        forget();
-        outcome
+        self.settlements.settle(record, lines, since).await
     }
 
     fn caches(&self) -> Caches<'_> {

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use tollgate_behaviour::{Rule, Subject, Taste};
-use tollgate_core::{Charge, Cost, Limit, Mode, Sharing, Span};
+use tollgate_core::{Charge, Cost, Limit, Mode, NewReservation, SettledCharge, Sharing, Span};
 
 use super::{Driven, SINGLE};
 use crate::config::Config;
@@ -48,6 +48,49 @@ fn a_denial_from_before_a_refund_does_not_deny_after_it() {
                 .expect("Redis answers")
                 .is_allowed()
         );
+    });
+}
+
+/// The caller of a settlement goes away before its reply, and another request was denied meanwhile:
+/// that denial, from before the refund, is not cached for longer.
+#[test]
+fn a_denial_from_before_a_settlement_does_not_deny_after_its_caller_has_gone() {
+    let config = Config {
+        connections: 1,
+        ..Config::single(SINGLE.address())
+    };
+    let limit = Limit::fixed_window(1, Span::DAY).expect("a day is a window");
+    let mut instance = Driven::connect(&config, TimedRedis::connect_with_caches);
+    let (key, now) = (instance.key("settled"), Taste::MICROSECONDS.start);
+    instance.store.set_now(now.utc.as_nanos() / 1_000);
+    let take = [Charge::new(key, &limit, Cost::ONE)];
+    let charge = Charge::new(key, &limit, Cost::Take(0));
+    let settled = [SettledCharge { line: 0, charge }];
+    let new = NewReservation {
+        secret: 5,
+        lifetime: Span::HOUR,
+        memo: b"",
+    };
+    let store = &instance.store;
+    instance.runtime.block_on(async {
+        let reserved = store.reserve_kept(&take, &new).await;
+        let record = reserved.expect("Redis answers").reservation;
+        let record = record.expect("it is allowed");
+        let mut settling = Box::pin(store.settle_kept(record, &settled));
+        let mut denied = Box::pin(store.decide(&take));
+        poll_fn(|context| {
+            assert!(settling.as_mut().poll(context).is_pending());
+            assert!(denied.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        // Calls of the plain script are sent first.
+        assert!(!denied.await.expect("Redis answers").is_allowed());
+        drop(settling);
+        let found = store.find_kept(record).await.expect("Redis answers");
+        assert_eq!(found, None, "it was settled");
+        let verdict = store.decide(&take).await.expect("Redis answers");
+        assert!(verdict.is_allowed());
     });
 }
 

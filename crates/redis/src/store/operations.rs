@@ -6,6 +6,7 @@ use tollgate_core::{Charge, InspectStore, Key, KeyState, Span, StoreError, Store
 use super::Redis;
 use crate::denials::DENIAL_CACHE_MAX;
 use crate::inspect;
+use crate::stage::RefundGuard;
 use crate::stats::Counts;
 use crate::trouble::ErrorCount;
 
@@ -89,14 +90,12 @@ impl InspectStore for Redis {
         inspect::inspect(&self.router, charge).await
     }
 
-    /// Drops this instance's lease as well, which would be spent in addition to the new budget. A
-    /// reply from before the deletion may be cached meanwhile, so the caches drop the key twice.
+    /// Drops this instance's lease as well, which would be spent in addition to the new budget.
     async fn reset(&self, key: Key) -> Result<bool, StoreError> {
-        self.caches().forget(key);
+        let keys = [key];
+        let _reset = RefundGuard::new(self.caches(), &keys);
         self.leased.forget(key);
-        let deleted = inspect::delete(&self.router, key).await;
-        self.caches().forget(key);
-        deleted
+        inspect::delete(&self.router, key).await
     }
 
     fn denial_cache_max(&self) -> Span {
