@@ -168,7 +168,7 @@ impl<S: RuleSource> Reloader<S> {
         let (rules, changes) = loaded.succeed(&self.engine.rules());
         let (count, domains) = (rules.rule_count(), rules.domains().count());
         self.check_stores(&rules);
-        self.engine.replace_rules(rules.clone());
+        self.engine.replace_rules(rules);
         log_changes(&changes);
         if has_errors {
             warn!(

@@ -127,7 +127,7 @@ fn waits_are_bounded_by_the_bytes_that_came() {
             waited += pause;
             sent += bytes;
         }
-        let ended = ended.map(|(after, error)| (after, matches!(error, BodyError::Slow(_))));
+        let ended = ended.map(|(after, exceeded)| (after, matches!(exceeded, Exceeded::Rate(_))));
         assert_eq!(ended, expected);
     });
 }
