@@ -141,17 +141,22 @@ pub(crate) fn can_pass(response: &Response<Incoming>, asked: Option<&HeaderValue
 /// Leaves one of several equal lengths. Whether every `Content-Length` is the same number (RFC
 /// 9110, section 8.6).
 pub(crate) fn merge_lengths(headers: &mut HeaderMap) -> bool {
+    let is_number = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
+    let mut fields = headers.get_all(CONTENT_LENGTH).iter();
+    match (fields.next(), fields.next()) {
+        (None, _) => return true,
+        // Nearly all.
+        (Some(only), None) if is_number(only.as_bytes()) => return true,
+        _ => {}
+    }
     let mut lengths = list_members(headers, &CONTENT_LENGTH);
     let Some(length) = lengths.next() else {
         return true;
     };
-    let mut others = lengths.peekable();
-    let is_repeated = others.peek().is_some();
-    let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
-    let is_one = is_number && others.all(|other| other == length);
-    let one = HeaderValue::from_str(length).ok();
-    drop(others);
-    if let Some(one) = one.filter(|_| is_one && is_repeated) {
+    let is_one = is_number(length.as_bytes()) && lengths.all(|other| other == length);
+    let one = HeaderValue::from_str(length).ok().filter(|_| is_one);
+    drop(lengths);
+    if let Some(one) = one {
         headers.insert(CONTENT_LENGTH, one);
     }
     is_one
@@ -184,14 +189,17 @@ fn is_underscored(name: &HeaderName) -> bool {
 
 /// Removes the fields that `Connection` names. Those of [`HOP_BY_HOP`] stay for now.
 pub(crate) fn remove_named(headers: &mut HeaderMap) {
-    if !headers.contains_key(CONNECTION) {
-        return;
+    let mut fields = headers.get_all(CONNECTION).iter();
+    match (fields.next(), fields.next()) {
+        (None, _) => return,
+        // Nearly all: they name no field, or one that is removed anyway.
+        (Some(only), None) if matches!(only.as_bytes(), b"close" | b"keep-alive") => return,
+        _ => {}
     }
     let stays = |name: &HeaderName| {
         HOP_BY_HOP.contains(name) || END_TO_END.contains(name) || FORWARDING.contains(name)
     };
     let named: Vec<HeaderName> = list_members(headers, &CONNECTION)
-        // Nearly all: they name no field, or one that is removed anyway.
         .filter(|name| !matches!(*name, "close" | "keep-alive"))
         .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
         .filter(|name| !stays(name))
@@ -244,14 +252,10 @@ fn write_forwarding(headers: &mut HeaderMap, sender: Sender) {
         // A peer without an address adds nothing.
         (_, None, _) | (_, _, None) => {}
     }
-    if !headers.contains_key(X_FORWARDED_PROTO) {
-        let scheme = HeaderValue::from_static(sender.scheme);
-        headers.insert(X_FORWARDED_PROTO, scheme);
-    }
-    if !headers.contains_key(X_FORWARDED_HOST)
-        && let Some(host) = headers.get(HOST).cloned()
-    {
-        headers.insert(X_FORWARDED_HOST, host);
+    let proto = headers.entry(X_FORWARDED_PROTO);
+    proto.or_insert_with(|| HeaderValue::from_static(sender.scheme));
+    if let Some(host) = headers.get(HOST).cloned() {
+        headers.entry(X_FORWARDED_HOST).or_insert(host);
     }
 }
 
@@ -279,12 +283,13 @@ fn add_proxy(headers: &mut HeaderMap, proxy: IpAddr) {
 }
 
 fn append_via(headers: &mut HeaderMap, received: Version) {
+    // Constants, because checking a value for each message costs more than adding it.
     let via = match received {
-        Version::HTTP_10 => "1.0 tollgate",
-        Version::HTTP_2 => "2.0 tollgate",
-        _ => "1.1 tollgate",
+        Version::HTTP_10 => const { HeaderValue::from_static("1.0 tollgate") },
+        Version::HTTP_2 => const { HeaderValue::from_static("2.0 tollgate") },
+        _ => const { HeaderValue::from_static("1.1 tollgate") },
     };
-    headers.append(VIA, HeaderValue::from_static(via));
+    headers.append(VIA, via);
 }
 
 /// A target that begins with `/` if it has no path: clients of HTTP/2 may send a query alone.

@@ -278,7 +278,7 @@ impl Gateway {
 /// Whether so much of a request's body may not have come yet that the HTTP library closes the
 /// connection rather than read it.
 fn has_much_to_come(headers: &HeaderMap, body: &Incoming) -> bool {
-    let is_expected = headers.contains_key(EXPECT) && !body.is_end_stream();
+    let is_expected = !body.is_end_stream() && headers.contains_key(EXPECT);
     is_expected || body.size_hint().lower() > UNREAD_BYTES_MAX
 }
 

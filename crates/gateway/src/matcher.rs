@@ -36,6 +36,7 @@ enum HostPattern {
 /// What is compared with conditions.
 #[derive(Debug)]
 pub(crate) struct Target<'a> {
+    /// `None` also if no route has a condition on it.
     pub(crate) host: Option<&'a str>,
     /// `None` if no route has a condition on it.
     pub(crate) path: Option<&'a NormalPath>,
@@ -102,6 +103,11 @@ impl Matcher {
             }),
             _ => Err(errors),
         }
+    }
+
+    /// Whether it looks at the host.
+    pub(crate) fn needs_host(&self) -> bool {
+        !self.hosts.is_empty()
     }
 
     /// Whether paths must be normalised to compare them.

@@ -38,6 +38,7 @@ pub(crate) struct RouteTable {
     upstreams: Upstreams,
     in_flight: Arc<PermitTable>,
     normal_form: PathSettings,
+    needs_host: bool,
     needs_path: bool,
     /// The headers by which they are found.
     headers: Vec<HeaderName>,
@@ -84,6 +85,7 @@ impl RouteTable {
         let mut table = RouteTable {
             routes: Vec::with_capacity(settings.routes.len()),
             normal_form: settings.identity.path,
+            needs_host: false,
             needs_path: false,
             headers: Vec::new(),
             upstreams,
@@ -127,6 +129,7 @@ impl RouteTable {
             });
             match made {
                 Ok(made) => {
+                    self.needs_host |= made.matcher.needs_host();
                     self.needs_path |= made.matcher.needs_path();
                     for name in made.matcher.header_names() {
                         // Each is looked for in every request.
@@ -227,7 +230,7 @@ impl RouteTable {
         let path = path.transpose().map_err(Failure::Path)?;
         self.check_spelling(&head.headers)?;
         let target = Target {
-            host: host(head),
+            host: self.needs_host.then(|| host(head)).flatten(),
             path: path.as_ref(),
             method: &head.method,
             headers: &head.headers,

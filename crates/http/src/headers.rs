@@ -1,5 +1,6 @@
 //! The status and the headers of an answer.
 
+use http::header::Entry;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tollgate_core::Answer;
 
@@ -70,10 +71,15 @@ pub(crate) fn rate_limit(answer: &Answer, policies: &[Policy<'_>], headers: &mut
 /// Adds items to a field that is a list of strings. Anything else in it is replaced: it would make
 /// the whole field unreadable.
 fn add_items(name: HeaderName, items: HeaderValue, headers: &mut HeaderMap) {
-    let mut others = headers.get_all(&name).iter();
-    match others.all(|other| other.as_bytes().starts_with(b"\"")) {
-        true => _ = headers.append(name, items),
-        false => _ = headers.insert(name, items),
+    match headers.entry(name) {
+        Entry::Vacant(field) => _ = field.insert(items),
+        Entry::Occupied(mut field) => {
+            let mut others = field.iter();
+            match others.all(|other| other.as_bytes().starts_with(b"\"")) {
+                true => field.append(items),
+                false => _ = field.insert(items),
+            }
+        }
     }
 }
 
