@@ -3,7 +3,8 @@
 //! Rules come from the operator's files, so each has its own series, found by its address without
 //! hashing a text. The values that clients can choose, those of `detailed_metric` and
 //! `value_to_metric`, have at most [`VALUE_SERIES_MAX`] series; further ones are counted as their
-//! domain's [`OTHER`]. They go with their rule, at a reload. The name of a domain that has no rules is never kept.
+//! domain's [`OTHER`]. They go with their rule, at a reload. The name of a domain that has no rules
+//! is never kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -124,6 +124,7 @@ impl<S: RuleSource> Reloader<S> {
         outcome
     }
 
+    /// Reads the rules again, and applies them unless they are those of the last time.
     fn reload_rules(&mut self, why: Why) -> Outcome {
         let found = read_regular_paths(self.source.paths());
         let hash = hash(&found);

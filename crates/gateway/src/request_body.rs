@@ -176,7 +176,7 @@ impl RequestBody {
             self.record(true);
             self.idle.limit = self.pace.begin_wait();
             ready!(self.idle.poll(cx));
-            let error = match self.pace.exceeded() {
+            let error = match self.pace.excess() {
                 Exceeded::Rate(rate) => BodyError::Slow(rate),
                 Exceeded::Idle(idle) => BodyError::Idle(idle),
             };

@@ -10,10 +10,9 @@ use tollgate_core::{
 };
 
 use crate::headroom::HeadroomSource;
-use crate::listed::Listed;
+use crate::listed::{Listed, SHOWN_MAX};
 use crate::observer::Observer;
 use crate::pattern::Pattern;
-use crate::walk::SHOWN_MAX;
 
 /// All rules of a domain. Shared by every rule set that has it unchanged.
 #[derive(Clone, Debug)]
@@ -41,7 +40,7 @@ pub(crate) struct Domain {
 pub(crate) struct Level {
     branches: Table<Branches>,
     /// All of them; `None` if there are none, as below most rules.
-    written: Option<Box<Listed>>,
+    written: Option<Box<Listed<Arc<RuleDescriptor>>>>,
 }
 
 /// Operators write the keys and clients look them up. A fast hash will do: only the author of the
@@ -54,7 +53,7 @@ pub(crate) struct Branches {
     /// Values written out, looked up first.
     exact: Table<Branch>,
     /// These in the order of the files.
-    exact_written: Listed,
+    exact_written: Listed<Arc<RuleDescriptor>>,
     /// Values with stars, in the order of the file; the first that matches wins.
     patterns: Vec<(Pattern, Branch)>,
     /// The key without a value, looked up last.
@@ -307,7 +306,7 @@ impl Level {
     }
 
     /// All descriptors of this level; `None` if there are none.
-    pub(crate) fn written(&self) -> Option<&Listed> {
+    pub(crate) fn written(&self) -> Option<&Listed<Arc<RuleDescriptor>>> {
         self.written.as_deref()
     }
 

@@ -108,6 +108,7 @@ pub use diagnostic::{Diagnostic, Severity, escape};
 pub use domain::RuleDescriptor;
 pub use findings::DIAGNOSTICS_MAX;
 pub use headroom::{Headroom, HeadroomSource, NoHeadroom};
+pub use listed::SHOWN_MAX;
 pub use nearest::nearest;
 pub use options::Options;
 pub use parse::{RULES_MAX, TEXT_BYTES_MAX};
@@ -122,6 +123,6 @@ pub use source::{
     rule_files,
 };
 pub use view::RuleView;
-pub use walk::{Arrival, Candidate, CandidateOutcome, LOOK_UPS_SHOWN_MAX, LookUp, SHOWN_MAX, Walk};
+pub use walk::{Arrival, Candidate, CandidateOutcome, LOOK_UPS_SHOWN_MAX, LookUp, Walk};
 pub use written_limit::WrittenLimit;
 pub use yaml::{DEPTH_MAX, NODES_MAX};

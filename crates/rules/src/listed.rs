@@ -1,37 +1,44 @@
-//! The first descriptors of a level, as explanations show them.
+//! The first of many, as explanations show them.
 
-use std::sync::Arc;
-
-use crate::domain::RuleDescriptor;
-use crate::walk::SHOWN_MAX;
+/// The most candidates, keys or descriptors that each list of a [`Walk`](crate::Walk) has.
+pub const SHOWN_MAX: usize = 16;
 
 /// Descriptors in the order of the files, of which the first [`SHOWN_MAX`] are kept. They are
 /// chosen when the rules are loaded: a level can have 100 000, too many to sort for a request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Listed {
-    first: Vec<Arc<RuleDescriptor>>,
+#[derive(Clone, Debug)]
+pub(crate) struct Listed<T> {
+    first: Vec<T>,
     count: usize,
 }
 
 // === impl Listed ===
 
-impl Listed {
+impl<T: Clone> Listed<T> {
     /// Adds the next one.
-    pub(crate) fn add(&mut self, written: &Arc<RuleDescriptor>) {
+    pub(crate) fn add(&mut self, next: &T) {
         self.count += 1;
         if self.first.len() < SHOWN_MAX {
-            self.first.push(Arc::clone(written));
+            self.first.push(next.clone());
         }
     }
 
     /// The first [`SHOWN_MAX`].
-    pub(crate) fn first(&self) -> &[Arc<RuleDescriptor>] {
+    pub(crate) fn first(&self) -> &[T] {
         &self.first
     }
 
     /// How many there are beyond them.
-    pub(crate) const fn omitted(&self) -> usize {
+    pub(crate) const fn rest(&self) -> usize {
         self.count - self.first.len()
+    }
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Listed<T> {
+        Listed {
+            first: Vec::new(),
+            count: 0,
+        }
     }
 }
 
@@ -42,16 +49,10 @@ mod tests {
     #[test]
     fn only_the_first_are_kept_and_the_others_are_counted() {
         let mut listed = Listed::default();
-        for (count, line) in (1..=100).enumerate() {
-            listed.add(&Arc::new(RuleDescriptor {
-                key: "k".into(),
-                value: None,
-                file: "rules.yaml".into(),
-                line,
-            }));
-            let lines = listed.first().iter().map(|written| written.line);
-            assert!(lines.eq(1..=line.min(16)));
-            assert_eq!(listed.omitted(), (count + 1).saturating_sub(SHOWN_MAX));
+        for number in 1..=100 {
+            listed.add(&number);
+            assert!(listed.first().iter().copied().eq(1..=number.min(SHOWN_MAX)));
+            assert_eq!(listed.rest(), number.saturating_sub(SHOWN_MAX));
         }
         assert!(listed.first.capacity() < 100);
     }

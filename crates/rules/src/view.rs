@@ -78,8 +78,8 @@ impl RuleSet {
         domains.flat_map(|domain| domain.rules.iter().map(RuleView::of))
     }
 
-    /// What stands for a rule in the answers to requests that bring a limit of their own: a name for
-    /// each domain.
+    /// What stands for a rule in the answers to requests that bring a limit of their own: a name
+    /// for each domain.
     pub fn override_names(&self) -> impl Iterator<Item = &Arc<RuleName>> {
         self.domains.values().map(|domain| &domain.overridden)
     }

@@ -7,15 +7,12 @@ use std::sync::Arc;
 use tollgate_core::Entry;
 
 use crate::domain::{Branch, Branches, Level, Rule, RuleDescriptor};
-use crate::listed::Listed;
+use crate::listed::{Listed, SHOWN_MAX};
 use crate::observer::Observer;
 
 /// The most look-ups that a [`Walk`] has; only a descriptor whose entries match in any order has
 /// more than entries.
 pub const LOOK_UPS_SHOWN_MAX: usize = 64;
-/// The most candidates, keys or descriptors that each list of a [`Walk`] has.
-pub const SHOWN_MAX: usize = 16;
-
 /// The search for the rule of one descriptor. Empty if nothing was searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walk {
@@ -192,7 +189,7 @@ impl<'s> Observer<'s> for Recorder<'s> {
             let is_it = |found: &&Branch| Arc::ptr_eq(&found.written, &candidate.written);
             candidate.outcome = CandidateOutcome::of(left.take_if(|found| is_it(found)).is_some());
         }
-        candidates.extend(left.map(Candidate::matching));
+        candidates.extend(left.map(Candidate::of_match));
     }
 
     fn compare(&mut self, branch: &'s Branch, matches: bool) {
@@ -202,7 +199,7 @@ impl<'s> Observer<'s> for Recorder<'s> {
         let candidates = &mut look_up.shown.candidates;
         match candidates.get_mut(look_up.compared) {
             Some(candidate) => candidate.outcome = CandidateOutcome::of(matches),
-            None if matches => candidates.push(Candidate::matching(branch)),
+            None if matches => candidates.push(Candidate::of_match(branch)),
             None => {}
         }
         look_up.compared += 1;
@@ -238,7 +235,7 @@ impl<'s> Observer<'s> for Recorder<'s> {
 }
 
 impl Candidate {
-    fn matching(branch: &Branch) -> Candidate {
+    fn of_match(branch: &Branch) -> Candidate {
         Candidate {
             written: Arc::clone(&branch.written),
             outcome: CandidateOutcome::Matches,
@@ -256,6 +253,6 @@ impl CandidateOutcome {
 }
 
 /// The first [`SHOWN_MAX`], and how many there are beyond them.
-fn show_first(all: Option<&Listed>) -> (Vec<Arc<RuleDescriptor>>, usize) {
-    all.map_or((Vec::new(), 0), |all| (all.first().to_vec(), all.omitted()))
+fn show_first(all: Option<&Listed<Arc<RuleDescriptor>>>) -> (Vec<Arc<RuleDescriptor>>, usize) {
+    all.map_or((Vec::new(), 0), |all| (all.first().to_vec(), all.rest()))
 }

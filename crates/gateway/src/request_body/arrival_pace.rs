@@ -69,7 +69,7 @@ impl ArrivalPace {
     }
 
     /// If a wait was too long: the rate that the client fell behind, or the longest wait at a time.
-    pub(super) fn exceeded(&self) -> Exceeded {
+    pub(super) fn excess(&self) -> Exceeded {
         match self.budget() < self.idle {
             true => Exceeded::Rate(self.rate),
             false => Exceeded::Idle(self.idle),

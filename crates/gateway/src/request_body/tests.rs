@@ -49,7 +49,7 @@ async fn play(pace: &mut ArrivalPace, parts: &[Part]) -> Option<(Duration, Excee
         let limit = pace.begin_wait();
         if *pause >= limit {
             advance(limit).await;
-            return Some((began.elapsed(), pace.exceeded()));
+            return Some((began.elapsed(), pace.excess()));
         }
         advance(*pause).await;
         pace.end_wait();

@@ -40,8 +40,8 @@ pub(super) fn write(
     }
 }
 
-/// What is allowed by domain and path, the labels of the decisions. Two rules can have one path, and
-/// a scrape in which a series comes twice is rejected: the least counts.
+/// What is allowed by domain and path, the labels of the decisions. Two rules can have one path,
+/// and a scrape in which a series comes twice is rejected: the least counts.
 fn least_available(rules: &[RuleView]) -> BTreeMap<(&str, &str), u32> {
     let mut least = BTreeMap::new();
     for view in rules {
