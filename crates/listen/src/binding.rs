@@ -1,14 +1,15 @@
 //! A socket that accepts connections.
 
 use std::io;
+use std::net::SocketAddr;
 
 #[cfg(target_os = "linux")]
 use socket2::SockRef;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use crate::address::{Address, PeerAddress};
 use crate::raw_socket::RawSocket;
-use crate::socket_file::{self, SocketFile};
+use crate::socket_file::{self, BACKLOG, SocketFile};
 
 /// The most bytes of a connection that are written and not sent.
 ///
@@ -37,7 +38,7 @@ impl Binding {
     pub(crate) async fn open(address: &Address) -> io::Result<(Binding, Address)> {
         match address {
             Address::Tcp(address) => {
-                let listener = TcpListener::bind(address).await?;
+                let listener = bind(*address)?;
                 // Accepted sockets have what their listener has.
                 #[cfg(target_os = "linux")]
                 SockRef::from(&listener).set_tcp_notsent_lowat(UNSENT_BYTES)?;
@@ -69,5 +70,49 @@ impl Binding {
                 Ok((stream.into(), PeerAddress::Unix))
             }
         }
+    }
+}
+
+/// Binds a socket, also if connections of a former process on this port are still being closed.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use tokio::net::TcpStream;
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Longer than anything takes here.
+    const SOON: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn a_burst_of_clients_is_queued_while_none_is_accepted() {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let (_binding, address) = Binding::open(&Address::Tcp(any)).await.unwrap();
+        let Address::Tcp(address) = address else {
+            panic!("{address}");
+        };
+        let mut clients = JoinSet::new();
+        for _ in 0..512 {
+            clients.spawn(TcpStream::connect(address));
+        }
+        let connected = timeout(SOON, clients.join_all()).await;
+        let connected = connected.unwrap().into_iter().filter(Result::is_ok);
+        assert_eq!(connected.count(), 512);
     }
 }

@@ -17,8 +17,10 @@ use tracing::{info, warn};
 
 use crate::address::SocketPath;
 
-/// Connections that may wait to be accepted, as for TCP.
-const BACKLOG: u32 = 1024;
+/// The most connections that wait to be accepted, also over TCP, where the kernel ignores further
+/// ones until their client asks again, a second later. The kernel's own maximum,
+/// `net.core.somaxconn`, is 4096 by default.
+pub(crate) const BACKLOG: u32 = 4096;
 /// How often to try to lock the directory, while another process opens a socket in it.
 const LOCK_TRIES_MAX: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
