@@ -43,8 +43,8 @@ enum Content {
     Text(Vec<u8>),
     /// Events, and the last number of each pointer.
     Events(EventStream, Vec<Result<u64, Unread>>),
-    /// Nothing that can be read.
-    Unreadable(Reason),
+    /// Nothing more that can be read, for each pointer.
+    Unreadable(Vec<Unread>),
 }
 
 /// What one body has of [`InspectedBytes`].
@@ -67,7 +67,7 @@ impl Inspection {
             .iter()
             .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"));
         let content = if is_encoded {
-            Content::Unreadable("compressed")
+            Content::Unreadable(vec!["compressed".into(); pointers.len()])
         } else if is_event_stream(headers) {
             let found = vec![Err("missing".into()); pointers.len()];
             Content::Events(EventStream::new(INSPECTED_BYTES_MAX), found)
@@ -123,7 +123,7 @@ impl Inspection {
             pointers, content, ..
         } = self;
         match content {
-            Content::Unreadable(reason) => vec![Err(reason.into()); pointers.len()],
+            Content::Unreadable(unread) => unread.into_iter().map(Err).collect(),
             Content::Text(_) if !is_complete => vec![Err("cut_off".into()); pointers.len()],
             Content::Text(text) => {
                 let read =
@@ -140,7 +140,12 @@ impl Inspection {
     }
 
     fn give_up(&mut self, reason: Reason) {
-        self.content = Content::Unreadable(reason);
+        let found = match &self.content {
+            Content::Events(_, found) => found.clone(),
+            _ => vec![Err(reason.into()); self.pointers.len()],
+        };
+        let unread = found.into_iter().map(|one| Unread::after(one, reason));
+        self.content = Content::Unreadable(unread.collect());
         self.share.resize(0);
     }
 }
@@ -164,12 +169,7 @@ fn read_event(pointers: &[JsonPointer], data: Option<&[u8]>, found: &mut [Result
                 }
             }
             // It may have had a later number.
-            None => {
-                *found = Err(Unread {
-                    reason: "too_large",
-                    at_least: found.unwrap_or_else(|unread| unread.at_least),
-                });
-            }
+            None => *found = Err(Unread::after(*found, "too_large")),
         }
     }
 }
@@ -178,6 +178,18 @@ const fn reason(none: NoUnits) -> Reason {
     match none {
         NoUnits::Missing => "missing",
         NoUnits::Malformed => "malformed",
+    }
+}
+
+// === impl Unread ===
+
+impl Unread {
+    /// Why the last number is not known, if this was found before.
+    fn after(found: Result<u64, Unread>, reason: Reason) -> Unread {
+        Unread {
+            reason,
+            at_least: found.unwrap_or_else(|unread| unread.at_least),
+        }
     }
 }
 
@@ -353,5 +365,22 @@ mod tests {
         assert_eq!(reasons(another.finish(true)), [Err("busy"); 2]);
         drop(many);
         assert_eq!(kept(), 0);
+    }
+
+    #[test]
+    fn numbers_that_came_before_there_was_no_room_are_the_least() {
+        let all = InspectedBytes::default();
+        let mut events = Inspection::new(pointers(), &headers(&EVENTS), &all);
+        events.add(b"data: {\"n\": 2}\n\n");
+        let others = INSPECTED_TOTAL_MAX - all.0.load(Ordering::Relaxed);
+        all.0.fetch_add(others, Ordering::Relaxed);
+        events.add(b"data: {\"n\": 3}");
+        let unread = |at_least| {
+            Err(Unread {
+                reason: "busy",
+                at_least,
+            })
+        };
+        assert_eq!(events.finish(true), [unread(0), unread(2)]);
     }
 }
