@@ -69,6 +69,22 @@ impl Span {
     pub const HOUR: Span = Span(60 * Span::MINUTE.0);
     /// One day of 24 hours.
     pub const DAY: Span = Span(24 * Span::HOUR.0);
+    /// One week.
+    pub const WEEK: Span = Span(7 * Span::DAY.0);
+    /// One month of 30 days, as in Envoy's protocol.
+    pub const MONTH: Span = Span(30 * Span::DAY.0);
+    /// One year of 365 days, as in Envoy's protocol.
+    pub const YEAR: Span = Span(365 * Span::DAY.0);
+    /// The units that limits are written with, by their names.
+    pub const UNITS: [(&'static str, Span); 7] = [
+        ("second", Span::SECOND),
+        ("minute", Span::MINUTE),
+        ("hour", Span::HOUR),
+        ("day", Span::DAY),
+        ("week", Span::WEEK),
+        ("month", Span::MONTH),
+        ("year", Span::YEAR),
+    ];
 
     /// A span of `nanos` nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Span {
@@ -95,6 +111,13 @@ impl Span {
     /// This span as a [`Duration`].
     pub const fn to_duration(self) -> Duration {
         Duration::from_nanos(self.0)
+    }
+
+    /// The unit of [`Span::UNITS`] with this name, in any case.
+    pub fn unit(name: &str) -> Option<Span> {
+        let mut units = Span::UNITS.into_iter();
+        let (_, span) = units.find(|(unit, _)| unit.eq_ignore_ascii_case(name))?;
+        Some(span)
     }
 
     /// The span of a unit: `ns`, `us`, `ms`, `s`, `m`, `h`, `d` or `w`.

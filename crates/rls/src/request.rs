@@ -76,8 +76,8 @@ fn bring(descriptor: usize, limit: &RateLimitOverride) -> Result<Override, Inval
         Ok(RateLimitUnit::Minute) => Span::MINUTE,
         Ok(RateLimitUnit::Hour) => Span::HOUR,
         Ok(RateLimitUnit::Day) => Span::DAY,
-        Ok(RateLimitUnit::Month) => Span::DAY.times(30),
-        Ok(RateLimitUnit::Year) => Span::DAY.times(365),
+        Ok(RateLimitUnit::Month) => Span::MONTH,
+        Ok(RateLimitUnit::Year) => Span::YEAR,
         Ok(RateLimitUnit::Unknown) | Err(_) => {
             let unit = limit.unit;
             return Err(InvalidRequest::UnknownUnit { descriptor, unit });

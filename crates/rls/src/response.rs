@@ -154,9 +154,9 @@ fn unit(limit: &Limit) -> Unit {
         (Span::MINUTE, Unit::Minute),
         (Span::HOUR, Unit::Hour),
         (Span::DAY, Unit::Day),
-        (Span::DAY.times(7), Unit::Week),
-        (Span::DAY.times(30), Unit::Month),
-        (Span::DAY.times(365), Unit::Year),
+        (Span::WEEK, Unit::Week),
+        (Span::MONTH, Unit::Month),
+        (Span::YEAR, Unit::Year),
     ];
     let named = UNITS.iter().find(|(window, _)| *window == limit.window());
     named.map_or(Unit::Unknown, |(_, unit)| *unit)

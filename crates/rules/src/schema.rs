@@ -1,10 +1,11 @@
 //! The JSON Schema of rules files, for editors.
 
 use serde_json::{Map, Value, json};
+use tollgate_core::Span;
 
 use crate::headroom::HeadroomSource;
 use crate::section::{
-    ALGORITHMS, BELONGS, CHARGE_DENIED, Form, NOT_IF_UNLIMITED, SECTIONS, Section, UNITS,
+    ALGORITHMS, BELONGS, CHARGE_DENIED, Form, NOT_IF_UNLIMITED, SECTIONS, Section,
 };
 
 /// A short unit, as in `15m`.
@@ -140,7 +141,7 @@ fn reference(section: Section) -> Value {
 
 /// `100/minute`, `5 per 15m`, `10/s`.
 fn short_form() -> String {
-    let units = any_case(&UNITS.map(|(unit, _)| unit));
+    let units = any_case(&Span::UNITS.map(|(unit, _)| unit));
     format!(
         "^({}) *(/| per ) *({units}|{UNIT}|{WINDOW})$",
         up_to(u32::MAX)

@@ -1,5 +1,7 @@
 //! The keys of each map in a rules file. The parser and the JSON Schema both read this table.
 
+use tollgate_core::Span;
+
 use crate::sharing::{INSTANCES, MODES, ON_STORE_ERROR};
 
 /// A map in a rules file.
@@ -60,18 +62,14 @@ pub(crate) enum Form {
     Free,
 }
 
-/// The units, and their seconds.
-pub(crate) const UNITS: [(&str, u64); 7] = [
-    ("second", 1),
-    ("minute", 60),
-    ("hour", 3600),
-    ("day", 86_400),
-    ("week", 7 * 86_400),
-    ("month", 30 * 86_400),
-    ("year", 365 * 86_400),
-];
 const UNIT_WORDS: [&str; 7] = [
-    UNITS[0].0, UNITS[1].0, UNITS[2].0, UNITS[3].0, UNITS[4].0, UNITS[5].0, UNITS[6].0,
+    Span::UNITS[0].0,
+    Span::UNITS[1].0,
+    Span::UNITS[2].0,
+    Span::UNITS[3].0,
+    Span::UNITS[4].0,
+    Span::UNITS[5].0,
+    Span::UNITS[6].0,
 ];
 pub(crate) const ALGORITHMS: [&str; 5] = [
     "fixed_window",

@@ -4,7 +4,6 @@ use tollgate_core::{ParseSpanError, Span};
 
 use crate::findings::Findings;
 use crate::nearest::nearest;
-use crate::section::UNITS;
 
 mod meant;
 
@@ -42,14 +41,6 @@ pub(crate) enum Bad {
 /// The short units, in which lengths of time are written.
 const SHORT_UNITS: [&str; 8] = ["ns", "us", "ms", "s", "m", "h", "d", "w"];
 
-/// The window of a unit's name, in any case.
-pub(crate) fn unit(name: &str) -> Option<Span> {
-    let (_, seconds) = UNITS
-        .iter()
-        .find(|(unit, _)| unit.eq_ignore_ascii_case(name))?;
-    Some(Span::from_secs(*seconds))
-}
-
 /// The unit that a text was probably meant to be: a plural, an abbreviation or a slip.
 pub(crate) fn meant_unit(text: &str) -> Option<&'static str> {
     /// Abbreviations that do not begin their unit's name.
@@ -64,11 +55,10 @@ pub(crate) fn meant_unit(text: &str) -> Option<&'static str> {
     let mut abbreviations = ABBREVIATIONS.iter();
     let whole = abbreviations.find(|(short, _)| *short == text);
     let text = whole.map_or(text, |(_, unit)| unit);
-    let begins = UNITS
-        .iter()
-        .find(|(unit, _)| text.len() >= 2 && unit.starts_with(text));
-    let begins = begins.map(|(unit, _)| *unit);
-    begins.or_else(|| nearest(text, &UNITS.map(|(unit, _)| unit)))
+    let units = Span::UNITS.map(|(unit, _)| unit);
+    let begins = |unit: &&str| text.len() >= 2 && unit.starts_with(text);
+    let begins = units.into_iter().find(begins);
+    begins.or_else(|| nearest(text, &units))
 }
 
 /// A length of time: numbers and short units in turn.
@@ -104,7 +94,7 @@ pub(crate) fn short_form(text: &str) -> Result<(u32, Span), Bad> {
         Ok(count) => count,
         Err(_) => return Err(Bad::TooLarge(count.to_owned())),
     };
-    let span = match unit(window_text) {
+    let span = match Span::unit(window_text) {
         Some(span) => span,
         // `100/s` is as clear as `100/1s`.
         None => match Span::short_unit(window_text) {

@@ -24,17 +24,6 @@ pub enum ParseLimitError {
     Invalid(InvalidLimit),
 }
 
-/// The named units in seconds: a month has 30 days, a year 365.
-const UNITS: [(&str, u64); 7] = [
-    ("second", 1),
-    ("minute", 60),
-    ("hour", 3_600),
-    ("day", 86_400),
-    ("week", 7 * 86_400),
-    ("month", 30 * 86_400),
-    ("year", 365 * 86_400),
-];
-
 // === impl Limit ===
 
 impl FromStr for Limit {
@@ -77,10 +66,7 @@ impl FromStr for Limit {
 
 /// Parses a unit with or without a number: `minute`, `m`, `15m`.
 fn read_window(text: &str) -> Result<Span, ParseLimitError> {
-    let mut units = UNITS.iter();
-    let named = units.find(|(unit, _)| unit.eq_ignore_ascii_case(text));
-    let named = named.map(|(_, seconds)| Span::from_secs(*seconds));
-    match named.or_else(|| Span::short_unit(text)) {
+    match Span::unit(text).or_else(|| Span::short_unit(text)) {
         Some(window) => Ok(window),
         None if text.starts_with(char::is_alphabetic) => Err(ParseLimitError::Window(
             ParseSpanError::UnknownUnit(text.to_owned()),

@@ -171,14 +171,14 @@ impl Reader<'_> {
     /// The window that `unit` names.
     fn unit(&mut self, node: &Node) -> Option<(Mark, Span)> {
         let name = scalar::text(node, "unit", self.findings)?;
-        let Some(span) = window::unit(&name.value) else {
+        let Some(span) = Span::unit(&name.value) else {
             let message = format!("invalid rate limit unit {}", quote(&name.value));
             let written = window::window(&name.value)
                 .is_ok()
                 .then(|| name.value.clone());
             let length = written.or_else(|| foreign::window_of(node, "s"));
             let help = match (window::meant_unit(&name.value), length) {
-                (_, Some(length)) if window::unit(&length).is_none() => {
+                (_, Some(length)) if Span::unit(&length).is_none() => {
                     format!("write `window: {length}` in place of `unit`")
                 }
                 (_, Some(word)) => format!("did you mean `{word}`?"),
@@ -209,7 +209,7 @@ impl Reader<'_> {
                         self.findings.short(&scalar.text)
                     ),
                     _ => match foreign::window_of(node, "s") {
-                        Some(length) if window::unit(&length).is_some() => {
+                        Some(length) if Span::unit(&length).is_some() => {
                             format!("write `unit: {length}` in place of `window`")
                         }
                         Some(length) => format!("did you mean `window: {length}`?"),

@@ -1,5 +1,7 @@
 //! Keys that a map does not have: what was probably meant, and what to write in their place.
 
+use tollgate_core::Span;
+
 use crate::findings::Findings;
 use crate::misplaced_settings;
 use crate::quote::quote;
@@ -284,7 +286,7 @@ impl Stray<'_> {
             Foreign::Window(unit) => {
                 let length = foreign::window_of(self.value, unit);
                 let length = length.unwrap_or_else(|| "15m".to_owned());
-                let help = match window::unit(&length) {
+                let help = match Span::unit(&length) {
                     Some(_) => format!("write `unit: {length}`"),
                     None => format!("write `window: {length}`"),
                 };

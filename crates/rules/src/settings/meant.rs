@@ -1,5 +1,7 @@
 //! What was probably meant by a text that is not a length of time or a number of bytes.
 
+use tollgate_core::Span;
+
 use crate::window;
 
 /// The longest text that is looked at.
@@ -43,7 +45,7 @@ fn meant_length(text: &str) -> Option<String> {
         return Some(meant);
     }
     // The short form takes `minute` for one minute.
-    let span = window::unit(&meant)?;
+    let span = Span::unit(&meant)?;
     Some(span.to_string())
 }
 

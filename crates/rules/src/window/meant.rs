@@ -3,7 +3,7 @@
 
 use tollgate_core::Span;
 
-use super::{SHORT_UNITS, meant_unit, short_form, unit, window};
+use super::{SHORT_UNITS, meant_unit, short_form, window};
 
 /// The longest text that is looked at.
 const TEXT_BYTES_MAX: usize = 64;
@@ -132,11 +132,10 @@ fn meant_length(text: &str) -> Option<String> {
 
 /// The name of a unit, or of its short form.
 fn long_name(word: &str) -> Option<&'static str> {
-    let span = unit(word).or_else(|| Span::short_unit(word))?;
-    let mut units = super::UNITS.into_iter();
-    units
-        .find(|(_, seconds)| Span::from_secs(*seconds) == span)
-        .map(|(name, _)| name)
+    let span = Span::unit(word).or_else(|| Span::short_unit(word))?;
+    let mut units = Span::UNITS.into_iter();
+    let (name, _) = units.find(|(_, of_unit)| *of_unit == span)?;
+    Some(name)
 }
 
 /// Numbers, words and, as `per`, slashes after the first.
