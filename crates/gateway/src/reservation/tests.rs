@@ -82,12 +82,16 @@ impl Bench {
         }
     }
 
+    fn identify<'h>(&'h self, head: &'h Parts) -> Identity<'h> {
+        let identity = self.classifier.identify(Head::of(head, Peer::default()));
+        identity.unwrap()
+    }
+
     /// Takes a request as far as its task lives, with a pause wherever a gateway may wait.
     async fn take(self: Arc<Self>, plan: Plan, account: Arc<Mutex<Account>>) {
         let pause = |millis| sleep(Duration::from_millis(millis));
         let head = head();
-        let identity = self.classifier.identify(Head::of(&head, Peer::default()));
-        let identity = identity.unwrap();
+        let identity = self.identify(&head);
         let request = identity.request(b"d").unwrap();
         let unsettled = self.metrics.route("r").unsettled_counter();
         pause(plan.pauses[0]).await;
@@ -196,8 +200,7 @@ async fn more_settlements_than_may_wait_leave_units_charged() {
     let acquire = |_| settler.background.try_acquire().unwrap();
     let _all: Vec<_> = (0..4096).map(acquire).collect();
     let head = head();
-    let identity = bench.classifier.identify(Head::of(&head, Peer::default()));
-    let identity = identity.unwrap();
+    let identity = bench.identify(&head);
     let request = identity.request(b"d").unwrap();
     let reserving = settler.reserve(
         &request,
@@ -216,8 +219,7 @@ async fn a_request_of_known_cost_is_charged_from_when_a_connection_is_made_for_i
     let bench = Bench::new();
     let metrics = bench.metrics.route("r");
     let head = head();
-    let identity = bench.classifier.identify(Head::of(&head, Peer::default()));
-    let identity = identity.unwrap();
+    let identity = bench.identify(&head);
     let request = identity.request(b"d").unwrap();
     let reserve = async || {
         let unsettled = metrics.unsettled_counter();
@@ -241,8 +243,7 @@ async fn what_a_response_may_release_is_unsettled_if_the_client_goes_away_before
     let bench = Bench::new();
     let metrics = bench.metrics.route("r");
     let head = head();
-    let identity = bench.classifier.identify(Head::of(&head, Peer::default()));
-    let identity = identity.unwrap();
+    let identity = bench.identify(&head);
     let request = identity.request(b"d").unwrap();
     let reserve = async |pricing| {
         let unsettled = metrics.unsettled_counter();

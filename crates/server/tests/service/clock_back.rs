@@ -3,19 +3,12 @@
 use tollgate_core::{Clock as _, Moment, Now, Span};
 use tollgate_rls::rate_limit_response::Code;
 
+use crate::exact::ALGORITHMS;
 use crate::grpc_client;
 use crate::house::House;
 use crate::http_client;
 use crate::redis_client::{RedisClient, with_redis};
 
-const ALGORITHMS: [&str; 6] = [
-    "fixed_window",
-    "fixed_window, anchor: first_request",
-    "sliding_log",
-    "sliding_window, segments: 6",
-    "token_bucket",
-    "leaky_bucket",
-];
 const UNITS: usize = 3;
 const WINDOW: Span = Span::MINUTE;
 /// What a limit remembers at most: a window, and one segment of the next.

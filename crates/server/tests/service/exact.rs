@@ -13,7 +13,7 @@ const COUNT: usize = 1000;
 
 const _: () = assert!(CROWD.clients * CROWD.asked_by_each > COUNT);
 
-const ALGORITHMS: [&str; 6] = [
+pub(crate) const ALGORITHMS: [&str; 6] = [
     "fixed_window",
     "fixed_window, anchor: first_request",
     "sliding_log",
