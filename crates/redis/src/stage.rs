@@ -42,7 +42,8 @@ pub(crate) struct Caches<'r> {
 }
 
 /// Drops what is known of keys that get units back, before and after: a reply from before may be
-/// cached meanwhile. Also if the caller goes away between the two.
+/// cached meanwhile. Also if the caller goes away between the two; then a reply that Redis gives
+/// after that, and before the refund, may be cached for a second.
 pub(crate) struct RefundGuard<'r> {
     caches: Caches<'r>,
     keys: &'r [Key],

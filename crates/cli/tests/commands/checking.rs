@@ -523,5 +523,9 @@ fn what_only_shared_stores_have_has_no_effect_in_memory() {
             ),
         ],
     );
-    assert_warns(STORE, &rules.replace(", mode: leased", ""), &[]);
+    assert_warns(
+        STORE,
+        &rules.replace(", mode: leased, instances: 3", ""),
+        &[],
+    );
 }

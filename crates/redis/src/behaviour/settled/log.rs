@@ -1,7 +1,7 @@
 //! Reservations of sliding logs with many newer entries.
 
 use tollgate_behaviour::{Subject, Taste};
-use tollgate_core::{Charge, Cost, Limit, SettledCharge, Settlement, Span};
+use tollgate_core::{Charge, Cost, Limit, SettledCharge, Settlement, Span, Store};
 
 use crate::behaviour::{Driven, SINGLE};
 use crate::config::Config;
@@ -75,4 +75,31 @@ fn entries_that_were_refunded_are_removed_with_the_last_one() {
         assert_eq!(redis.settle(*record, &[line]), Some(vec![expected]));
     }
     assert_eq!(entries(), Ok(before - 19));
+}
+
+/// A log of which all is refunded, or has expired, may have dead entries that are still stored.
+#[test]
+fn a_log_without_units_has_nothing_to_refund() {
+    let limit = Limit::sliding_log(100, Span::from_millis(1)).expect("a limit");
+    let mut redis = Driven::new(&Config::single(SINGLE.address()));
+    let key = redis.key("dead");
+    let start = Taste::MICROSECONDS.start.utc.as_nanos() / 1_000;
+    let charge = |units| Charge::new(key, &limit, Cost::Take(units));
+    let take = |at: u64| {
+        redis.store.set_now(start + at);
+        let charges = [charge(1)];
+        let decided = redis.runtime.block_on(redis.store.decide(&charges));
+        assert!(decided.expect("Redis answers").is_allowed());
+    };
+    take(0);
+    redis.store.set_now(start + 500);
+    let (_, record) = redis.reserve(&[charge(5)], 6);
+    // The first entry is dead from the last one on.
+    [600, 700, 800, 1_050].into_iter().for_each(take);
+    redis.store.set_now(start + 5_000);
+    let charge = charge(1);
+    let line = SettledCharge { line: 0, charge };
+    let settled = redis.settle(record.expect("it is allowed"), &[line]);
+    let nothing = Settlement::new(5, limit.capacity());
+    assert_eq!(settled, Some(vec![nothing]));
 }

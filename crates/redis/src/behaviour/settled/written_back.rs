@@ -70,7 +70,7 @@ fn refunded_units_are_counted_here() {
     let charge = |units| Charge::new(key, &limit, Cost::Take(units));
     let (_, record) = redis.reserve(&[charge(60)], 4);
     redis.count_here(key, 40);
-    let charge = charge(10).shared(Sharing::in_mode(Mode::WriteBack));
+    let charge = charge(10);
     let line = SettledCharge { line: 0, charge };
     let settled = redis.settle(record.expect("it is allowed"), &[line]);
     assert_eq!(settled, Some(vec![Settlement::new(10, 50)]));

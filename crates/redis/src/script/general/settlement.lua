@@ -10,8 +10,8 @@
 
 local function load_settlement()
   local RECORD, PART = 82, 21
-  -- The most newer entries of a log that a refund rewrites: Redis does nothing else meanwhile, for
-  -- about 10 ms.
+  -- The most newer entries of a log that each refund rewrites: Redis does nothing else meanwhile,
+  -- for about 10 ms.
   local NEWER_MAX = 10000
 
   local function find_mark(a)
@@ -59,7 +59,8 @@ local function load_settlement()
   local function refund_entry(a, at, units)
     local log = ALGORITHMS[LOG]
     local first = log.find_entry(a, a.dead, a.n, function(moment) return moment >= at end)
-    if first == a.n or a.n - first - 1 > NEWER_MAX then return 0 end
+    -- A log without units has no entries, but may have dead ones.
+    if first >= a.n or a.n - first - 1 > NEWER_MAX then return 0 end
     local found, sum = log.read_entry(a, first)
     local _, before = 0, a.base
     if first > a.dead then _, before = log.read_entry(a, first - 1) end
