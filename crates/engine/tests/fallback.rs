@@ -58,6 +58,7 @@ fn charge(key: Key, limit: &Limit, on_store_error: OnStoreError) -> Charge<'_> {
 async fn a_cost_above_the_share_and_not_above_the_limit_may_be_tried_again() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let reserved = limit.with_priority_share(50).unwrap();
+    let larger = Limit::fixed_window(100, Span::DAY).unwrap();
     let store = unavailable().await;
     let key = |name: &str| store.key([name.as_bytes()].into_iter());
     let of = |key, limit, cost| Charge {
@@ -66,7 +67,7 @@ async fn a_cost_above_the_share_and_not_above_the_limit_may_be_tried_again() {
     };
     let soon = Some((0, Wait::For(DENIED_FOR), DenialReason::StoreUnavailable));
     let never = |by| Some((by, Wait::Never, DenialReason::Exceeded));
-    let (a, b) = (key("a"), key("b"));
+    let (a, b, c) = (key("a"), key("b"), key("c"));
     // Of 10 units, each of 4 instances has 2.
     let cases = [
         (vec![of(a, &limit, Cost::Take(5))], soon),
@@ -81,6 +82,15 @@ async fn a_cost_above_the_share_and_not_above_the_limit_may_be_tried_again() {
         (
             vec![of(a, &limit, Cost::Take(5)), of(b, &limit, Cost::Take(11))],
             never(1),
+        ),
+        // On one key, costs add up, and the smaller of two limits denies.
+        (
+            vec![of(a, &limit, Cost::Take(6)), of(a, &limit, Cost::Take(6))],
+            never(0),
+        ),
+        (
+            vec![of(c, &larger, Cost::Take(3)), of(c, &limit, Cost::Take(3))],
+            Some((1, Wait::For(DENIED_FOR), DenialReason::StoreUnavailable)),
         ),
     ];
     for (charges, expected) in cases {

@@ -2,7 +2,7 @@
 
 use tollgate_core::{
     Bill, Charge, Decision, Denial, DenialReason, InvalidLimit, Limit, LimitHistory, PerCharge,
-    TooManyCharges, Verdict, Wait,
+    RequestDenial, TooManyCharges, Verdict, Wait,
 };
 
 use crate::DENIED_FOR;
@@ -33,9 +33,16 @@ pub(crate) fn let_retry<'a>(
     charges: &[Charge<'_>],
     wholes: impl Iterator<Item = &'a Limit>,
 ) -> Result<(), TooManyCharges> {
+    let never = Some(Wait::Never);
+    if verdict.decisions.iter().all(|one| one.wait() != never) {
+        return Ok(());
+    }
+    let bill = Bill::new(charges)?;
+    let lines = bill.lines();
     let mut is_for_now = PerCharge::from_elem(false, charges.len());
     for (index, (charge, whole)) in charges.iter().zip(wholes).enumerate() {
-        let units = charge.cost.units_needed().unwrap_or(0).max(1);
+        let line = lines.iter().find(|line| line.charge.key == charge.key);
+        let units = line.and_then(|line| line.units_needed()).unwrap_or(1);
         if let Decision::Deny(denial) = &mut verdict.decisions[index]
             && denial.wait == Wait::Never
             && units <= u64::from(whole.available())
@@ -44,17 +51,33 @@ pub(crate) fn let_retry<'a>(
             is_for_now[index] = true;
         }
     }
-    if is_for_now.contains(&true) {
-        let bill = Bill::new(charges)?;
-        let decisions: PerCharge<Decision> = bill.decisions(verdict).copied().collect();
-        verdict.denial = bill.combine(&decisions).denial;
-        if let Some(denial) = &mut verdict.denial
-            && is_for_now[denial.by]
-        {
-            denial.reason = DenialReason::StoreUnavailable;
-        }
+    verdict.denial = find_denial(&bill, charges, &verdict.decisions);
+    if let Some(denial) = &mut verdict.denial
+        && is_for_now[denial.by]
+    {
+        denial.reason = DenialReason::StoreUnavailable;
     }
     Ok(())
+}
+
+/// What denies the request, if these are the decisions on its charges. Charges on one key may have
+/// different limits: that with the longest wait decides.
+fn find_denial(
+    bill: &Bill<'_>,
+    charges: &[Charge<'_>],
+    decisions: &[Decision],
+) -> Option<RequestDenial> {
+    let longest_of = |key| {
+        let on_key = (0..charges.len()).filter(move |index| charges[*index].key == key);
+        // The first of equal ones.
+        on_key.rev().max_by_key(|index| decisions[*index].wait())
+    };
+    let of_lines = bill.lines().iter();
+    let of_lines = of_lines.filter_map(|line| longest_of(line.charge.key));
+    let of_lines: PerCharge<Decision> = of_lines.map(|index| decisions[index]).collect();
+    let denial = bill.combine(&of_lines).denial?;
+    let by = longest_of(charges[denial.by].key)?;
+    Some(RequestDenial { by, ..denial })
 }
 
 /// An instance's share of a limit: rounded down, but at least one unit if the limit has any.
