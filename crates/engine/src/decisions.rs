@@ -67,6 +67,18 @@ struct Tally([AtomicU64; OUTCOMES.len()]);
 /// A domain, and a path below it.
 type SeriesName = (Arc<str>, Box<str>);
 
+/// The series whose names contain clients' values.
+#[derive(Debug, Default)]
+struct Values {
+    /// The rules in effect that have such series. A decision under former rules, which is counted
+    /// after a reload, creates none for a rule that is gone.
+    rules: BTreeSet<RulePath>,
+    series: BTreeMap<SeriesName, ValueSeries>,
+}
+
+/// A domain, and the path of a rule in it.
+type RulePath = (Arc<str>, Arc<str>);
+
 /// The counts under a name with a client's values in it.
 #[derive(Clone, Debug)]
 struct ValueSeries {
@@ -83,7 +95,7 @@ pub(crate) struct Decisions {
     rules: RwLock<BTreeMap<SeriesName, Arc<Tally>>>,
     /// The series whose paths contain clients' values. They are kept apart from `rules` because a
     /// client can choose a value that makes its path equal to a rule's.
-    values: RwLock<BTreeMap<SeriesName, ValueSeries>>,
+    values: RwLock<Values>,
     unknown_domain: Tally,
 }
 
@@ -139,37 +151,43 @@ impl Decisions {
         }
         *before = after;
         let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        values.retain(|(domain, _), series| {
+        values.series.retain(|(domain, _), series| {
             varying.contains(&(Arc::clone(domain), Arc::clone(&series.rule)))
         });
+        values.rules = varying;
         series
     }
 
     /// The series of a path with a client's values in it, of the rule at the path `rule`; `None` if
-    /// there is no room for it.
+    /// there is no room for it, or the rule has no such series any more.
     fn of_values(&self, domain: &Arc<str>, rule: &str, path: &str) -> Option<Arc<Tally>> {
         if path.len() > VALUE_PATH_BYTES_MAX {
             return None;
         }
         let series = (Arc::clone(domain), Box::from(path));
         let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = values.get(&series) {
+        if let Some(known) = values.series.get(&series) {
             return Some(Arc::clone(&known.tally));
         }
-        if values.len() >= VALUE_SERIES_MAX {
+        if values.series.len() >= VALUE_SERIES_MAX {
             return None;
         }
         drop(values);
         let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        // Other threads may have used the last free series since.
-        if values.len() >= VALUE_SERIES_MAX && !values.contains_key(&series) {
+        // Other threads may have used the last free series since, or replaced the rules.
+        let is_full = values.series.len() >= VALUE_SERIES_MAX;
+        let rule: Arc<str> = rule.into();
+        let is_gone = !values
+            .rules
+            .contains(&(Arc::clone(domain), Arc::clone(&rule)));
+        if is_gone || is_full && !values.series.contains_key(&series) {
             return None;
         }
         let create = || ValueSeries {
-            rule: rule.into(),
+            rule,
             tally: Arc::default(),
         };
-        let series = values.entry(series).or_insert_with(create);
+        let series = values.series.entry(series).or_insert_with(create);
         Some(Arc::clone(&series.tally))
     }
 
@@ -193,7 +211,8 @@ impl Decisions {
         let rules = rules.unwrap_or_else(PoisonError::into_inner);
         // A copy: a new value, whose decision waits for this lock, does not wait for the visitor.
         let values = self.values.read();
-        let values = values.unwrap_or_else(PoisonError::into_inner).clone();
+        let values = values.unwrap_or_else(PoisonError::into_inner);
+        let values = values.series.clone();
         for (series @ (domain, rule), tally) in rules.iter() {
             let mut counts = tally.counts();
             if let Some(values) = values.get(series) {

@@ -11,23 +11,25 @@ use super::*;
 use crate::engine::Engine;
 use crate::stores::Stores;
 
+const VARYING: &str =
+    "domain: d\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: 9/day}\n";
+
 #[test]
 fn series_with_clients_values_are_bounded_in_number_and_length() {
+    let varying = parse(VARYING);
     let decisions = Decisions::default();
-    let domain: Arc<str> = "d".into();
+    let domain = Arc::clone(&decisions.track(&varying).domains["d"].name);
+    let of_values = |path: &str| decisions.of_values(&domain, "a", path);
     for index in 0..VALUE_SERIES_MAX {
-        assert!(
-            decisions
-                .of_values(&domain, "r", &format!("v{index}"))
-                .is_some()
-        );
+        assert!(of_values(&format!("v{index}")).is_some());
     }
-    assert!(decisions.of_values(&domain, "r", "one more").is_none());
-    assert!(decisions.of_values(&domain, "r", "v0").is_some());
+    assert!(of_values("one more").is_none());
+    assert!(of_values("v0").is_some());
     let fresh = Decisions::default();
+    fresh.track(&varying);
     let long = "v".repeat(VALUE_PATH_BYTES_MAX + 1);
-    assert!(fresh.of_values(&domain, "r", &long).is_none());
-    assert!(fresh.of_values(&domain, "r", &long[1..]).is_some());
+    assert!(fresh.of_values(&domain, "a", &long).is_none());
+    assert!(fresh.of_values(&domain, "a", &long[1..]).is_some());
 }
 
 fn parse(text: &str) -> RuleSet {
@@ -39,14 +41,17 @@ fn parse(text: &str) -> RuleSet {
 
 #[test]
 fn a_value_that_looks_like_a_rule_makes_no_second_series() {
-    let rules = parse("domain: d\ndescriptors: [{key: a, value: b, rate_limit: 1/day}]\n");
+    let rules = parse(
+        "domain: d\ndescriptors: [{key: a, value: b, rate_limit: 1/day}, {key: a, \
+         detailed_metric: true, rate_limit: 1/day}]\n",
+    );
     let decisions = Decisions::default();
     let series = decisions.track(&rules);
     let view = rules.rules().next().unwrap();
     series.rules[&address(&view.rule)].add(DescriptorOutcome::Allowed);
     let domain = Arc::clone(&series.domains["d"].name);
     decisions
-        .of_values(&domain, "r", &view.rule.path)
+        .of_values(&domain, "a", &view.rule.path)
         .unwrap()
         .add(DescriptorOutcome::Allowed);
     let mut found = Vec::new();
@@ -85,15 +90,20 @@ fn a_reload_goes_on_counting_and_forgets_what_is_gone() {
 
 #[test]
 fn series_with_values_go_with_their_rule() {
-    let varying = "domain: d\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: 1/day}\n";
     let plain = "domain: d\ndescriptors:\n- {key: a, rate_limit: 1/day}\n";
     let decisions = Decisions::default();
-    for (rules, expected) in [(varying, 0), (varying, 1), (plain, 0)] {
-        let rules = parse(rules);
-        let series = decisions.track(&rules);
-        assert_eq!(decisions.values.read().unwrap().len(), expected);
+    let mut series = decisions.track(&parse(VARYING));
+    let has_series = |series: &Series| {
         let domain = &series.domains["d"].name;
-        assert!(decisions.of_values(domain, "a", "a_ann").is_some());
+        decisions.of_values(domain, "a", "a_ann").is_some()
+    };
+    assert!(has_series(&series));
+    for (rules, expected) in [(VARYING, 1), (plain, 0), (VARYING, 0)] {
+        let next = decisions.track(&parse(rules));
+        assert_eq!(decisions.values.read().unwrap().series.len(), expected);
+        // A decision under the former rules is counted after the reload.
+        assert_eq!(has_series(&series), rules == VARYING);
+        series = next;
     }
 }
 
@@ -102,8 +112,7 @@ async fn overrides_have_a_series_of_their_own_and_each_descriptor_counts() {
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(Moment::ZERO + Span::DAY));
     let memory = Memory::builder().max_keys(10_000).clock(clock).build();
     let engine = Engine::new(Stores::new(memory));
-    let rules = "domain: d\ndescriptors:\n- {key: a, detailed_metric: true, rate_limit: 9/day}\n";
-    engine.replace_rules(parse(rules));
+    engine.replace_rules(parse(VARYING));
     for index in 0..=VALUE_SERIES_MAX {
         decide(&engine, b"d", format!("v{index}").as_bytes(), None).await;
     }

@@ -22,7 +22,7 @@ use tollgate_rules::{Attempt, MaybeSuperseded, ReservedPart, Resolved};
 
 use super::{ActiveRules, Decided, Engine};
 use crate::reservation_id::{NoRandomness, ReservationId};
-use crate::reservation_table::{Full, OpenReservation};
+use crate::reservation_table::OpenReservation;
 use crate::stores::{DomainStore, EngineMemory};
 
 /// The most limits that a request with a reservation may meet.
@@ -126,15 +126,14 @@ impl Engine {
         id: ReservationId,
     ) -> Result<(Decided, Option<ReservationReceipt>), ReserveError> {
         let bounds = self.reservations.bounds();
-        let place = self.reservations.claim(self.stores.now());
-        let place = place.map_err(|Full| ReserveError::Full { max: bounds.max })?;
+        let place = self.reservations.claim(self.stores.now()).ok();
+        let full = place.is_none().then_some(bounds.max);
         let mut attempt = Attempt::first(self.rules.load());
         let (decided, (meets_limits, mut parts)) = loop {
             let (active, resolution) = (attempt.rules(), attempt.resolution());
-            let outcome =
-                self.reserve_under(active, memory, request, resolution, |_, charges, parts| {
-                    (!charges.is_empty(), parts)
-                });
+            let keep =
+                |_: &Resolved<'_>, charges: &[Charge<'_>], parts| (!charges.is_empty(), parts);
+            let outcome = self.reserve_under(active, memory, (request, full), resolution, keep);
             match attempt.next(&outcome, || self.rules.load()) {
                 None => break outcome?,
                 Some(next) => attempt = next,
@@ -142,9 +141,10 @@ impl Engine {
         };
         // They are kept for long.
         parts.shrink_to_fit();
-        if !decided.answer.is_allowed() || !meets_limits {
+        let place = place.filter(|_| decided.answer.is_allowed() && meets_limits);
+        let Some(place) = place else {
             return Ok((decided, None));
-        }
+        };
         let expires = self.stores.now() + bounds.lifetime;
         place.fill(id, OpenReservation { expires, parts });
         let expires_in = bounds.lifetime;
@@ -181,12 +181,13 @@ impl Engine {
     }
 
     /// Decides in memory under these rules, even if they are replaced meanwhile. `keep` makes what
-    /// is kept of what was charged, and of the charges.
+    /// is kept of what was charged, and of the charges. If there is no place for a reservation, but
+    /// so many are open (`full`), only a request that meets no limit is decided.
     fn reserve_under<K>(
         &self,
         active: &ActiveRules,
         memory: &EngineMemory,
-        request: &Request<'_>,
+        (request, full): (&Request<'_>, Option<usize>),
         resolution: Resolution,
         keep: impl FnOnce(&Resolved<'_>, &[Charge<'_>], VecDeque<ReservedPart>) -> K,
     ) -> Result<(Decided, K), ReserveError> {
@@ -194,6 +195,9 @@ impl Engine {
             .rules
             .resolve_with_headroom(request, memory, &self.headroom());
         let charges = charges_to_reserve(&resolved, resolution)?;
+        if let Some(max) = full.filter(|_| !charges.is_empty()) {
+            return Err(ReserveError::Full { max });
+        }
         let (verdict, now) = memory.decide_timed(&charges)?;
         let parts = resolved.reserved_parts(&charges, &verdict, now);
         let kept = keep(&resolved, &charges, parts);

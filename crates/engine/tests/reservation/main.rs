@@ -147,6 +147,20 @@ async fn what_meets_no_limit_takes_no_place() {
     }
 }
 
+#[tokio::test]
+async fn without_a_place_only_what_meets_no_limit_is_decided() {
+    let bounds = ReservationBounds {
+        max: 1,
+        ..ReservationBounds::default()
+    };
+    let bench = Bench::bounded("- {key: a, rate_limit: 100/hour}\n", bounds);
+    bench.reserve(&["a"], 40).await.unwrap();
+    assert!(bench.reserve(&["none"], 40).await.is_none());
+    let full = bench.engine.reserve(&request(&["a"], Cost::Take(1))).await;
+    assert!(matches!(full, Err(ReserveError::Full { max: 1 })));
+    assert_eq!(bench.remaining("a").await, 60);
+}
+
 /// The store adds up what a request charges to one counter.
 #[tokio::test]
 async fn descriptors_that_meet_on_a_counter_are_settled_together() {

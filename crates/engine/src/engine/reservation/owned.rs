@@ -138,7 +138,8 @@ impl Engine {
                 });
                 OwnedReservation(Place::Memory(parts.collect()))
             };
-        let (decided, owned) = self.reserve_under(active, memory, request, resolution, keep)?;
+        let (decided, owned) =
+            self.reserve_under(active, memory, (request, None), resolution, keep)?;
         let owned = decided.answer.is_allowed().then_some(owned);
         Ok((decided, owned))
     }
