@@ -107,11 +107,10 @@ impl RuleSource for ConfiguredRules {
         let Some(file) = self.config.file.clone() else {
             return false;
         };
-        let former = self.config.gateway.clone();
-        let gateway = self.gateway.as_deref();
-        self.settings.check(&file, &mut self.config, gateway, why);
+        let (config, gateway) = (&mut self.config, self.gateway.as_deref());
+        let has_replaced = self.settings.check(&file, config, gateway, why);
         self.find_gateway_files();
-        self.config.gateway != former
+        has_replaced
     }
 }
 

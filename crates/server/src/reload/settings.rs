@@ -46,18 +46,21 @@ impl SettingsFile {
     }
 
     /// Reads `path`, applies the settings of the gateway, and logs what a restart would change in
-    /// `in_effect`, if that is new or if an operator has asked for a reload.
+    /// `in_effect`, if that is new or if an operator has asked for a reload. Returns whether other
+    /// settings of the gateway are in effect now.
     pub(super) fn check(
         &mut self,
         path: &Path,
         in_effect: &mut Config,
         gateway: Option<&Gateway>,
         why: Why,
-    ) {
+    ) -> bool {
+        let mut has_replaced = false;
         let read = Config::read_again(path).map_err(Unusable::from);
         let applied = read.and_then(|config| {
             let applied = apply(gateway, &config, in_effect);
-            applied.map_err(|invalid| Unusable::of(&invalid.below("gateway")))?;
+            let applied = applied.map_err(|invalid| Unusable::of(&invalid.below("gateway")));
+            has_replaced = applied?;
             Ok(config)
         });
         let applied = applied.map_err(|unusable| read_files_again(gateway, in_effect, unusable));
@@ -67,7 +70,7 @@ impl SettingsFile {
             Err(unusable) => Found::Unusable(unusable),
         };
         if found == self.last && (why == Why::Noticed || found == Found::Same) {
-            return;
+            return has_replaced;
         }
         if let (Some(gateway), Found::Unusable(_)) = (gateway, &found)
             && found != self.last
@@ -89,6 +92,7 @@ impl SettingsFile {
             }
         }
         self.last = found;
+        has_replaced
     }
 }
 
@@ -140,14 +144,15 @@ fn read_files_again(
 }
 
 /// Applies what a file has for the gateway, and what the files have that it names, but for the
-/// paths of the access log and of the lists, which stay what they are.
+/// paths of the access log and of the lists, which stay what they are. Returns whether anything of
+/// that is new.
 fn apply(
     gateway: Option<&Gateway>,
     found: &Config,
     in_effect: &mut Config,
-) -> Result<(), InvalidSettings> {
+) -> Result<bool, InvalidSettings> {
     let (Some(gateway), Some(found)) = (gateway, &found.gateway) else {
-        return Ok(());
+        return Ok(false);
     };
     let former = in_effect.gateway.clone().unwrap_or_default();
     let next = GatewaySettings {
@@ -155,7 +160,8 @@ fn apply(
         lists: former.lists.clone(),
         ..found.clone()
     };
-    if next != former || gateway.has_changed_files(&next) {
+    let is_new = next != former || gateway.has_changed_files(&next);
+    if is_new {
         let candidate = Config {
             gateway: Some(next.clone()),
             ..in_effect.clone()
@@ -166,5 +172,5 @@ fn apply(
         info!(routes, upstreams, "the gateway's settings are in effect");
         in_effect.gateway = Some(next);
     }
-    Ok(())
+    Ok(is_new)
 }
