@@ -101,14 +101,16 @@ impl LogWriter {
                 self.take(order);
             }
             self.write();
-            if self.shared.reopen.swap(false, Ordering::Relaxed) {
-                self.reopen();
-            }
+            self.reopen_if_ordered();
         }
     }
 
     fn take(&mut self, order: Order) {
-        let Order::Line(line) = order else { return };
+        let Order::Line(line) = order else {
+            // Only the lines before the order belong to the former file.
+            self.write();
+            return self.reopen_if_ordered();
+        };
         if self.is_torn {
             self.batch.push(b'\n');
             self.is_torn = false;
@@ -140,6 +142,12 @@ impl LogWriter {
         self.shared.queued.fetch_sub(self.bytes, Ordering::Relaxed);
         self.shared.done.send_modify(|done| *done += self.lines);
         (self.lines, self.bytes) = (0, 0);
+    }
+
+    fn reopen_if_ordered(&mut self) {
+        if self.shared.reopen.swap(false, Ordering::Relaxed) {
+            self.reopen();
+        }
     }
 
     /// Opens the file again, which may have been renamed.
@@ -204,7 +212,10 @@ fn ends_in_line(batch: &[u8], written: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::settings::AccessLogFormat;
 
     /// Takes so many bytes, a few at a time, as a disk that becomes full.
     struct Disk(usize);
@@ -222,6 +233,34 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_line_after_the_order_to_reopen_is_in_the_new_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        let settings = AccessLogSettings {
+            path: path.clone(),
+            format: AccessLogFormat::default(),
+        };
+        let shared = Arc::<Shared>::default();
+        let writer = LogWriter::open(&settings, Arc::clone(&shared), Counter::default()).unwrap();
+        let old = path.with_extension("1");
+        std::fs::rename(&path, &old).unwrap();
+        let (orders, received) = std::sync::mpsc::sync_channel(3);
+        shared.reopen.store(true, Ordering::Relaxed);
+        let line = |text: &str| Order::Line(text.to_owned());
+        // All are there when the writer looks.
+        for order in [line("before\n"), Order::Wake, line("after\n")] {
+            orders.send(order).unwrap();
+        }
+        drop(orders);
+        writer.run(&received);
+        let read = |path| std::fs::read_to_string(path).unwrap();
+        assert_eq!(
+            (read(&old), read(&path)),
+            ("before\n".to_owned(), "after\n".to_owned())
+        );
     }
 
     #[test]
