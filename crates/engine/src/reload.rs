@@ -114,7 +114,8 @@ impl<S: RuleSource> Reloader<S> {
     /// that the source reads.
     pub fn reload(&mut self, why: Why) -> Outcome {
         let before = self.engine.rules.load_full();
-        // Settings that name a new domain find its rules in effect.
+        // Settings that name a new domain find its rules in effect. Those that name a removed one
+        // stay for a moment without it.
         let outcome = self.reload_rules(why);
         let has_new_settings = self.source.check_others(why);
         let active = self.engine.rules.load_full();
