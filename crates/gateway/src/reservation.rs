@@ -156,19 +156,17 @@ impl Reservation {
         }
     }
 
-    /// The request is about to be sent to an upstream: whatever becomes of it, it stays charged. A
-    /// response whose body has a cost must come without compression, and as a whole.
+    /// The request is about to be sent to an upstream: unless it turns out that nothing of it was,
+    /// it stays charged. A response whose body has a cost must come without compression, and as a
+    /// whole.
     pub(crate) fn send(&mut self, headers: &mut HeaderMap, body: &mut RequestBody) {
-        let Some(open) = self.0.take() else {
+        let Some(open) = &mut self.0 else {
             return;
         };
-        let Some(pricing) = open.pricing.clone() else {
-            // It costs what it has reserved.
-            open.keep();
-            return;
-        };
-        let open = self.0.insert(open);
         open.progress = Progress::Sent;
+        let Some(pricing) = open.pricing.clone() else {
+            return;
+        };
         let mut descriptors = open.descriptors.iter();
         if descriptors.any(|reserved| pricing.reads_body(reserved.index)) {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -191,7 +189,11 @@ impl Reservation {
         headers: &HeaderMap,
     ) -> Option<Box<Meter>> {
         let open = self.0.take()?;
-        let pricing = Arc::clone(open.pricing.as_ref()?);
+        let Some(pricing) = open.pricing.clone() else {
+            // It costs what it has reserved.
+            open.keep();
+            return None;
+        };
         let price =
             |reserved: &Reserved| pricing.at_head(reserved.index, reserved.units, status, headers);
         let prices: Vec<PriceAtHead<'_>> = open.descriptors.iter().map(price).collect();

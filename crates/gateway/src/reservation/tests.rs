@@ -236,6 +236,24 @@ async fn a_request_of_known_cost_is_charged_from_when_a_connection_is_made_for_i
     abandoned.connect();
     drop(abandoned);
     assert_eq!(bench.used("failed").await, 1);
+    let send = |reservation: &mut Reservation| {
+        reservation.send(&mut HeaderMap::new(), &mut RequestBody::empty());
+    };
+    // Its connection was closed before anything of it was sent.
+    let mut unsent = reserve().await;
+    send(&mut unsent);
+    unsent.release();
+    assert_eq!(bench.used("failed").await, 1);
+    let mut answered = reserve().await;
+    send(&mut answered);
+    let settling = answered.settle(StatusCode::OK, &head.headers);
+    assert!(settling.await.is_none());
+    assert_eq!(bench.used("failed").await, 2);
+    let mut unanswered = reserve().await;
+    send(&mut unanswered);
+    drop(unanswered);
+    assert_eq!(bench.used("failed").await, 3);
+    assert_eq!(metrics.unsettled_counter().value("no_response"), 0);
 }
 
 #[tokio::test]
