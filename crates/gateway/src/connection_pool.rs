@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
+use hyper::client::conn::{TrySendError, http2};
 use hyper::{Request, Response};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::address_health::AddressHealth;
 use crate::connector::{Connector, Http1};
-use crate::request_body::RequestBody;
+use crate::request_body::{Held, RequestBody};
 use crate::settings::UpstreamProtocol;
+use crate::stream_count::StreamCount;
 
 mod shared_connections;
 
-use shared_connections::{SharedConnections, Stream};
+use shared_connections::SharedConnections;
 
 /// The most connections to one address that wait for the next request; further ones are closed.
 const IDLE_MAX: usize = 256;
@@ -51,21 +52,27 @@ struct Idle {
 #[derive(Debug)]
 enum Sender {
     Http1(Http1<RequestBody>),
-    Http2(Stream),
+    Http2(http2::SendRequest<RequestBody>),
 }
 
 /// A connection for one request. Unless it is returned, a connection of HTTP/1.1 closes.
 #[derive(Debug)]
 pub(crate) struct Lease {
     sender: Option<Sender>,
-    counted: Counted,
+    /// Over HTTP/2, the body of the request has it as well: the server may answer before it has all
+    /// of it.
+    counted: Arc<Counted>,
     /// Whether it has served another request before, so that the server may just have closed it.
     is_reused: bool,
 }
 
 /// Counts a request in flight until it is dropped.
 #[derive(Debug)]
-struct Counted(Arc<ConnectionPool>);
+struct Counted {
+    pool: Arc<ConnectionPool>,
+    /// Over HTTP/2, counts it on its connection too.
+    stream: Option<StreamCount>,
+}
 
 // === impl ConnectionPool ===
 
@@ -116,7 +123,7 @@ impl ConnectionPool {
         let connection = self.take_idle()?;
         Some(Lease {
             sender: Some(Sender::Http1(connection)),
-            counted,
+            counted: Arc::new(counted),
             is_reused: true,
         })
     }
@@ -129,7 +136,7 @@ impl ConnectionPool {
     /// requests are in flight as may be.
     pub(crate) async fn lease(self: &Arc<ConnectionPool>) -> io::Result<Lease> {
         let busy = || io::Error::from(io::ErrorKind::ResourceBusy);
-        let counted = Counted::new(self).ok_or_else(busy)?;
+        let mut counted = Counted::new(self).ok_or_else(busy)?;
         let (sender, is_reused) = match self.protocol() {
             UpstreamProtocol::Http1 => match self.take_idle() {
                 Some(connection) => (Sender::Http1(connection), true),
@@ -147,12 +154,13 @@ impl ConnectionPool {
                 let shared = timeout(self.connector.timeout(), sharing).await;
                 let (stream, is_reused) =
                     shared.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-                (Sender::Http2(stream), is_reused)
+                counted.stream = Some(stream.count);
+                (Sender::Http2(stream.sender), is_reused)
             }
         };
         Ok(Lease {
             sender: Some(sender),
-            counted,
+            counted: Arc::new(counted),
             is_reused,
         })
     }
@@ -244,7 +252,7 @@ async fn close_idle(pool: Weak<ConnectionPool>) {
 
 impl Lease {
     pub(crate) fn pool(&self) -> &Arc<ConnectionPool> {
-        &self.counted.0
+        &self.counted.pool
     }
 
     /// Sends a request, and waits for the head of its response.
@@ -258,9 +266,11 @@ impl Lease {
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match self.sender.as_mut().expect("it is only taken at the end") {
             Sender::Http1(connection) => connection.sender.try_send_request(*request).await,
-            Sender::Http2(stream) => {
-                request.body_mut().hold(&stream.count);
-                stream.sender.try_send_request(*request).await
+            Sender::Http2(sender) => {
+                request
+                    .body_mut()
+                    .hold(Arc::<Counted>::clone(&self.counted));
+                sender.try_send_request(*request).await
             }
         }
     }
@@ -285,7 +295,7 @@ impl Lease {
         tokio::spawn(async move {
             let ready = timeout(IDLE_TIME, connection.sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
-                counted.0.put_idle(connection);
+                counted.pool.put_idle(connection);
             }
         });
     }
@@ -301,15 +311,21 @@ impl Counted {
         let (order, most) = (Ordering::Relaxed, pool.requests_max);
         let another = |before| (before < most).then_some(before + 1);
         let counting = pool.in_flight.fetch_update(order, order, another);
-        counting.is_ok().then(|| Counted(Arc::clone(pool)))
+        counting.is_ok().then(|| Counted {
+            pool: Arc::clone(pool),
+            stream: None,
+        })
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.pool.in_flight.fetch_sub(1, Ordering::Relaxed);
+        drop(self.stream.take());
     }
 }
+
+impl Held for Counted {}
 
 #[cfg(test)]
 mod tests {

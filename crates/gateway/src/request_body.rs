@@ -14,7 +14,6 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::forwarding::rewrite_trailers;
-use crate::stream_count::StreamCount;
 
 mod arrival_pace;
 
@@ -33,9 +32,12 @@ pub(crate) struct RequestBody {
     progress: Option<Arc<Progress>>,
     /// Counts the bytes that have come.
     counter: Option<Arc<ByteCount>>,
-    /// Over HTTP/2, counts the request on its connection until the body is sent.
-    stream: Option<Arc<StreamCount>>,
+    /// What is dropped when the body is sent.
+    held: Option<Arc<dyn Held>>,
 }
+
+/// What a body may hold until it is sent.
+pub(crate) trait Held: fmt::Debug + Send + Sync {}
 
 /// Why a body did not arrive as a whole.
 #[derive(Clone, Debug)]
@@ -96,7 +98,7 @@ impl RequestBody {
             idle: IdleTimer::new(idle),
             progress,
             counter: None,
-            stream: None,
+            held: None,
         }
     }
 
@@ -110,7 +112,7 @@ impl RequestBody {
             idle: IdleTimer::new(Duration::ZERO),
             progress: None,
             counter: None,
-            stream: None,
+            held: None,
         }
     }
 
@@ -118,9 +120,14 @@ impl RequestBody {
         self.incoming.is_none()
     }
 
-    /// Counts the request on this connection until the body is sent, also if it is answered before.
-    pub(crate) fn hold(&mut self, stream: &Arc<StreamCount>) {
-        self.stream = (!self.is_empty()).then(|| Arc::clone(stream));
+    /// Holds this until the body is sent, also if the request is answered before.
+    pub(crate) fn hold(&mut self, held: Arc<dyn Held>) {
+        self.held = Some(held).filter(|_| !self.is_empty());
+    }
+
+    /// Drops what it holds.
+    pub(crate) fn let_go(&mut self) {
+        self.held = None;
     }
 
     /// Adds the bytes that come to a counter.

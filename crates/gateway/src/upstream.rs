@@ -318,6 +318,7 @@ impl Upstream {
             };
             request = Box::new(unsent);
             // In its place.
+            request.body_mut().let_go();
             drop(lease);
             let leased = Box::pin(self.lease_again(&pool)).await;
             lease = leased.map_err(|failure| unanswered(failure, false))?;

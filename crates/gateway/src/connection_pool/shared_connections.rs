@@ -5,7 +5,7 @@
 //! more: the next request goes over another.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::client::conn::http2;
 use tokio::sync::Mutex as AsyncMutex;
@@ -34,8 +34,7 @@ struct Shared {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) sender: http2::SendRequest<RequestBody>,
-    /// The body of the request has it as well: the server may answer before it has all of it.
-    pub(super) count: Arc<StreamCount>,
+    pub(super) count: StreamCount,
 }
 
 // === impl SharedConnections ===
@@ -106,7 +105,7 @@ impl Shared {
     fn begin(&self) -> Stream {
         Stream {
             sender: self.connection.sender.clone(),
-            count: Arc::new(self.streams.begin()),
+            count: self.streams.begin(),
         }
     }
 }

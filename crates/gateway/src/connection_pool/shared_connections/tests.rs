@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -146,10 +147,15 @@ async fn a_body_that_is_being_sent_counts_after_the_end_of_its_response() {
         lease.finish();
     }
     assert!(pool.must_wait());
+    assert_eq!(pool.in_flight(), clients.len());
     begin(&pool).await.unwrap();
     // Without them, the bodies fail, and their requests end.
     drop(clients);
-    while pool.shared.lock()[0].streams.count() > 0 {
-        yield_now().await;
-    }
+    let ended = async {
+        while pool.shared.lock()[0].streams.count() > 0 {
+            yield_now().await;
+        }
+    };
+    timeout(TIMEOUT, ended).await.expect("they end");
+    assert_eq!(pool.in_flight(), 0);
 }
