@@ -61,7 +61,15 @@ static END_TO_END: [HeaderName; 4] = [CF_CONNECTING_IP, CONTENT_LENGTH, HOST, VI
 /// Fields that are not trailers (RFC 9110, section 6.5.1), beside those for one connection and
 /// those that the gateway writes: servers that add trailers to the head would take them for a part
 /// of it.
-static NO_TRAILERS: [HeaderName; 6] = [HOST, CONTENT_LENGTH, AUTHORIZATION, COOKIE, EXPECT, VIA];
+static NO_TRAILERS: [HeaderName; 7] = [
+    HOST,
+    CONTENT_LENGTH,
+    AUTHORIZATION,
+    COOKIE,
+    EXPECT,
+    PROXY,
+    VIA,
+];
 
 /// Who sent a request.
 #[derive(Clone, Copy, Debug)]

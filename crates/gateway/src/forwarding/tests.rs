@@ -306,6 +306,16 @@ fn a_header_that_says_who_the_client_is_stays_although_connection_names_it() {
 }
 
 #[test]
+fn fields_of_a_head_are_no_trailers() {
+    let mut trailers = HeaderMap::new();
+    for name in ["proxy", "via", "x_real_ip", "x-sum"] {
+        trailers.insert(name, HeaderValue::from_static("http://evil"));
+    }
+    rewrite_trailers(&mut trailers);
+    assert_eq!(trailers.keys().collect::<Vec<_>>(), ["x-sum"]);
+}
+
+#[test]
 fn a_response_has_one_length() {
     for (lengths, expected) in [
         (&["5"][..], Some("5")),
