@@ -148,12 +148,7 @@ impl ConnectionPool {
                 }
             },
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
-                // Over all, because many may wait while one of them connects: each would take as
-                // long again for a server that does not answer.
-                let sharing = self.shared.share(&self.connector);
-                let shared = timeout(self.connector.timeout(), sharing).await;
-                let (stream, is_reused) =
-                    shared.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                let (stream, is_reused) = self.shared.share(&self.connector).await?;
                 counted.stream = Some(stream.count);
                 (Sender::Http2(stream.sender), is_reused)
             }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::client::conn::http2;
 use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::timeout;
 
 use crate::connector::{Connector, Http2};
 use crate::request_body::RequestBody;
@@ -51,8 +52,27 @@ impl SharedConnections {
     ///
     /// # Errors
     ///
-    /// Why there is none; `ResourceBusy` if as many connections as may be are full.
+    /// Why there is none; `TimedOut` if connecting took too long, `ResourceBusy` if as many
+    /// connections as may be are full, or if some are full and no other can be opened.
     pub(super) async fn share(&self, connector: &Connector) -> io::Result<(Stream, bool)> {
+        // Over all, because many may wait while one of them connects: each would take as long again
+        // for a server that does not answer.
+        let sharing = timeout(connector.timeout(), self.take_or_open(connector)).await;
+        let shared = sharing.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut)));
+        shared.or_else(|error| {
+            // Another request may have ended meanwhile.
+            if let Some(stream) = self.take(connector) {
+                return Ok((stream, true));
+            }
+            // An address that serves others is not one that fails.
+            match self.lock().is_empty() {
+                true => Err(error),
+                false => Err(io::Error::from(io::ErrorKind::ResourceBusy)),
+            }
+        })
+    }
+
+    async fn take_or_open(&self, connector: &Connector) -> io::Result<(Stream, bool)> {
         if let Some(stream) = self.take(connector) {
             return Ok((stream, true));
         }

@@ -63,14 +63,18 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Answer>, Infallib
     Ok(Response::new(answer))
 }
 
-/// A server that takes [`STREAMS_MAX`] requests at once on each connection.
 async fn serve() -> (Arc<ConnectionPool>, JoinSet<()>) {
+    serve_on(usize::MAX).await
+}
+
+/// A server that takes [`STREAMS_MAX`] requests at once on each connection, and accepts so many.
+async fn serve_on(connections_max: usize) -> (Arc<ConnectionPool>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
-        loop {
+        for _ in 0..connections_max {
             let (stream, _peer) = listener.accept().await.unwrap();
             let service = service_fn(answer);
             connections.spawn(async move {
@@ -81,6 +85,8 @@ async fn serve() -> (Arc<ConnectionPool>, JoinSet<()>) {
                     .await;
             });
         }
+        drop(listener);
+        connections.join_all().await;
     });
     let connector = Connector::new(address, UpstreamProtocol::H2c, None, TIMEOUT);
     (Arc::new(ConnectionPool::new(connector, 1024)), tasks)
@@ -131,6 +137,28 @@ async fn an_address_whose_connections_are_all_full_is_busy() {
     assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
     running.swap_remove(7);
     begin(&pool).await.unwrap();
+}
+
+/// An address that answers is not one that fails.
+#[tokio::test]
+async fn an_address_that_accepts_no_further_connection_is_busy_while_it_serves_others() {
+    let (pool, mut server) = serve_on(1).await;
+    let first = begin(&pool).await.unwrap();
+    let second = begin(&pool).await.unwrap();
+    let busy = begin(&pool).await.map(drop).unwrap_err();
+    assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
+    drop(second);
+    let again = begin(&pool).await.unwrap();
+    drop((first, again));
+    server.shutdown().await;
+    let closed = async {
+        while !pool.shared.lock()[0].connection.sender.is_closed() {
+            yield_now().await;
+        }
+    };
+    timeout(TIMEOUT, closed).await.expect("it is closed");
+    let refused = begin(&pool).await.map(drop).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]
