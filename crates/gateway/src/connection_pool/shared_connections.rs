@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::client::conn::http2;
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::IDLE_TIME;
 use crate::connector::{Connector, Http2};
 use crate::request_body::RequestBody;
 use crate::settings::HTTP2_CONNECTIONS_MAX;
@@ -29,6 +30,8 @@ pub(super) struct SharedConnections {
 struct Shared {
     connection: Http2<RequestBody>,
     streams: Streams,
+    /// When it got its last request.
+    used_at: Instant,
 }
 
 /// One request's part of a connection.
@@ -86,22 +89,32 @@ impl SharedConnections {
         }
         // In a box, as with HTTP/1.1.
         let connection = Box::pin(connector.connect_http2()).await?;
-        let shared = Shared {
+        let mut shared = Shared {
             connection,
             streams: Streams::default(),
+            used_at: Instant::now(),
         };
         let stream = shared.begin();
         self.lock().push(shared);
         Ok((stream, false))
     }
 
-    /// A place on a connection that is open.
+    /// A place on the first connection that has room. Those behind it that have waited too long for
+    /// a request are closed: a peak has opened them, and nothing else would close them.
     fn take(&self, connector: &Connector) -> Option<Stream> {
-        let mut open = self.lock();
-        // Requests in flight keep the others open.
-        open.retain(|one| one.is_usable(connector));
-        // Under the lock, so that nobody else takes the last place.
-        open.iter().find(|one| one.has_room()).map(Shared::begin)
+        let mut stream = None;
+        // All under the lock, so that nobody else takes the last place.
+        self.lock().retain_mut(|one| {
+            // If it is not usable, requests in flight keep it open.
+            if !one.is_usable(connector) || stream.is_some() && one.is_expired() {
+                return false;
+            }
+            if stream.is_none() && one.has_room() {
+                stream = Some(one.begin());
+            }
+            true
+        });
+        stream
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Shared>> {
@@ -122,7 +135,13 @@ impl Shared {
         self.streams.count() < self.connection.streams_max()
     }
 
-    fn begin(&self) -> Stream {
+    /// Whether it serves nothing, and got no request for so long that it need not stay open.
+    fn is_expired(&self) -> bool {
+        self.streams.count() == 0 && self.used_at.elapsed() >= IDLE_TIME
+    }
+
+    fn begin(&mut self) -> Stream {
+        self.used_at = Instant::now();
         Stream {
             sender: self.connection.sender.clone(),
             count: self.streams.begin(),

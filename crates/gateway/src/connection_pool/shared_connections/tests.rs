@@ -16,10 +16,10 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::timeout;
+use tokio::time::{advance, pause, timeout};
 
 use super::*;
-use crate::connection_pool::{ConnectionPool, Lease};
+use crate::connection_pool::{ConnectionPool, IDLE_TIME, Lease};
 use crate::request_body::tests::unfinished;
 use crate::settings::UpstreamProtocol;
 
@@ -159,6 +159,32 @@ async fn an_address_that_accepts_no_further_connection_is_busy_while_it_serves_o
     timeout(TIMEOUT, closed).await.expect("it is closed");
     let refused = begin(&pool).await.map(drop).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn a_connection_that_only_a_peak_needed_is_closed() {
+    let (pool, _server) = serve().await;
+    let peak = [
+        begin(&pool).await.unwrap(),
+        begin(&pool).await.unwrap(),
+        begin(&pool).await.unwrap(),
+    ];
+    drop(peak);
+    pause();
+    let take = || pool.shared.take(pool.connector()).unwrap();
+    drop(take());
+    assert_eq!(connections(&pool), 2);
+    // As long as the first is full, the second is needed.
+    let full = [take(), take()];
+    advance(IDLE_TIME).await;
+    drop(take());
+    assert_eq!(connections(&pool), 2);
+    drop(full);
+    drop(take());
+    assert_eq!(connections(&pool), 2);
+    advance(IDLE_TIME).await;
+    drop(take());
+    assert_eq!(connections(&pool), 1);
 }
 
 #[tokio::test]
