@@ -312,9 +312,12 @@ impl Upstream {
                 }
                 Err(error) => error,
             };
-            let Some(unsent) = error.take_message().filter(|_| lease.may_be_stale()) else {
+            let unsent = error.take_message();
+            let was_sent = unsent.is_none();
+            let Some(unsent) = unsent.filter(|_| lease.may_be_stale()) else {
                 let of_body = progress.as_ref().and_then(|progress| progress.error());
-                return Err(sent(Failure::of(error.error(), of_body), &pool));
+                let failure = Failure::of(error.error(), of_body);
+                return Err(unanswered(self.report_failure(failure, &pool), was_sent));
             };
             request = Box::new(unsent);
             // In its place.

@@ -144,7 +144,7 @@ async fn a_request_on_a_connection_that_was_closed_was_not_sent_if_there_is_no_o
     for _ in 0..TURNS {
         yield_now().await;
     }
-    for (lease, was_sent) in [(reused, false), (fresh, true)] {
-        assert_eq!(send(lease).await.unwrap_err().was_sent, was_sent);
+    for lease in [reused, fresh] {
+        assert!(!send(lease).await.unwrap_err().was_sent);
     }
 }
