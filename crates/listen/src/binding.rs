@@ -100,6 +100,13 @@ mod tests {
     /// Longer than anything takes here.
     const SOON: Duration = Duration::from_secs(20);
 
+    /// The clients of a burst: fewer where the kernel queues fewer, as in some containers.
+    fn burst() -> usize {
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+        let most = most.ok().and_then(|most| most.trim().parse::<usize>().ok());
+        most.map_or(512, |most| most.saturating_sub(1).min(512))
+    }
+
     #[tokio::test]
     async fn a_burst_of_clients_is_queued_while_none_is_accepted() {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -108,11 +115,12 @@ mod tests {
             panic!("{address}");
         };
         let mut clients = JoinSet::new();
-        for _ in 0..512 {
+        let burst = burst();
+        for _ in 0..burst {
             clients.spawn(TcpStream::connect(address));
         }
         let connected = timeout(SOON, clients.join_all()).await;
         let connected = connected.unwrap().into_iter().filter(Result::is_ok);
-        assert_eq!(connected.count(), 512);
+        assert_eq!(connected.count(), burst);
     }
 }
