@@ -150,12 +150,9 @@ pub(crate) fn can_pass(response: &Response<Incoming>, asked: Option<&HeaderValue
 /// 9110, section 8.6).
 pub(crate) fn merge_lengths(headers: &mut HeaderMap) -> bool {
     let is_number = |text: &[u8]| text.iter().all(u8::is_ascii_digit);
-    let mut fields = headers.get_all(CONTENT_LENGTH).iter();
-    match (fields.next(), fields.next()) {
-        (None, _) => return true,
-        // Nearly all.
-        (Some(only), None) if is_number(only.as_bytes()) => return true,
-        _ => {}
+    // Nearly all that have one.
+    if only(headers, &CONTENT_LENGTH).is_some_and(|length| is_number(length.as_bytes())) {
+        return true;
     }
     let mut lengths = list_members(headers, &CONTENT_LENGTH);
     let Some(length) = lengths.next() else {
@@ -197,12 +194,11 @@ fn is_underscored(name: &HeaderName) -> bool {
 
 /// Removes the fields that `Connection` names. Those of [`HOP_BY_HOP`] stay for now.
 pub(crate) fn remove_named(headers: &mut HeaderMap) {
-    let mut fields = headers.get_all(CONNECTION).iter();
-    match (fields.next(), fields.next()) {
-        (None, _) => return,
-        // Nearly all: they name no field, or one that is removed anyway.
-        (Some(only), None) if matches!(only.as_bytes(), b"close" | b"keep-alive") => return,
-        _ => {}
+    // Nearly all that have one: it names no field, or one that is removed anyway.
+    if only(headers, &CONNECTION)
+        .is_some_and(|named| matches!(named.as_bytes(), b"close" | b"keep-alive"))
+    {
+        return;
     }
     let stays = |name: &HeaderName| {
         HOP_BY_HOP.contains(name) || END_TO_END.contains(name) || FORWARDING.contains(name)
@@ -215,6 +211,12 @@ pub(crate) fn remove_named(headers: &mut HeaderMap) {
     for name in named {
         headers.remove(name);
     }
+}
+
+/// The field of this name, if there is one alone.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h HeaderValue> {
+    let mut fields = headers.get_all(name).iter();
+    fields.next().filter(|_| fields.next().is_none())
 }
 
 /// Removes the fields whose names are unwanted. Few messages have any, and comparing the names of

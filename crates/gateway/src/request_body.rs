@@ -17,7 +17,7 @@ use crate::forwarding::rewrite_trailers;
 
 mod arrival_pace;
 
-use arrival_pace::{ArrivalPace, Exceeded};
+use arrival_pace::ArrivalPace;
 
 /// A client's body.
 #[derive(Debug)]
@@ -183,10 +183,8 @@ impl RequestBody {
             self.record(true);
             self.idle.limit = self.pace.begin_wait();
             ready!(self.idle.poll(cx));
-            let error = match self.pace.excess() {
-                Exceeded::Rate(rate) => BodyError::Slow(rate),
-                Exceeded::Idle(idle) => BodyError::Idle(idle),
-            };
+            let missed = self.pace.missed_rate().map(BodyError::Slow);
+            let error = missed.unwrap_or(BodyError::Idle(self.idle.limit));
             return Poll::Ready(Some(Err(error)));
         };
         self.idle.stop();

@@ -20,14 +20,6 @@ pub(crate) struct ArrivalPace {
     waits_since: Option<Instant>,
 }
 
-/// What a client's wait has exceeded.
-pub(super) enum Exceeded {
-    /// It sends fewer bytes a second.
-    Rate(u64),
-    /// It sent nothing for so long.
-    Idle(Duration),
-}
-
 // === impl ArrivalPace ===
 
 impl ArrivalPace {
@@ -68,11 +60,9 @@ impl ArrivalPace {
         self.idle.saturating_add(earned).saturating_sub(self.waited)
     }
 
-    /// If a wait was too long: the rate that the client fell behind, or the longest wait at a time.
-    pub(super) fn excess(&self) -> Exceeded {
-        match self.budget() < self.idle {
-            true => Exceeded::Rate(self.rate),
-            false => Exceeded::Idle(self.idle),
-        }
+    /// If a wait was too long: the rate that the client fell behind, unless it was the longest wait
+    /// at a time.
+    pub(super) fn missed_rate(&self) -> Option<u64> {
+        (self.budget() < self.idle).then_some(self.rate)
     }
 }
