@@ -11,7 +11,7 @@ use hyper::{Request, Response};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::address_health::AddressHealth;
-use crate::connector::{Connector, Http1};
+use crate::connector::{Connector, Http1, IDLE_TIME};
 use crate::request_body::{Held, RequestBody};
 use crate::settings::UpstreamProtocol;
 use crate::stream_count::StreamCount;
@@ -22,8 +22,6 @@ use shared_connections::SharedConnections;
 
 /// The most connections to one address that wait for the next request; further ones are closed.
 const IDLE_MAX: usize = 256;
-/// How long a connection may wait for its next request. Servers close theirs after 5 s and more.
-const IDLE_TIME: Duration = Duration::from_secs(15);
 /// How often connections that wait are looked at.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 

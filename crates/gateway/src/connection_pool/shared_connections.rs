@@ -11,8 +11,7 @@ use hyper::client::conn::http2;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 
-use super::IDLE_TIME;
-use crate::connector::{Connector, Http2};
+use crate::connector::{Connector, Http2, IDLE_TIME};
 use crate::request_body::RequestBody;
 use crate::settings::HTTP2_CONNECTIONS_MAX;
 use crate::stream_count::{StreamCount, Streams};

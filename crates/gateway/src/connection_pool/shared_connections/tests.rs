@@ -19,7 +19,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{advance, pause, timeout};
 
 use super::*;
-use crate::connection_pool::{ConnectionPool, IDLE_TIME, Lease};
+use crate::connection_pool::{ConnectionPool, Lease};
 use crate::request_body::tests::unfinished;
 use crate::settings::UpstreamProtocol;
 
