@@ -10,6 +10,7 @@ use tollgate_memory::ManualClock;
 
 use super::*;
 use crate::metrics::Metrics;
+use crate::request_body::tests::unfinished;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often addresses are sorted while other threads change their counts.
@@ -38,11 +39,15 @@ fn request() -> Box<Request<RequestBody>> {
 
 /// An upstream at these addresses.
 fn upstream_at(addresses: Vec<String>) -> Upstream {
+    upstream_of(addresses, UpstreamProtocol::Http1, 8)
+}
+
+fn upstream_of(addresses: Vec<String>, protocol: UpstreamProtocol, requests: usize) -> Upstream {
     let settings = UpstreamSettings {
         addresses,
-        protocol: UpstreamProtocol::Http1,
+        protocol,
         tls: None,
-        requests: 8,
+        requests,
         health_check: None,
         retries: None,
     };
@@ -147,4 +152,27 @@ async fn a_request_on_a_connection_that_was_closed_was_not_sent_if_there_is_no_o
     for lease in [reused, fresh] {
         assert!(!send(lease).await.unwrap_err().was_sent);
     }
+}
+
+/// It would be one request too many.
+#[tokio::test]
+async fn a_body_that_is_handed_back_does_not_count_beside_its_next_request() {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    let upstream = upstream_of(vec![address], UpstreamProtocol::H2c, 1);
+    drop(upstream.lease().await.unwrap());
+    let reused = upstream.lease().await.unwrap();
+    assert!(reused.may_be_stale());
+    let closed = server.accept().await.unwrap();
+    drop((closed, server));
+    for _ in 0..TURNS {
+        yield_now().await;
+    }
+    let (body, _client) = unfinished().await;
+    let request = Request::post("http://api/").body(body).unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let sending = upstream.send(reused, Box::new(request), TIMEOUT, &clock);
+    let unanswered = sending.await.unwrap_err();
+    assert!(matches!(unanswered.failure, Failure::Unreachable));
+    assert!(!unanswered.was_sent);
 }
