@@ -74,6 +74,7 @@ impl SharedConnections {
         })
     }
 
+    /// A place on a connection that is open, or on a new one. One is opened at a time.
     async fn take_or_open(&self, connector: &Connector) -> io::Result<(Stream, bool)> {
         if let Some(stream) = self.take(connector) {
             return Ok((stream, true));

@@ -157,8 +157,8 @@ async fn an_address_that_accepts_no_further_connection_is_busy_while_it_serves_o
         }
     };
     timeout(TIMEOUT, closed).await.expect("it is closed");
-    let refused = begin(&pool).await.map(drop).unwrap_err();
-    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    let error = begin(&pool).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]

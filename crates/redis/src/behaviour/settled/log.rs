@@ -1,7 +1,7 @@
 //! Reservations of sliding logs with many newer entries.
 
 use tollgate_behaviour::{Subject, Taste};
-use tollgate_core::{Charge, Cost, Limit, SettledCharge, Settlement, Span, Store};
+use tollgate_core::{Charge, Cost, Limit, SettledCharge, Settlement, Span};
 
 use crate::behaviour::{Driven, SINGLE};
 use crate::config::Config;
