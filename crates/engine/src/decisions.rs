@@ -211,8 +211,10 @@ impl Decisions {
         let rules = rules.unwrap_or_else(PoisonError::into_inner);
         // A copy: a new value, whose decision waits for this lock, does not wait for the visitor.
         let values = self.values.read();
-        let values = values.unwrap_or_else(PoisonError::into_inner);
-        let values = values.series.clone();
+        let values = values
+            .unwrap_or_else(PoisonError::into_inner)
+            .series
+            .clone();
         for (series @ (domain, rule), tally) in rules.iter() {
             let mut counts = tally.counts();
             if let Some(values) = values.get(series) {

@@ -56,6 +56,7 @@ fn a_value_that_looks_like_a_rule_makes_no_second_series() {
         .add(DescriptorOutcome::Allowed);
     let mut found = Vec::new();
     let visited = decisions.visit(|domain, rule, outcome, count| {
+        assert!(decisions.values.try_write().is_ok(), "a new value waits");
         found.push(format!("{domain} {rule} {outcome} {count}"));
         Ok::<(), ()>(())
     });
