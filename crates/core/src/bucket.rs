@@ -10,7 +10,7 @@
 //! it, and switches to its own interval when it charges ([`Bucket::migrate`]).
 
 use crate::limit::{Algorithm, Limit};
-use crate::moment::Moment;
+use crate::moment::{Moment, Timeline};
 use crate::span::Span;
 use crate::usage::Usage;
 
@@ -263,6 +263,11 @@ impl Terms {
 }
 
 impl Usage for Bucket {
+    #[inline]
+    fn timeline(_limit: &Limit) -> Timeline {
+        Timeline::Monotonic
+    }
+
     #[inline]
     fn settle(&mut self, _limit: &Limit, now: Moment) {
         // Bounded by its own terms: a smaller limit must not erase what was counted.

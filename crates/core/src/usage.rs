@@ -1,7 +1,7 @@
 //! The state that a limit stores for a key, and the operations on it.
 
 use crate::limit::Limit;
-use crate::moment::Moment;
+use crate::moment::{Moment, Timeline};
 use crate::span::Span;
 
 /// The state that one limit stores for one key: the consumed units that still count.
@@ -10,6 +10,16 @@ use crate::span::Span;
 /// atomicity. Call [`Usage::settle`] first, and pass the same `now` to the other methods. `Default`
 /// is the state of a key that was never seen.
 pub trait Usage {
+    /// The clock that the moments of a `limit` with such states come from: always
+    /// [`Limit::timeline`], but known when it is compiled where all such limits have one.
+    #[inline]
+    fn timeline(limit: &Limit) -> Timeline
+    where
+        Self: Sized,
+    {
+        limit.timeline()
+    }
+
     /// Drops units that no longer count at `now`.
     ///
     /// State written by a clock ahead of `now` is shifted back as a whole, so that its newest part

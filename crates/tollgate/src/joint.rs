@@ -83,26 +83,36 @@ pub struct JointDenial {
 /// # Ok::<(), tollgate::JointError>(())
 /// ```
 pub fn check_all<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<JointDecision, JointError> {
-    let mut decision = JointDecision {
-        names: names_of(asks)?,
-        verdict: Verdict::default(),
+    check_siblings(asks)?;
+    // Made in its result: so large a decision takes a good part of its time to be moved there.
+    let mut result = Ok(JointDecision::new(Names::new(), Verdict::default()));
+    if let Ok(decision) = &mut result {
+        decision.names.extend(names_of(asks));
+        if let Err(error) = decide(asks, &mut decision.verdict) {
+            result = Err(JointError::Store(error));
+        }
+    }
+    result
+}
+
+/// Fails unless all limits count in the same memory.
+fn check_siblings<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<(), JointError> {
+    let Some((first, others)) = asks.split_first() else {
+        return Ok(());
     };
-    match decide(asks, &mut decision.verdict) {
-        Ok(()) => Ok(decision),
-        Err(error) => Err(JointError::Store(error)),
+    let store = first.limiter.store();
+    let is_sibling = |ask: &&Ask<'_, Limiter<C>>| Arc::ptr_eq(ask.limiter.store(), store);
+    match others.iter().find(|ask| !is_sibling(ask)) {
+        None => Ok(()),
+        Some(other) => Err(JointError::NotSiblings {
+            name: other.limiter.name().into(),
+        }),
     }
 }
 
-/// The limits' names, if all of them count in the same memory.
-fn names_of<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> Result<Names, JointError> {
-    let store = asks.first().map(|first| first.limiter.store());
-    let is_other =
-        |limiter: &&Limiter<C>| !store.is_some_and(|it| Arc::ptr_eq(limiter.store(), it));
-    if let Some(other) = asks.iter().map(|ask| ask.limiter).find(is_other) {
-        let name = other.name().into();
-        return Err(JointError::NotSiblings { name });
-    }
-    Ok(asks.iter().map(|ask| ask.limiter.name_copy()).collect())
+/// The limits' names.
+fn names_of<C: Clock>(asks: &[Ask<'_, Limiter<C>>]) -> impl Iterator<Item = SmolStr> {
+    asks.iter().map(|ask| ask.limiter.name_copy())
 }
 
 fn decide<C: Clock>(asks: &[Ask<'_, Limiter<C>>], verdict: &mut Verdict) -> Result<(), StoreError> {
@@ -118,6 +128,29 @@ fn decide_by<C: Clock, T: Default>(
     let Some(first) = asks.first() else {
         return Ok(T::default());
     };
+    let store = first.limiter.store();
+    // Nearly all limiters keep their first limit, which needs no counted reference.
+    let mut charges = PerCharge::new();
+    let first_terms = asks
+        .iter()
+        .map_while(|ask| Some((ask, ask.limiter.first_terms()?)));
+    charges.extend(first_terms.map(|(ask, terms)| ask.charge(terms, Resolution::First)));
+    if charges.len() == asks.len() {
+        match decide(store, &charges) {
+            Err(StoreError::Superseded) => {}
+            answer => return answer,
+        }
+    }
+    decide_replaced(asks, store, decide)
+}
+
+/// As [`decide_by`], where limits have been replaced.
+#[cold]
+fn decide_replaced<C: Clock, T>(
+    asks: &[Ask<'_, Limiter<C>>],
+    store: &Memory<C>,
+    mut decide: impl FnMut(&Memory<C>, &[Charge<'_>]) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let mut resolution = Resolution::First;
     let mut terms: PerCharge<LoadedTerms<'_>> =
         asks.iter().map(|ask| ask.limiter.terms()).collect();
@@ -127,7 +160,7 @@ fn decide_by<C: Clock, T: Default>(
             for (ask, terms) in asks.iter().zip(&terms) {
                 charges.push(ask.charge(terms, resolution));
             }
-            decide(first.limiter.store(), &charges)
+            decide(store, &charges)
         };
         let Err(StoreError::Superseded) = answer else {
             return answer;
@@ -146,10 +179,7 @@ fn decide_by<C: Clock, T: Default>(
 impl JointDecision {
     /// The decision with the limits' names; a denial if the store failed.
     pub(crate) fn of<C: Clock>(names: &Names, asks: &[Ask<'_, Limiter<C>>]) -> JointDecision {
-        let mut decision = JointDecision {
-            names: names.clone(),
-            verdict: Verdict::default(),
-        };
+        let mut decision = JointDecision::new(names.clone(), Verdict::default());
         if decide(asks, &mut decision.verdict).is_err() {
             asks.iter().for_each(|ask| ask.limiter.count_failure());
             decision.verdict = without_answer(asks.len());
@@ -158,7 +188,6 @@ impl JointDecision {
     }
 
     /// The verdict on limits with these names.
-    #[cfg(feature = "redis")]
     pub(crate) const fn new(names: Names, verdict: Verdict) -> JointDecision {
         JointDecision { names, verdict }
     }

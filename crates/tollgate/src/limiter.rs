@@ -304,6 +304,11 @@ impl<C: Clock> Limiter<C> {
         decision.inspect_err(|_| self.count_failure())
     }
 
+    /// The terms, unless the limit was replaced.
+    pub(crate) fn first_terms(&self) -> Option<&Terms> {
+        self.terms.first()
+    }
+
     pub(crate) fn terms(&self) -> LoadedTerms<'_> {
         self.terms.load()
     }

@@ -5,12 +5,12 @@
 
 use smallvec::smallvec;
 
-use super::{DenialReason, Denier, PerCharge, RequestDenial, Verdict};
+use super::{DenialReason, Denier, RequestDenial, Verdict};
 use crate::charge::{Charge, Enforcement, OnDenial};
 use crate::cost::Cost;
-use crate::decision::{Decision, Wait};
+use crate::decision::{Decision, Grant, Wait};
 use crate::limit::narrow;
-use crate::moment::Now;
+use crate::moment::{Moment, Now};
 use crate::span::Span;
 use crate::step::{denial, grant, units_to_exhaust, wait_for};
 use crate::usage::Usage;
@@ -27,47 +27,51 @@ pub fn settle_separate<U: Usage>(
     now: Now,
     verdict: &mut Verdict,
 ) {
-    let mut waits = PerCharge::new();
     let mut denier = Denier::default();
+    verdict.decisions.clear();
     for (index, (charge, usage)) in charges.iter().zip(&mut *usages).enumerate() {
         let wait = judge(charge, usage, now);
         denier.add(index, charge.enforcement, wait);
-        waits.push(wait.flatten());
-    }
-    let denied = denier.first();
-    verdict.decisions.clear();
-    // Charging a denied request lengthens waits, and may exhaust limits that had allowed it.
-    let mut denier_after = Denier::default();
-    for (index, (charge, usage)) in charges.iter().zip(usages).enumerate() {
-        let (wait, delay) = match denied {
-            None => (waits[index], take(charge, usage, waits[index], now)),
-            Some(_) => {
-                let wait_after = penalise(charge, usage, waits[index], now);
-                let is_judged = !matches!(charge.cost, Cost::Refund(_));
-                denier_after.add(index, charge.enforcement, is_judged.then_some(wait_after));
-                (waits[index].and(wait_after), Span::ZERO)
+        verdict.decisions.push(match wait.flatten() {
+            Some(wait) => {
+                Decision::Deny(denial(usage, charge.limit, moment::<U>(charge, now), wait))
             }
-        };
-        let (limit, moment) = (charge.limit, now.on(charge.limit.timeline()));
-        verdict.decisions.push(match wait {
-            None => Decision::Allow(grant(usage, limit, moment, delay)),
-            Some(wait) => Decision::Deny(denial(usage, limit, moment, wait)),
+            // What remains is known when all charges have been evaluated.
+            None => Decision::Allow(Grant::default()),
         });
     }
-    verdict.denial = denied.map(|(by, _)| RequestDenial {
+    let denied = denier.first();
+    for ((charge, usage), decision) in charges.iter().zip(&mut *usages).zip(&mut verdict.decisions)
+    {
+        if let Decision::Allow(granted) = decision {
+            let delay = match denied {
+                None => take(charge, usage, now),
+                Some(_) => Span::ZERO,
+            };
+            *granted = grant(usage, charge.limit, moment::<U>(charge, now), delay);
+        }
+    }
+    verdict.denial = denied.map(|(by, wait)| RequestDenial {
         by,
-        wait: denier_after
-            .first()
-            .map_or(Wait::For(Span::ZERO), |(_, wait)| wait),
+        wait,
         reason: DenialReason::Exceeded,
     });
+    if denied.is_some() && charges.iter().any(has_penalty) {
+        penalise_all(charges, usages, now, verdict);
+    }
+}
+
+/// The moment of a decision on a limit whose states are of type `U`.
+#[inline]
+fn moment<U: Usage>(charge: &Charge<'_>, now: Now) -> Moment {
+    now.on(U::timeline(charge.limit))
 }
 
 /// The wait until the limit allows the charge, if it does not now; `None` for a refund, which is
 /// made.
 #[inline]
 fn judge<U: Usage>(charge: &Charge<'_>, usage: &mut U, now: Now) -> Option<Option<Wait>> {
-    let (limit, moment) = (charge.limit, now.on(charge.limit.timeline()));
+    let (limit, moment) = (charge.limit, moment::<U>(charge, now));
     usage.settle(limit, moment);
     match charge.cost {
         Cost::Take(units) | Cost::Peek(units) => Some(wait_for(usage, limit, moment, units)),
@@ -80,11 +84,11 @@ fn judge<U: Usage>(charge: &Charge<'_>, usage: &mut U, now: Now) -> Option<Optio
     }
 }
 
-/// Charges an allowed request; returns how long the limit delays it.
+/// Charges a limit that allows an allowed request; returns how long it delays the request.
 #[inline]
-fn take<U: Usage>(charge: &Charge<'_>, usage: &mut U, wait: Option<Wait>, now: Now) -> Span {
-    let (limit, moment) = (charge.limit, now.on(charge.limit.timeline()));
-    let (Cost::Take(units @ 1..), None) = (charge.cost, wait) else {
+fn take<U: Usage>(charge: &Charge<'_>, usage: &mut U, now: Now) -> Span {
+    let (limit, moment) = (charge.limit, moment::<U>(charge, now));
+    let Cost::Take(units @ 1..) = charge.cost else {
         return Span::ZERO;
     };
     let delay = charge.enforcement.delay(usage.delay(limit, moment));
@@ -92,20 +96,42 @@ fn take<U: Usage>(charge: &Charge<'_>, usage: &mut U, wait: Option<Wait>, now: N
     delay
 }
 
-/// Charges a denied request, if it has a penalty; returns the wait afterwards.
+/// Whether the request is charged to this limit also if it is denied.
 #[inline]
-fn penalise<U: Usage>(
-    charge: &Charge<'_>,
-    usage: &mut U,
-    wait: Option<Wait>,
+fn has_penalty(charge: &Charge<'_>) -> bool {
+    charge.on_denial == OnDenial::Charge && matches!(charge.cost, Cost::Take(1..))
+}
+
+/// Charges a denied request to the limits with a penalty. That lengthens waits, and may exhaust
+/// limits that had allowed it.
+#[cold]
+#[inline(never)]
+fn penalise_all<U: Usage>(
+    charges: &[Charge<'_>],
+    usages: &mut [U],
     now: Now,
-) -> Option<Wait> {
-    let (Cost::Take(units @ 1..), OnDenial::Charge) = (charge.cost, charge.on_denial) else {
-        return wait;
-    };
-    let (limit, moment) = (charge.limit, now.on(charge.limit.timeline()));
-    usage.penalise(limit, moment, units_to_exhaust(limit, units));
-    wait_for(usage, limit, moment, units)
+    verdict: &mut Verdict,
+) {
+    let mut denier = Denier::default();
+    let decisions = verdict.decisions.iter_mut().enumerate();
+    for ((charge, usage), (index, decision)) in charges.iter().zip(usages).zip(decisions) {
+        let (limit, moment) = (charge.limit, moment::<U>(charge, now));
+        let (Cost::Take(units) | Cost::Peek(units)) = charge.cost else {
+            continue;
+        };
+        if has_penalty(charge) {
+            usage.penalise(limit, moment, units_to_exhaust(limit, units));
+        }
+        let wait = wait_for(usage, limit, moment, units);
+        denier.add(index, charge.enforcement, Some(wait));
+        *decision = match wait.filter(|_| !decision.is_allowed()) {
+            None => Decision::Allow(grant(usage, limit, moment, Span::ZERO)),
+            Some(wait) => Decision::Deny(denial(usage, limit, moment, wait)),
+        };
+    }
+    if let (Some(denial), Some((_, wait))) = (&mut verdict.denial, denier.first()) {
+        denial.wait = wait;
+    }
 }
 
 // === impl Verdict ===

@@ -16,7 +16,9 @@
 //! there is no deadlock with this path or [`super::locked`]; which of several threads goes first is
 //! settled by locking in the order of memory. Anything unusual is left to the slow path.
 
-use tollgate_core::{Bucket, Charge, Clock, Decision, Now, PerCharge, Verdict, settle_separate};
+use tollgate_core::{
+    Bucket, Charge, Clock, Decision, Moment, Now, PerCharge, Verdict, settle_separate,
+};
 
 use super::Memory;
 use super::fast_path::{Miss, RETRIES_MAX};
@@ -86,7 +88,8 @@ impl<C: Clock> Memory<C> {
         for (reading, charge) in readings.iter_mut().zip(charges) {
             reading.place = self.table.place(charge.key);
             self.table.prefetch(reading.place);
-            reading.expected = Tag::of(charge);
+            let revision = charge.history.revision();
+            reading.expected = Tag::new(charge.key, revision, U::timeline(charge.limit));
         }
         let mut backoff = Backoff::default();
         for _ in 0..RETRIES_MAX {
@@ -117,21 +120,28 @@ impl<C: Clock> Memory<C> {
         for ((charge, reading), state) in charges.iter().zip(&*readings).zip(&mut *states) {
             let limit = charge.limit;
             *state = U::decode(limit, reading.current.word);
-            if state.is_ahead(limit, now.on(limit.timeline())) {
+            if state.is_ahead(limit, now.on(U::timeline(limit))) {
                 return Err(Miss::Unusual);
             }
         }
         settle_separate(charges, states, now, verdict);
         let mut charged = 0;
-        let words = charges.iter().zip(&*states);
-        let words = words.map(|(charge, state)| state.encode(charge.limit));
-        for ((reading, word), decision) in readings.iter_mut().zip(words).zip(&verdict.decisions) {
-            let is_charged = reading.decide(word.ok_or(Miss::Unusual)?, decision, now)?;
-            charged += usize::from(is_charged);
+        let decisions = verdict.decisions.as_slice();
+        for (((charge, state), reading), decision) in charges
+            .iter()
+            .zip(&*states)
+            .zip(&mut *readings)
+            .zip(decisions)
+        {
+            let word = state.encode(charge.limit).ok_or(Miss::Unusual)?;
+            let now = now.on(U::timeline(charge.limit));
+            charged += usize::from(reading.decide(word, decision, now)?);
         }
         self.commit_joint(readings, charged)?;
-        for (reading, decision) in readings.iter().zip(&verdict.decisions) {
-            reading.note(decision, now);
+        if charged < readings.len() {
+            for ((charge, reading), decision) in charges.iter().zip(&*readings).zip(decisions) {
+                reading.note(decision, now.on(U::timeline(charge.limit)));
+            }
         }
         Ok(())
     }
@@ -153,6 +163,10 @@ impl<C: Clock> Memory<C> {
             last.replace()?;
             lock.commit(first.next);
             return Ok(());
+        }
+        if charged == 0 {
+            let are_unchanged = readings.iter().all(|it| it.is_unchanged(&self.table));
+            return are_unchanged.then_some(()).ok_or(Miss::Contended);
         }
         self.commit_any(readings, charged)
     }
@@ -220,9 +234,9 @@ impl<'t> Reading<'t> {
 
     /// Takes the state after the decision; returns whether the slot has to change with the others.
     #[inline]
-    fn decide(&mut self, word: u64, decision: &Decision, now: Now) -> Result<bool, Miss> {
+    fn decide(&mut self, word: u64, decision: &Decision, now: Moment) -> Result<bool, Miss> {
         self.next = self.current;
-        let now = now.on(self.expected.timeline()).as_nanos();
+        let now = now.as_nanos();
         let was_live = self.current.word > now;
         if word == self.current.word || (word <= now && !was_live) {
             return Ok(false);
@@ -260,6 +274,7 @@ impl<'t> Reading<'t> {
         is_replaced.then_some(()).ok_or(Miss::Contended)
     }
 
+    #[inline]
     fn is_unchanged(&self, table: &Table) -> bool {
         match self.slot {
             Some(slot) => slot.load() == self.current,
@@ -272,8 +287,8 @@ impl<'t> Reading<'t> {
     /// Marks a slot whose limit denied and was not charged, and clears one that has expired. Each
     /// is a hint to later decisions, which another thread may overtake.
     #[inline]
-    fn note(&self, decision: &Decision, now: Now) {
-        let now = now.on(self.expected.timeline()).as_nanos();
+    fn note(&self, decision: &Decision, now: Moment) {
+        let now = now.as_nanos();
         if let Some(slot) = self.slot
             && !self.is_charged()
         {

@@ -8,7 +8,8 @@ use tollgate_core::{
 use tollgate_memory::SystemClock;
 
 use super::{
-    Ask, JointDecision, JointDenial, JointError, Names, decide_by, names_of, without_answer,
+    Ask, JointDecision, JointDenial, JointError, Names, check_siblings, decide_by, names_of,
+    without_answer,
 };
 use crate::limiter::Limiter;
 use crate::limiter::reservation::{Owner, Reservation};
@@ -63,7 +64,8 @@ type Part = (usize, Grant, Reserved);
 pub fn reserve_all<'l, C: Clock>(
     asks: &[Ask<'l, Limiter<C>>],
 ) -> Result<JointReservation<'l, C>, NotReserved> {
-    let names = names_of(asks)?;
+    check_siblings(asks)?;
+    let names = names_of(asks).collect();
     let owner = |index: usize| Owner::Borrowed(asks[index].limiter);
     let answer = JointReservation::try_of(&names, asks, owner).map_err(JointError::Store)?;
     Ok(answer?)
