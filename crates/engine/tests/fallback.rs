@@ -127,6 +127,25 @@ async fn without_redis_each_charge_does_what_it_says() {
 }
 
 #[tokio::test]
+async fn without_redis_a_refund_denies_nothing() {
+    let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+    let store = unavailable().await;
+    let [a, b] = [b"a", b"b"].map(|name| store.key([&name[..]].into_iter()));
+    let refund = Charge {
+        cost: Cost::Refund(3),
+        ..charge(a, &limit, OnStoreError::Deny)
+    };
+    assert!(store.decide(&[refund]).await.unwrap().is_allowed());
+    let taken = charge(b, &limit, OnStoreError::Local);
+    assert!(store.decide(&[refund, taken]).await.unwrap().is_allowed());
+    // Beside a denial, it is no part of it.
+    let denied = charge(b, &limit, OnStoreError::Deny);
+    let verdict = store.decide(&[refund, denied]).await.unwrap();
+    assert_eq!(verdict.denial.unwrap().by, 1);
+    assert!(verdict.decisions[0].is_allowed());
+}
+
+#[tokio::test]
 async fn without_redis_a_limit_with_error_returns_the_error() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let store = unavailable().await;

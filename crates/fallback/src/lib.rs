@@ -6,8 +6,8 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::{
-    Charge, DecidedBy, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
-    LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
+    Charge, Cost, DecidedBy, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher,
+    Limit, LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
     SharedStore, Span, Store, StoreError, Verdict, Wait,
 };
 
@@ -315,13 +315,19 @@ const fn is_final(error: &StoreError) -> bool {
 }
 
 /// The first charge with this choice that can decide the outcome of the request. A shadow limit
-/// never does, so its `on_store_error` is not looked at.
+/// never does, so its `on_store_error` is not looked at; a refund denies nothing, but it can be an
+/// error, which says that nothing was refunded.
 fn first(choice: OnStoreError, charges: &[Charge<'_>], quotas: Quotas) -> Option<usize> {
     charges.iter().position(|charge| {
         charge.sharing.on_store_error == choice
             && charge.enforcement != Enforcement::Shadow
             && !quotas.is_dispensable(charge)
+            && !(is_refund(charge) && choice == OnStoreError::Deny)
     })
+}
+
+const fn is_refund(charge: &Charge<'_>) -> bool {
+    matches!(charge.cost, Cost::Refund(_))
 }
 
 fn allow(charge: &Charge<'_>) -> Decision {
@@ -343,6 +349,7 @@ fn deny_uncounted(charges: &[Charge<'_>], quotas: Quotas, counters: &Counters) -
 /// only together, so one with `error` does not count as allowed.
 fn deny(charges: &[Charge<'_>], by: usize) -> Verdict {
     let decide = |charge: &Charge<'_>| match (charge.sharing.on_store_error, charge.enforcement) {
+        _ if is_refund(charge) => allow(charge),
         (OnStoreError::Deny, _) | (OnStoreError::Error, Enforcement::Quota) => unavailable(),
         _ => allow(charge),
     };
