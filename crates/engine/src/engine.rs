@@ -273,6 +273,11 @@ impl Engine {
         self.stores.snapshots().collect()
     }
 
+    /// Whether the store of this domain answers; the memory of this process always does.
+    pub fn is_store_up(&self, domain: &str) -> bool {
+        self.stores.of(Some(domain)).is_up()
+    }
+
     /// Closes every shared store, within [`CLOSE_WITHIN`](crate::CLOSE_WITHIN). Nothing may be
     /// decided afterwards.
     pub async fn close(&self) {

@@ -220,6 +220,14 @@ impl NamedStore {
         matches!(self.store, DomainStore::Shared(_))
     }
 
+    /// Whether it answers; the memory of this process always does.
+    pub(crate) fn is_up(&self) -> bool {
+        match &self.store {
+            DomainStore::Memory(_) => true,
+            DomainStore::Shared(fallback) => fallback.shared().is_up(),
+        }
+    }
+
     async fn close(&self) {
         let DomainStore::Shared(fallback) = &self.store else {
             return;

@@ -17,15 +17,14 @@ pub(super) type Budgets = HashMap<(String, String), Value>;
 // === impl Shown ===
 
 impl Shown<'_> {
-    /// Peeks at the hottest key of each rule; nothing is charged. Without its shared store, a
-    /// domain is left out, because a peek would count as a fallback.
+    /// Peeks at the hottest key of each rule; nothing is charged. A domain whose shared store is
+    /// down is left out, because a peek would count as a fallback.
     pub(super) async fn budgets(self, found: &HotKeys) -> Budgets {
         let mut budgets = Budgets::new();
-        let stores = self.engine.shared_stores();
-        if stores.iter().any(|store| !store.is_up) {
-            return budgets;
-        }
         for key in found.hottest.iter().filter(|key| key.is_whole()) {
+            if !self.engine.is_store_up(&key.rule.domain) {
+                continue;
+            }
             let name = (key.rule.domain.clone(), key.rule.path.clone());
             if budgets.len() >= BUDGETS_MAX || budgets.contains_key(&name) {
                 continue;
@@ -48,7 +47,7 @@ impl Shown<'_> {
         let Some(Status::Limited(limited)) = explained.answer.statuses.first() else {
             return None;
         };
-        let capacity = limited.limit.capacity();
+        let capacity = limited.limit.available();
         Some(json!({
             "key": self.entries(key),
             "capacity": capacity,
