@@ -453,6 +453,18 @@ fn metadata_of_those_that_pass_is_merged_and_the_first_stays() {
 }
 
 #[test]
+fn whole_numbers_of_metadata_may_have_any_base() {
+    let mut fixture = Fixture::of(
+        "{key: a, rate_limit: 9/s, metadata: {l: [0x10, -0x10, 0o17, 017, 0b11, 1_000, +7, 0, 09]}}",
+    );
+    let request = request(&[&[("a", "1")]]);
+    let answer = fixture.answer(&request);
+    let metadata = fixture.resolve(&request).metadata(&answer);
+    let expected = json!({"l": [16, -16, 15, 15, 3, 1000, 7, 0, 9]});
+    assert_eq!(metadata.map(serde_json::Value::Object), Some(expected));
+}
+
+#[test]
 fn whatever_a_client_sends_is_resolved() {
     let mut fixture = Fixture::of("{key: a, value: x*y*z, rate_limit: 1/s}");
     let long = "x".repeat(100_000);
