@@ -16,8 +16,9 @@ use crate::warning::Warning;
 
 pub(crate) struct Tally {
     report: Report,
-    /// Where each rule is in the report.
-    rules: HashMap<Arc<RuleName>, usize>,
+    /// Where each rule is in the report, by the [`address`] of its name, which the report keeps: the
+    /// names of two rules can be equal.
+    rules: HashMap<usize, usize>,
     denied: DeniedKeys,
     /// The requests that shadow limits would deny.
     shadow: DeniedKeys,
@@ -38,6 +39,10 @@ pub(crate) struct Met {
     pub(crate) window: Span,
 }
 
+fn address(rule: &Arc<RuleName>) -> usize {
+    Arc::as_ptr(rule).addr()
+}
+
 // === impl Tally ===
 
 impl Tally {
@@ -55,8 +60,8 @@ impl Tally {
             if view.distinguishes {
                 tally.concentration.watch(tally.report.rules.len());
             }
-            let rule = Arc::clone(&view.rule);
-            tally.rules.insert(rule, tally.report.rules.len());
+            let index = tally.report.rules.len();
+            tally.rules.insert(address(&view.rule), index);
             let totals = RuleTotals::new(view.rule, view.text, view.enforcement);
             tally.report.rules.push(RuleTotals {
                 shared_values: view.shared_values,
@@ -139,14 +144,14 @@ impl Tally {
 
     /// Where a rule is in the report; it is added if it is new.
     fn rule(&mut self, rule: &Arc<RuleName>, charge: &Charge<'_>) -> usize {
-        if let Some(known) = self.rules.get(rule) {
+        if let Some(known) = self.rules.get(&address(rule)) {
             return *known;
         }
         let index = self.report.rules.len();
         let text = charge.limit.to_string();
         let totals = RuleTotals::new(Arc::clone(rule), text, charge.enforcement);
         self.report.rules.push(totals);
-        self.rules.insert(Arc::clone(rule), index);
+        self.rules.insert(address(rule), index);
         index
     }
 
