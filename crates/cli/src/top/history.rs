@@ -48,7 +48,7 @@ impl History {
         self.first_millis.get_or_insert(snapshot.uptime_millis);
         push_bounded(&mut self.snapshots, Arc::new(snapshot), SNAPSHOTS_MAX);
         let point = Point {
-            allowed: self.rate_over(1_000, |one| one.count(&["allowed"])),
+            allowed: self.rate_over(1_000, |one| one.count(&["allowed", "over_soft"])),
             denied: self.rate_over(1_000, |one| one.count(&["denied"])),
             p99: self.percentile_over(2_000, 990),
         };

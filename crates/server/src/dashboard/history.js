@@ -6,7 +6,8 @@ const POINTS_MAX = SECONDS;
 // Snapshots that rates and percentiles are made of.
 const SNAPSHOTS_MAX = 11;
 const RATE_SECONDS = 5;
-const OTHER = ["store_unavailable", "shadow_denied", "quota_over", "uncharged", "over_soft", "unlimited", "no_limit", "unknown_domain"];
+const ALLOWED = ["allowed", "over_soft"];
+const OTHER = ["store_unavailable", "shadow_denied", "quota_over", "uncharged", "unlimited", "no_limit", "unknown_domain"];
 
 const sum = (counts, names) => names.reduce((total, name) => total + (counts[name] ?? 0), 0);
 
@@ -46,7 +47,7 @@ export class History {
   }
 
   rates(seconds = RATE_SECONDS) {
-    return [["allowed"], ["denied"], OTHER].map((names) => this.rate((one) => sum(one.outcomes, names), seconds));
+    return [ALLOWED, ["denied"], OTHER].map((names) => this.rate((one) => sum(one.outcomes, names), seconds));
   }
 
   ruleRate(domain, rule, names) {
