@@ -210,14 +210,16 @@ impl Domain {
     }
 
     /// The rule for entries in whichever order rules nest, the first in the order of the files, and
-    /// the entries in its order.
+    /// the entries in its order. An entry that states the request's priority matches none.
     pub(crate) fn find_in_any_order<'s, 'e>(
         &'s self,
         entries: &[Entry<'e>],
         observer: &mut impl Observer<'s>,
     ) -> Option<(&'s Rule, Vec<Entry<'e>>)> {
+        let states_priority = |entry: &&Entry<'_>| self.priority_key.as_deref() == Some(entry.key);
+        let others = entries.iter().filter(|entry| !states_priority(entry));
         let mut search = Search {
-            left: entries.to_vec(),
+            left: others.copied().collect(),
             path: Vec::with_capacity(entries.len()),
             found: None,
         };

@@ -90,13 +90,6 @@ impl RuleSet {
         self.domains.is_empty()
     }
 
-    /// The key of the descriptor, of this entry alone, with which a request to a domain states its
-    /// priority. `None` without such a domain, and if none of its limits is kept for priorities.
-    pub fn priority_key(&self, domain: &[u8]) -> Option<&[u8]> {
-        let name = str::from_utf8(domain).ok()?;
-        self.domain(name)?.priority_key.as_deref()
-    }
-
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
         self.domains.get(name).map(|domain| &**domain)
     }

@@ -6,16 +6,27 @@ use crate::domain::{Domain, PriorityLimit};
 
 /// The priority that the request states; of several descriptors that do, the first counts.
 pub(super) fn of<'r>(request: &'r Request<'_>, domain: &Domain) -> Option<&'r [u8]> {
-    domain.priority_key.as_ref()?;
+    let key = domain.priority_key.as_deref()?;
     let mut descriptors = request.descriptors.iter();
-    let stating = descriptors.find(|descriptor| domain.states_priority(descriptor))?;
-    stating.entries.first().map(|entry| entry.value)
+    descriptors.find_map(|descriptor| stated(descriptor, key))
+}
+
+/// The priority that this descriptor states: its only entry, or one of several without an order.
+fn stated<'r>(descriptor: &'r Descriptor<'_>, key: &[u8]) -> Option<&'r [u8]> {
+    let entries = match &descriptor.entries[..] {
+        [only] => std::slice::from_ref(only),
+        several if descriptor.is_unordered => several,
+        _ => return None,
+    };
+    let entry = entries.iter().find(|entry| entry.key == key)?;
+    Some(entry.value)
 }
 
 // === impl Domain ===
 
 impl Domain {
-    /// Whether this descriptor states the request's priority: then it matches no rule.
+    /// Whether this descriptor states the request's priority and nothing else: then it matches no
+    /// rule.
     pub(super) fn states_priority(&self, descriptor: &Descriptor<'_>) -> bool {
         match (&self.priority_key, &descriptor.entries[..]) {
             (Some(key), [only]) => only.key == &**key,

@@ -93,9 +93,27 @@ fn a_cost_is_judged_with_the_share_and_charged_without() {
     assert_eq!(ask(&[ANN], 9).0, Some(Wait::Never));
     let (wait, remaining, limit) = ask(&[&has("critical"), ANN], 9);
     assert_eq!((wait, remaining), (None, 1));
-    // The reported limit is the rule's, whatever the priority.
-    assert_eq!(limit, ask(&[ANN], 0).2);
+    // The reported limit is the rule's, as the request met it.
+    assert_eq!((limit.count(), limit.available()), (10, 10));
+    let limit = ask(&[ANN], 0).2;
+    assert_eq!((limit.count(), limit.available()), (10, 8));
     assert_eq!(limit.to_string(), "10 per 1d fixed_window reserved 20%");
+}
+
+#[test]
+fn an_entry_without_an_order_may_state_the_priority_beside_others() {
+    let mut fixture = Fixture::of(RESERVED);
+    let mut ask = |pairs: Pairs<'_>, is_unordered| {
+        let mut asked = request(&[pairs]);
+        asked.descriptors[0].is_unordered = is_unordered;
+        asked.cost = Cost::Take(9);
+        fixture.answer(&asked)
+    };
+    let both: Pairs<'_> = &[("user", "ann"), ("priority", "critical")];
+    // In an order, no rule nests them so.
+    assert_eq!(ask(both, false).statuses[..], [Status::NoLimit]);
+    assert!(!ask(&[("priority", "low"), ("user", "ann")], true).is_allowed());
+    assert_eq!(ask(both, true).limited().next().unwrap().remaining(), 1);
 }
 
 #[test]

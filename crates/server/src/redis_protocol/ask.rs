@@ -9,7 +9,6 @@ use tollgate_core::{
 };
 use tollgate_engine::Decided;
 use tollgate_resp::{Command, Replies};
-use tollgate_rules::RuleSet;
 
 use super::throttles::{seconds, seconds_to_wait, unavailable};
 use super::word::shown;
@@ -89,7 +88,7 @@ impl Ask {
         let words = Words::copy(domain.chain(command.words(kind.first_key())));
         let ask = Ask { kind, words, cost };
         // A descriptor more or less makes no difference.
-        let checked = ask.request(None).check_bounds();
+        let checked = ask.request().check_bounds();
         checked.map_err(|invalid| match invalid {
             InvalidRequest::RepeatedKey { key, .. } => {
                 let key = shown(&key);
@@ -113,29 +112,17 @@ impl Ask {
         Ok(())
     }
 
-    /// The request, of one descriptor. If the rules of its domain ask for a priority and it states
-    /// one beside other entries, that is a second descriptor; alone, it is the only one.
+    /// The request, of one descriptor.
     #[inline]
-    pub(super) fn request(&self, rules: Option<&RuleSet>) -> Request<'_> {
-        let domain = self.words.word(0);
-        let entries = || self.words.entries();
-        let key = entries().nth(1).and(rules);
-        let key = key.and_then(|rules| rules.priority_key(domain));
-        let states = |(_, entry): &(usize, Entry<'_>)| Some(entry.key) == key;
-        let priority = key.and_then(|_| entries().enumerate().find(states));
-        let others = entries().enumerate();
-        let others = others.filter(|(at, _)| priority.is_none_or(|(stated, _)| stated != *at));
-        let descriptor = |entries| Descriptor {
-            entries,
+    pub(super) fn request(&self) -> Request<'_> {
+        let descriptor = Descriptor {
+            entries: self.words.entries().collect(),
             is_unordered: true,
             ..Descriptor::default()
         };
-        // The reply is about the first.
-        let first = descriptor(others.map(|(_, entry)| entry).collect());
-        let second = priority.map(|(_, entry)| descriptor(once(entry).collect()));
         Request {
-            domain,
-            descriptors: once(first).chain(second).collect(),
+            domain: self.words.word(0),
+            descriptors: once(descriptor).collect(),
             cost: self.cost,
             charge_denied: ChargeDenied::Never,
         }
@@ -205,7 +192,7 @@ pub(super) fn reply(decided: &Result<Decided, StoreError>, replies: &mut Replies
                 Decision::Allow(grant) => grant.reset,
                 Decision::Deny(denial) => denial.reset,
             };
-            let limit = found.limit.capacity();
+            let limit = found.limit.for_priority().available();
             let left = match answer.is_store_unavailable() {
                 true => NONE,
                 false => found.remaining().into(),

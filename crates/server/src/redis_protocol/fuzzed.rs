@@ -23,7 +23,7 @@ pub(crate) fn ask<T>(
     };
     let checked = known.check_words(command);
     let ask = checked.and_then(|()| Ask::read(kind, command));
-    Some(ask.map(|ask| look(&ask.request(None))))
+    Some(ask.map(|ask| look(&ask.request())))
 }
 
 /// Reads a command whose limit the client brings along; `None` if the command is another one.

@@ -312,8 +312,7 @@ impl<'s> Session<'s> {
         self.connection.begin_request();
         let asks = std::mem::take(&mut self.asks);
         let service = self.service;
-        let rules = service.engine.rules();
-        let requests: Vec<Request<'_>> = asks.iter().map(|ask| ask.request(Some(&rules))).collect();
+        let requests: Vec<Request<'_>> = asks.iter().map(Ask::request).collect();
         let mut span = service.begin_span(ask::name(&asks));
         let mut replies = Replies::new(out, self.version);
         let began = Instant::now();
