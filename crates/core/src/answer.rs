@@ -41,7 +41,7 @@ pub enum Status {
 pub struct Limited {
     /// Which rule.
     pub rule: Arc<RuleName>,
-    /// The rule's limit.
+    /// The rule's limit, as the request met it: with or without priority and headroom.
     pub limit: Limit,
     /// What it decided.
     pub decision: Decision,

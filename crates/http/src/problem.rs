@@ -65,6 +65,12 @@ impl Problem {
             {
                 format!("limit \"{by}\" is 0, so it denies everything")
             }
+            None if answer
+                .denied_by()
+                .is_some_and(|over| over.limit.available() == 0) =>
+            {
+                format!("all of limit \"{by}\" is kept for requests with priority")
+            }
             None => {
                 format!("limit \"{by}\" never allows that much at once; request less")
             }

@@ -56,9 +56,8 @@ enum Part<'s> {
     /// A rule's limit.
     Limited {
         rule: &'s Rule,
+        /// As the request meets it: with or without priority and headroom.
         limit: &'s Limit,
-        /// The limit as the request meets it: with or without priority and headroom.
-        met: &'s Limit,
         history: &'s LimitHistory,
         key: Key,
         /// That of the rule for this key.
@@ -181,8 +180,7 @@ fn match_descriptor<'s, H: KeyHasher>(
     let parts = [RULE_KEY, &rule.identity].into_iter().chain(values);
     Part::Limited {
         rule,
-        limit,
-        met: stated.view(&rule.limit, &domain.name).unwrap_or(limit),
+        limit: stated.view(&rule.limit, &domain.name).unwrap_or(limit),
         history,
         key: hasher.key(parts),
         enforcement,
@@ -328,7 +326,7 @@ impl<'s> Part<'s> {
             Part::Nothing | Part::Unlimited { .. } => None,
             Part::Limited {
                 rule,
-                met,
+                limit,
                 history,
                 key,
                 enforcement,
@@ -339,7 +337,7 @@ impl<'s> Part<'s> {
                 enforcement: *enforcement,
                 on_denial: rule.charge_denied.unwrap_or(default).on_denial(*cost),
                 sharing: rule.sharing,
-                ..Charge::new(*key, met, *cost)
+                ..Charge::new(*key, limit, *cost)
             }),
             Part::Overridden {
                 domain,

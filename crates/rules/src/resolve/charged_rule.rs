@@ -34,10 +34,10 @@ impl Resolved<'_> {
     pub fn charged_rules(&self) -> impl Iterator<Item = ChargedRule> {
         self.parts.iter().filter_map(|part| match part {
             Part::Nothing | Part::Unlimited { .. } => None,
-            Part::Limited { rule, met, .. } => Some(ChargedRule {
+            Part::Limited { rule, limit, .. } => Some(ChargedRule {
                 name: Arc::clone(&rule.name),
                 origin: Origin::Rule(Arc::clone(&rule.identity)),
-                has_priority: met.has_priority(),
+                has_priority: limit.has_priority(),
             }),
             Part::Overridden { domain, limit, .. } => Some(ChargedRule {
                 name: Arc::clone(&domain.overridden),

@@ -74,14 +74,14 @@ impl RuleSet {
             let finding = match part {
                 Part::Limited {
                     rule,
-                    met,
+                    limit,
                     enforcement,
                     ..
                 } => {
                     let view = RuleView::of(rule);
                     Finding::Rule(Box::new(RuleView {
                         enforcement: *enforcement,
-                        has_headroom: view.has_headroom.map(|_| met.has_headroom()),
+                        has_headroom: view.has_headroom.map(|_| limit.has_headroom()),
                         sources: rule
                             .limit
                             .ask_sources(request.domain_name().unwrap_or(""), headroom),

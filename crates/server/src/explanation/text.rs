@@ -76,11 +76,6 @@ impl ExplanationReport<'_, '_> {
 // === impl Part ===
 
 impl Part<'_, '_> {
-    /// Whether there is headroom for its limit.
-    fn has_headroom(&self) -> bool {
-        matches!(self.finding, Finding::Rule(view) if view.has_headroom == Some(true))
-    }
-
     /// Its search, what applies, and its state.
     fn write(&self, report: &ExplanationReport<'_, '_>, f: &mut Formatter<'_>) -> fmt::Result {
         for (index, entry) in self.descriptor.entries.iter().enumerate() {
@@ -109,7 +104,6 @@ impl Part<'_, '_> {
             self.write_fallback(f)?;
             let capacity = match self.fallback.flatten() {
                 Some(share) => share.available(),
-                None if self.has_headroom() => limited.limit.capacity(),
                 None => limited.limit.for_priority().available(),
             };
             write_state(limited, capacity, f)?;
