@@ -68,14 +68,29 @@ fn a_denial_that_never_fits_has_no_retry_time() {
 }
 
 #[test]
-fn a_limit_of_0_does_not_ask_for_less() {
+fn a_limit_without_units_for_the_request_does_not_ask_for_less() {
+    let reserved = Limit::fixed_window(1, Span::MINUTE).unwrap();
+    let cases = [
+        (
+            Limit::fixed_window(0, Span::MINUTE).unwrap(),
+            "limit \"banned\" is 0, so it denies everything",
+        ),
+        (
+            reserved.with_priority_share(20).unwrap(),
+            "all of limit \"banned\" is kept for requests with priority",
+        ),
+    ];
+    for (limit, expected) in cases {
+        assert_eq!(never_fits(limit), expected);
+    }
+}
+
+/// The detail of a denial by this limit, which never allows the request.
+fn never_fits(limit: Limit) -> String {
     let Status::Limited(limited) = over("banned", Enforcement::Enforce) else {
         unreachable!("made so");
     };
-    let banned = Limited {
-        limit: Limit::fixed_window(0, Span::MINUTE).unwrap(),
-        ..limited
-    };
+    let banned = Limited { limit, ..limited };
     let answer = Answer {
         statuses: vec![Status::Limited(banned)].into(),
         denial: Some(RequestDenial {
@@ -85,8 +100,7 @@ fn a_limit_of_0_does_not_ask_for_less() {
         }),
         delay: Span::ZERO,
     };
-    let detail = Problem::denial(&answer).unwrap().detail;
-    assert_eq!(detail, "limit \"banned\" is 0, so it denies everything");
+    Problem::denial(&answer).unwrap().detail
 }
 
 #[test]

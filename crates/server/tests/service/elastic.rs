@@ -12,6 +12,7 @@ use tollgate_testbed::Redis;
 use crate::house::{House, replace};
 use crate::http_client::{Client, Reply};
 use crate::over_redis::at;
+use crate::redis_client::{RedisClient, with_redis};
 
 const RULES: &str = "
 domain: shop
@@ -91,7 +92,10 @@ async fn rules_with_one_name_have_a_series_each_and_those_with_one_path_have_one
 
 #[tokio::test]
 async fn more_is_allowed_until_the_report_expires() {
-    let house = House::on(RULES).await;
+    let house = House::with(RULES, with_redis).await;
+    let mut redis = RedisClient::to(&house).await;
+    redis.send("TG.PEEK shop 1 user zoe\r\n").await;
+    assert_eq!(redis.lines(4).await, ["*7", ":0", ":4", ":4"]);
     assert_eq!(spend(&house, "ann").await, 4);
     has_metrics(&house, 0, 4).await;
     let text = explained(&house).await;
