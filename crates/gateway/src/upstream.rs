@@ -192,8 +192,10 @@ impl Upstream {
 
     /// The same, without counting a failure.
     async fn find_lease(&self, tried: Option<&Arc<ConnectionPool>>) -> Result<Lease, Failure> {
+        // Each is looked at once: health checks change what they pass meanwhile.
         let healthy = self.pools.iter().filter(|pool| pool.health.passes_checks());
-        if healthy.clone().next().is_none() {
+        let mut pools: Vec<&Arc<ConnectionPool>> = healthy.collect();
+        if pools.is_empty() {
             self.metrics.count_failure(Failure::NoHealthyAddress.kind());
             return Err(Failure::NoHealthyAddress);
         }
@@ -205,7 +207,6 @@ impl Upstream {
             };
             return leased.map_err(|error| self.report_unconnected(only, &error));
         }
-        let mut pools: Vec<&Arc<ConnectionPool>> = healthy.collect();
         let first = self.next.fetch_add(1, Ordering::Relaxed) % pools.len();
         pools.rotate_left(first);
         sort_by_load(&mut pools, tried);

@@ -12,6 +12,8 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::request_body::tests::unfinished;
 
+mod searches;
+
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often addresses are sorted while other threads change their counts.
 const SORTS: usize = 50_000;

@@ -1,0 +1,151 @@
+//! Streams of HTTP/2 that a server says it has not processed.
+
+use std::future::pending;
+
+use super::*;
+
+/// An empty SETTINGS.
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+/// GOAWAY without an error: no stream was processed.
+const GOAWAY: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// The same, up to stream 1, which was.
+const GOAWAY_AFTER: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+/// RST_STREAM of stream 1: REFUSED_STREAM, and INTERNAL_ERROR.
+const REFUSED: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7];
+const BROKEN: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 2];
+/// The head of a frame of HEADERS with a byte, which ends its stream; and 204, compressed.
+const HEADERS: [u8; 5] = [0, 0, 1, 1, 5];
+const NO_CONTENT: u8 = 0x89;
+/// The type of HEADERS, and the length of what a client sends before all frames.
+const TYPE_HEADERS: u8 = 1;
+const PREFACE_BYTES: usize = 24;
+
+/// A connection from its first frame on.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let (mut stream, _peer) = listener.accept().await.unwrap();
+    stream.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+    stream.write_all(SETTINGS).await.unwrap();
+    stream
+}
+
+/// Reads up to the next request, and returns the four bytes of its stream's number.
+async fn next_request(stream: &mut TcpStream) -> [u8; 4] {
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let [a, b, c, kind, _flags, number @ ..] = head;
+        let length = u32::from_be_bytes([0, a, b, c]);
+        let mut payload = vec![0; usize::try_from(length).unwrap()];
+        stream.read_exact(&mut payload).await.unwrap();
+        if kind == TYPE_HEADERS {
+            return number;
+        }
+    }
+}
+
+async fn answer_stream(stream: &mut TcpStream, number: [u8; 4]) {
+    let head = [&HEADERS[..], &number, &[NO_CONTENT]].concat();
+    stream.write_all(&head).await.unwrap();
+}
+
+async fn h2c_upstream() -> (Upstream, TcpListener) {
+    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = server.local_addr().unwrap().to_string();
+    (upstream_of(vec![address], UpstreamProtocol::H2c, 8), server)
+}
+
+fn post(body: RequestBody) -> Box<Request<RequestBody>> {
+    Box::new(Request::post("http://api/").body(body).unwrap())
+}
+
+/// Closes each connection at its first request.
+async fn refuse_all(listener: TcpListener) {
+    let mut streams = Vec::new();
+    loop {
+        let mut stream = accept(&listener).await;
+        next_request(&mut stream).await;
+        stream.write_all(GOAWAY).await.unwrap();
+        streams.push(stream);
+    }
+}
+
+/// Runs a server until what is returned is dropped.
+fn serve(serving: impl Future<Output = ()> + Send + 'static) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(serving);
+    tasks
+}
+
+async fn send(
+    upstream: &Upstream,
+    request: Box<Request<RequestBody>>,
+) -> Result<StatusCode, Unanswered> {
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let lease = upstream.lease().await.unwrap();
+    let sent = upstream.send(lease, request, TIMEOUT, &clock).await;
+    sent.map(|(response, _lease)| response.status())
+}
+
+/// Any method may be: nothing has happened.
+#[tokio::test]
+async fn a_request_that_was_not_processed_is_sent_again() {
+    for (refusal, is_closing) in [(GOAWAY, true), (REFUSED, false)] {
+        let (upstream, server) = h2c_upstream().await;
+        let _serving = serve(async move {
+            let mut stream = accept(&server).await;
+            let first = next_request(&mut stream).await;
+            assert_eq!(first, [0, 0, 0, 1]);
+            stream.write_all(refusal).await.unwrap();
+            if is_closing {
+                stream = accept(&server).await;
+            }
+            let again = next_request(&mut stream).await;
+            answer_stream(&mut stream, again).await;
+            pending().await
+        });
+        let sent = send(&upstream, post(RequestBody::empty())).await;
+        assert_eq!(sent.unwrap(), StatusCode::NO_CONTENT);
+    }
+}
+
+/// The server takes no new requests for now, and has not failed. A body has been read in part.
+#[tokio::test]
+async fn a_request_with_a_body_that_was_not_processed_was_not_sent() {
+    let (upstream, server) = h2c_upstream().await;
+    let _serving = serve(refuse_all(server));
+    // More than those after which an address is avoided.
+    for _ in 0..5 {
+        let (body, _client) = unfinished().await;
+        let unanswered = send(&upstream, post(body)).await.unwrap_err();
+        assert!(!unanswered.was_sent, "{unanswered:?}");
+        for _ in 0..TURNS {
+            yield_now().await;
+        }
+    }
+    assert!(!upstream.pools[0].health.is_avoided());
+}
+
+/// However often that is.
+#[tokio::test]
+async fn a_request_that_is_never_processed_is_sent_a_few_times() {
+    let (upstream, server) = h2c_upstream().await;
+    let _serving = serve(refuse_all(server));
+    let sent = send(&upstream, post(RequestBody::empty())).await;
+    let unanswered = sent.unwrap_err();
+    assert!(!unanswered.was_sent, "{unanswered:?}");
+}
+
+#[tokio::test]
+async fn a_request_that_may_have_been_processed_is_not_sent_again() {
+    for end in [GOAWAY_AFTER, BROKEN] {
+        let (upstream, server) = h2c_upstream().await;
+        let _serving = serve(async move {
+            let mut stream = accept(&server).await;
+            next_request(&mut stream).await;
+            stream.write_all(end).await.unwrap();
+        });
+        let sent = send(&upstream, post(RequestBody::empty())).await;
+        let unanswered = sent.unwrap_err();
+        assert!(unanswered.was_sent, "{unanswered:?}");
+    }
+}
