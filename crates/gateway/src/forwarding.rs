@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
-use tollgate_http::{address_text, is_same_to_cgi, list_members};
+use tollgate_http::{address_text, is_same_to_cgi, list_members, remove_dot_segments};
 
 use crate::settings::UpstreamProtocol;
 use crate::upgrade::is_answer_to;
@@ -302,15 +302,25 @@ fn append_via(headers: &mut HeaderMap, received: Version) {
     headers.append(VIA, via);
 }
 
-/// A target that begins with `/` if it has no path: clients of HTTP/2 may send a query alone.
+/// A target that begins with `/` if it has no path: clients of HTTP/2 may send a query alone. Its
+/// path has no dot segments, as it was matched: servers that do not resolve them would see another.
 fn with_path(target: Option<PathAndQuery>) -> PathAndQuery {
-    let root = || PathAndQuery::from_static("/");
-    match target {
-        Some(target) if target.as_str().starts_with('?') => {
-            PathAndQuery::try_from(format!("/{}", target.as_str())).unwrap_or_else(|_| root())
-        }
-        target => target.unwrap_or_else(root),
+    let Some(target) = target else {
+        return PathAndQuery::from_static("/");
+    };
+    let path = match target.path() {
+        _ if target.as_str().starts_with('?') => Some("/".to_owned()),
+        path => remove_dot_segments(path),
+    };
+    let Some(mut rewritten) = path else {
+        return target;
+    };
+    if let Some(query) = target.query() {
+        rewritten.push('?');
+        rewritten.push_str(query);
     }
+    // Parts of a valid target are valid.
+    PathAndQuery::try_from(rewritten).unwrap_or_else(|_| PathAndQuery::from_static("/"))
 }
 
 /// Sets version and target, as the protocol of the upstream has them.

@@ -104,7 +104,7 @@ pub use media_range::MEDIA_RANGES_MAX;
 pub use original_request::{InvalidOriginal, OriginalFlaw, OriginalSource};
 pub use path::{
     EncodedSlash, InvalidPath, NormalPath, PATH_BYTES_MAX, PathParameters, PathSettings,
-    TrailingSlash,
+    TrailingSlash, remove_dot_segments,
 };
 pub use peer::Peer;
 pub use policy::{NAME_BYTES_MAX, POLICIES_MAX};

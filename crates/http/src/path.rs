@@ -4,8 +4,11 @@ use std::fmt;
 
 use serde::Deserialize;
 
+mod dot_segments;
+
 mod segments;
 
+pub use dot_segments::remove_dot_segments;
 use segments::Segments;
 
 /// The longest path that is normalised, in bytes as it was sent.

@@ -159,6 +159,15 @@ fn version_and_target_are_those_of_the_upstream() {
         ),
         ("http://a", Version::HTTP_2, Http1, "/", Some("a")),
         ("*", Version::HTTP_11, Http1, "*", Some("h")),
+        // As it was matched.
+        (
+            "/ai/%2e%2e/b;c/%41/./?d=/../",
+            Version::HTTP_11,
+            Http1,
+            "/b;c/%41/?d=/../",
+            Some("h"),
+        ),
+        ("/ai/..", Version::HTTP_11, H2c, "http://h/", None),
         ("/x", Version::HTTP_11, H2c, "http://h/x", None),
         ("http://a:81/x", Version::HTTP_2, H2c, "http://a:81/x", None),
     ] {

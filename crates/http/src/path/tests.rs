@@ -179,3 +179,30 @@ fn normalising_is_idempotent() {
     });
     assert!(normalised > 5_000, "{normalised}");
 }
+
+/// A server that resolves no dots sees what was matched.
+#[test]
+fn a_path_without_its_dot_segments_has_the_same_normal_form() {
+    const PIECES: [&str; 14] = [
+        "/", "/", "/", ".", ".", "..", "%2e", "%2E", "%2f", "%20", ";", "a", "b", "\\",
+    ];
+    let mut changed = 0;
+    check("dot segments", 50_000, |random| {
+        let settings = any_settings(random.word());
+        let mut path = "/".to_owned();
+        for _ in 0..random.between(0, 10) {
+            path.push_str(PIECES[usize::try_from(random.between(0, 13)).unwrap()]);
+        }
+        let Ok(normal) = settings.normalize(path.as_bytes()) else {
+            return;
+        };
+        let Some(removed) = remove_dot_segments(&path) else {
+            return;
+        };
+        changed += 1;
+        let again = settings.normalize(removed.as_bytes());
+        assert_eq!(again.as_ref(), Ok(&normal), "{path} {removed}");
+        assert_eq!(remove_dot_segments(&removed), None, "{path} {removed}");
+    });
+    assert!(changed > 5_000, "{changed}");
+}
