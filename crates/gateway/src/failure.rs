@@ -25,6 +25,8 @@ pub(crate) enum Failure {
     /// A header by which routes are found, with `_` for `-` or the reverse: many servers take the
     /// two for one, and the routes do not.
     Respelled(HeaderName),
+    /// A header by which routes are found, with several values: servers take one or another.
+    Repeated(HeaderName),
     /// The body has more bytes than are allowed.
     TooLarge(u64),
     /// The client sent nothing of its body for so long.
@@ -102,6 +104,7 @@ impl Failure {
             Self::Loop => "loop",
             Self::Path(_) => "invalid_path",
             Self::Respelled(_) => "respelled_header",
+            Self::Repeated(_) => "repeated_header",
             Self::TooLarge(_) => "too_large",
             Self::IdleBody(_) => "idle_body",
             Self::SlowBody(_) => "slow_body",
@@ -153,7 +156,9 @@ impl Failure {
             Self::Connect => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Loop => StatusCode::LOOP_DETECTED,
-            Self::Path(_) | Self::Respelled(_) | Self::IncompleteBody => StatusCode::BAD_REQUEST,
+            Self::Path(_) | Self::Respelled(_) | Self::Repeated(_) | Self::IncompleteBody => {
+                StatusCode::BAD_REQUEST
+            }
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::IdleBody(_) | Self::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Store(_)
@@ -179,6 +184,9 @@ impl Failure {
             Self::Path(invalid) => invalid.to_string(),
             Self::Respelled(name) => {
                 format!("a header is spelled with `_` for `-`, or the reverse; send `{name}`")
+            }
+            Self::Repeated(name) => {
+                format!("the header `{name}` has several different values; send one")
             }
             Self::TooLarge(bytes) => format!("the body is larger than {bytes} bytes; send less"),
             Self::IdleBody(limit) => {

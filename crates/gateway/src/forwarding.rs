@@ -109,9 +109,6 @@ pub(crate) fn rewrite_request(
         // A client's own words about itself.
         is_ours || is_underscored(name) || !sender.is_trusted && FORWARDING.contains(name)
     });
-    if received == Version::HTTP_2 {
-        join_cookies(&mut head.headers);
-    }
     if let Some(authority) = head.uri.authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
@@ -229,7 +226,7 @@ fn remove_fields(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> b
 }
 
 /// HTTP/2 may send the pairs of `Cookie` apart; servers of HTTP/1.1 read one field.
-fn join_cookies(headers: &mut HeaderMap) {
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_none() {
         return;
     }

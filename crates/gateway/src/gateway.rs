@@ -21,7 +21,7 @@ use crate::access_log::AccessLog;
 use crate::active::Active;
 use crate::exchange::{Arrival, Terms, exchange, http_peer};
 use crate::failure::Failure;
-use crate::forwarding::{is_loop, remove_named};
+use crate::forwarding::{is_loop, join_cookies, remove_named};
 use crate::lists::Lists;
 use crate::load_trend::LoadSettings;
 use crate::log_record::LogRecord;
@@ -217,6 +217,9 @@ impl Gateway {
         let is_http2 = head.version == Version::HTTP_2;
         // First of all, so that routes and limits see what the upstream will see.
         remove_named(&mut head.headers);
+        if is_http2 {
+            join_cookies(&mut head.headers);
+        }
         let active = self.active.load_full();
         let mut response = match find_route(&active, &head) {
             Ok(route) => {

@@ -120,6 +120,12 @@ impl Matcher {
         self.headers.iter().map(|(name, _)| name)
     }
 
+    /// Those of them whose values it compares.
+    pub(crate) fn compared_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        let compared = self.headers.iter().filter(|(_, value)| value.is_some());
+        compared.map(|(name, _)| name)
+    }
+
     /// What the route is called if it has no name.
     pub(crate) fn first_condition(&self) -> Option<&str> {
         let host = self.hosts.first().map(|host| match host {
@@ -128,7 +134,8 @@ impl Matcher {
         self.templates.first().map(String::as_str).or(host)
     }
 
-    /// Whether a request fits all conditions.
+    /// Whether a request fits all conditions. Headers with several different values were rejected
+    /// before, if any route compares them.
     pub(crate) fn matches(&self, target: &Target<'_>) -> bool {
         let is_host = |host: &str| self.hosts.iter().any(|pattern| pattern.matches(host));
         let is_path = |path: &NormalPath| self.paths.find(path).is_some();

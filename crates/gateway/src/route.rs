@@ -42,6 +42,8 @@ pub(crate) struct RouteTable {
     needs_path: bool,
     /// The headers by which they are found.
     headers: Vec<HeaderName>,
+    /// Those of them whose values are compared.
+    compared_headers: Vec<HeaderName>,
 }
 
 /// Where some requests go, and under which rules.
@@ -88,6 +90,7 @@ impl RouteTable {
             needs_host: false,
             needs_path: false,
             headers: Vec::new(),
+            compared_headers: Vec::new(),
             upstreams,
             in_flight: permits,
         };
@@ -131,12 +134,8 @@ impl RouteTable {
                 Ok(made) => {
                     self.needs_host |= made.matcher.needs_host();
                     self.needs_path |= made.matcher.needs_path();
-                    for name in made.matcher.header_names() {
-                        // Each is looked for in every request.
-                        if !self.headers.contains(name) {
-                            self.headers.push(name.clone());
-                        }
-                    }
+                    add_names(&mut self.headers, made.matcher.header_names());
+                    add_names(&mut self.compared_headers, made.matcher.compared_headers());
                     self.routes.push(made);
                     places.push(index);
                 }
@@ -228,7 +227,7 @@ impl RouteTable {
             false => None,
         };
         let path = path.transpose().map_err(Failure::Path)?;
-        self.check_spelling(&head.headers)?;
+        self.check_headers(&head.headers)?;
         let target = Target {
             host: self.needs_host.then(|| host(head)).flatten(),
             path: path.as_ref(),
@@ -240,12 +239,31 @@ impl RouteTable {
         found.ok_or(Failure::NoRoute)
     }
 
-    /// Checks that no header is one of those by which routes are found, in another spelling.
-    fn check_spelling(&self, headers: &HeaderMap) -> Result<(), Failure> {
+    /// Checks that no header is one of those by which routes are found, in another spelling, and
+    /// that none that is compared has different values: the upstream might take another one than
+    /// that which fits.
+    fn check_headers(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let mut names = self.headers.iter();
-        match names.find(|name| is_respelled(headers, name)) {
-            Some(name) => Err(Failure::Respelled(name.clone())),
+        if let Some(name) = names.find(|name| is_respelled(headers, name)) {
+            return Err(Failure::Respelled(name.clone()));
+        }
+        let has_several = |name: &&HeaderName| {
+            let mut values = headers.get_all(*name).iter();
+            let first = values.next();
+            values.any(|value| Some(value) != first)
+        };
+        match self.compared_headers.iter().find(has_several) {
+            Some(name) => Err(Failure::Repeated(name.clone())),
             None => Ok(()),
+        }
+    }
+}
+
+/// Adds names that are not there yet, because each is looked for in every request.
+fn add_names<'a>(names: &mut Vec<HeaderName>, more: impl Iterator<Item = &'a HeaderName>) {
+    for name in more {
+        if !names.contains(name) {
+            names.push(name.clone());
         }
     }
 }

@@ -178,6 +178,41 @@ fn a_route_may_use_the_header_that_the_gateway_reads() {
     assert!(active.proxies.is_none());
 }
 
+/// Servers take the first or the last of several values.
+#[test]
+fn different_values_of_a_header_that_routes_compare_fit_none() {
+    let with_headers = |headers: &[(&str, &str)]| {
+        let headers = headers.iter();
+        let headers = headers.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut route = to("/{*rest}", "a");
+        route.matches.headers = headers.collect();
+        route
+    };
+    let versions = with_headers(&[("x-version", "1"), ("x-any", "*")]);
+    let settings = settings(&["a"], vec![versions, to("/{*rest}", "a")]);
+    let table = RouteTable::new(&settings, &Metrics::new(), None).unwrap();
+    for (fields, expected) in [
+        (&["x-version: 1"][..], None),
+        (&["x-version: 1", "x-version: 1"], None),
+        (&["x-version: 1", "x-version: 2"], Some("repeated_header")),
+        (&["x-version: 2", "x-version: 3"], Some("repeated_header")),
+        (&["x-any: 1", "x-any: 2"], None),
+        (&["x-other: 1", "x-other: 2"], None),
+    ] {
+        let mut request = http::Request::get("/a");
+        for field in fields {
+            let (name, value) = field.split_once(": ").unwrap();
+            request = request.header(name, value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let failure = table
+            .find(&head)
+            .map(drop)
+            .map_err(|failure| failure.kind());
+        assert_eq!(failure.err(), expected, "{fields:?}");
+    }
+}
+
 #[test]
 fn a_header_of_many_routes_is_looked_for_once() {
     let mut routes = [to("/a", "u"), to("/b", "u"), to("/c", "u")];
