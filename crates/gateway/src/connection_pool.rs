@@ -268,6 +268,11 @@ impl Lease {
         }
     }
 
+    /// Whether other requests have the connection as well.
+    pub(crate) const fn is_shared(&self) -> bool {
+        matches!(self.sender, Some(Sender::Http2(_)))
+    }
+
     /// Whether the server may have closed the connection before the request was sent.
     pub(crate) const fn may_be_stale(&self) -> bool {
         self.is_reused

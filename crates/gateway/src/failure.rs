@@ -1,5 +1,6 @@
 //! Requests that the gateway answers itself, because something prevents the upstream's answer.
 
+use std::error::Error;
 use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
@@ -67,6 +68,22 @@ pub(crate) struct Unanswered {
     pub(crate) failure: Failure,
     /// Whether some of it may have reached the upstream.
     pub(crate) was_sent: bool,
+}
+
+/// Whether a server says over HTTP/2 that it has not processed a request (RFC 9113, section 8.7):
+/// it refuses the stream, or leaves, and the stream is behind the last one that it processed. If it
+/// leaves because of an error, the library says the same of the streams before that one.
+pub(crate) fn is_unprocessed(error: &hyper::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if let Some(error) = inner.downcast_ref::<h2::Error>() {
+            let leaves = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+            let refuses = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            return error.is_remote() && (leaves || refuses);
+        }
+        cause = inner.source();
+    }
+    false
 }
 
 // === impl Failure ===

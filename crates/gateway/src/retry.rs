@@ -48,6 +48,16 @@ pub(crate) struct Retries {
     left: u32,
 }
 
+/// What is needed to send a request without a body again.
+pub(crate) fn copy_head(request: &Request<RequestBody>) -> Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.method.clone_from(request.method());
+    head.uri.clone_from(request.uri());
+    head.headers.clone_from(request.headers());
+    head.version = request.version();
+    head
+}
+
 // === impl RetryBudget ===
 
 impl RetryBudget {
@@ -94,14 +104,9 @@ impl RetryBudget {
     pub(crate) fn record_request(&self, request: &Request<RequestBody>) -> Option<Retries> {
         self.earn();
         let can_be_repeated = request.method().is_safe() && request.body().is_empty();
-        can_be_repeated.then(|| {
-            let (mut head, ()) = Request::new(()).into_parts();
-            head.method.clone_from(request.method());
-            head.uri.clone_from(request.uri());
-            head.headers.clone_from(request.headers());
-            head.version = request.version();
-            let left = self.attempts;
-            Retries { head, left }
+        can_be_repeated.then(|| Retries {
+            head: copy_head(request),
+            left: self.attempts,
         })
     }
 

@@ -2,38 +2,26 @@
 
 mod failures;
 
-use std::pin::pin;
+mod sending;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::header::UPGRADE;
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-use hyper::{Request, Response};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
-use tollgate_core::Clock;
+use tokio::time::Instant;
 use tollgate_http::{InvalidSetting, InvalidSettings};
 use tollgate_listen::Throttle;
 use tracing::{info, warn};
 
 use crate::connection_pool::{ConnectionPool, Lease};
 use crate::connector::open_connectors;
-use crate::failure::{Failure, Unanswered};
-use crate::forwarding::{can_pass, merge_lengths};
+use crate::failure::Failure;
 use crate::health_check::{CheckError, HealthCheck, Observer};
 use crate::metrics::{CheckMetrics, UpstreamMetrics};
-use crate::request_body::RequestBody;
-use crate::retry::{Retries, RetryBudget};
+use crate::retry::RetryBudget;
 use crate::settings::{REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
 use crate::upstream_load::UpstreamLoad;
-
-/// How often a request is sent whose connection was closed before any of it was sent.
-const SENDS_MAX: usize = 3;
-
-/// The response to a request, or what went wrong.
-type Answered = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
 /// The servers that answer some requests.
 #[derive(Debug)]
@@ -233,103 +221,6 @@ impl Upstream {
             _ => self.lease_after(Some(pool)).await,
         }
     }
-
-    /// Sends a request, and waits for the head of its response. If its connection ends without one,
-    /// a safe request may be sent again, as the settings say: to another address if there is one.
-    ///
-    /// # Errors
-    ///
-    /// [`Unanswered`] if there is no answer.
-    pub(crate) async fn send(
-        &self,
-        mut lease: Lease,
-        mut request: Box<Request<RequestBody>>,
-        head_timeout: Duration,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<(Response<Incoming>, Lease), Unanswered> {
-        let budget = self.retries.as_ref();
-        let mut retries = budget.and_then(|budget| budget.record_request(&request));
-        let mut was_sent = false;
-        loop {
-            let pool = Arc::clone(lease.pool());
-            let waiting = self.load.begin(clock, request.body().progress());
-            let sent = self.send_once(lease, request, head_timeout).await;
-            if let Some(waiting) = waiting {
-                let response = sent.as_ref().map(|(response, _)| response);
-                waiting.end(response.map_err(|unanswered| &unanswered.failure));
-            }
-            let unanswered = match sent {
-                Ok(answered) => return Ok(answered),
-                Err(unanswered) => unanswered,
-            };
-            was_sent |= unanswered.was_sent;
-            let ended = |failure| Unanswered { failure, was_sent };
-            let failure = unanswered.failure;
-            if !failure.is_of_connection() {
-                return Err(ended(failure));
-            }
-            let again = retries.as_mut().and_then(Retries::next_request);
-            let (Some(again), Some(budget)) = (again, budget) else {
-                return Err(ended(failure));
-            };
-            if !budget.take() {
-                self.metrics.count_retry("over_budget");
-                return Err(ended(failure));
-            }
-            lease = Box::pin(self.lease_after(Some(&pool)))
-                .await
-                .map_err(ended)?;
-            self.metrics.count_retry("sent");
-            request = Box::new(again);
-        }
-    }
-
-    /// Sends a request, and waits for the head of its response. If the server had closed the
-    /// connection before anything was sent, the request is sent by another.
-    async fn send_once(
-        &self,
-        mut lease: Lease,
-        mut request: Box<Request<RequestBody>>,
-        head_timeout: Duration,
-    ) -> Result<(Response<Incoming>, Lease), Unanswered> {
-        let began = Instant::now();
-        let asked = request.headers().get(UPGRADE).cloned();
-        let progress = request.body().progress();
-        let unanswered = |failure, was_sent| Unanswered { failure, was_sent };
-        let sent = |failure, pool: &_| unanswered(self.report_failure(failure, pool), true);
-        for _send in 1..=SENDS_MAX {
-            let pool = Arc::clone(lease.pool());
-            let answered = answer(&mut lease, request, head_timeout).await;
-            let answered = answered.ok_or_else(|| sent(Failure::SlowHead(head_timeout), &pool))?;
-            let mut error = match answered {
-                Ok(mut response) => {
-                    let is_one_length = merge_lengths(response.headers_mut());
-                    if !is_one_length || !can_pass(&response, asked.as_ref()) {
-                        return Err(sent(Failure::Malformed, &pool));
-                    }
-                    self.metrics.record_answer(began.elapsed());
-                    pool.health.record_answer();
-                    return Ok((response, lease));
-                }
-                Err(error) => error,
-            };
-            let unsent = error.take_message();
-            let was_sent = unsent.is_none();
-            let Some(unsent) = unsent.filter(|_| lease.may_be_stale()) else {
-                let of_body = progress.as_ref().and_then(|progress| progress.error());
-                let failure = Failure::of(error.error(), of_body);
-                return Err(unanswered(self.report_failure(failure, &pool), was_sent));
-            };
-            request = Box::new(unsent);
-            // In its place.
-            request.body_mut().let_go();
-            drop(lease);
-            let leased = Box::pin(self.lease_again(&pool)).await;
-            lease = leased.map_err(|failure| unanswered(failure, false))?;
-        }
-        let failure = self.report_failure(Failure::Closed, lease.pool());
-        Err(unanswered(failure, false))
-    }
 }
 
 // === impl Checked ===
@@ -363,26 +254,6 @@ fn sort_by_load(pools: &mut [&Arc<ConnectionPool>], tried: Option<&Arc<Connectio
         let was_tried = tried.is_some_and(|tried| Arc::ptr_eq(tried, pool));
         (was_tried, pool.health.is_avoided(), pool.in_flight())
     });
-}
-
-/// What a server answers; `None` if the head of the response does not come in time. Time in which
-/// the body of the request comes further does not count.
-async fn answer(
-    lease: &mut Lease,
-    request: Box<Request<RequestBody>>,
-    head_timeout: Duration,
-) -> Option<Answered> {
-    let progress = request.body().progress();
-    let mut deadline = Instant::now() + head_timeout;
-    let mut answered = pin!(lease.send(request));
-    loop {
-        if let Ok(answered) = timeout_at(deadline, &mut answered).await {
-            return Some(answered);
-        }
-        let extended = progress.as_ref()?.extend(deadline, head_timeout)?;
-        // A body that still waits for its client may end sooner than it may take.
-        deadline = extended.min(deadline + head_timeout);
-    }
 }
 
 #[cfg(test)]

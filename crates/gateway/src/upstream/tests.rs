@@ -3,16 +3,22 @@
 use std::sync::atomic::AtomicBool;
 
 use http::StatusCode;
+use hyper::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::yield_now;
+use tollgate_core::Clock;
 use tollgate_memory::ManualClock;
 
 use super::*;
+use crate::failure::Unanswered;
 use crate::metrics::Metrics;
+use crate::request_body::RequestBody;
 use crate::request_body::tests::unfinished;
 
 mod searches;
+
+mod unprocessed;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often addresses are sorted while other threads change their counts.
