@@ -23,6 +23,9 @@ use crate::retry::RetryBudget;
 use crate::settings::{REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
 use crate::upstream_load::UpstreamLoad;
 
+/// For how many times `timeouts.connect` a search tries one address after another.
+const SEARCH_TIMEOUTS: u32 = 3;
+
 /// The servers that answer some requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
@@ -171,15 +174,25 @@ impl Upstream {
 
     /// The same; to an address that was tried before only if no other accepts any.
     async fn lease_after(&self, tried: Option<&Arc<ConnectionPool>>) -> Result<Lease, Failure> {
-        let leased = self.find_lease(tried).await;
+        let leased = self.find_lease(tried, self.begin_search()).await;
         if leased.as_ref().is_err_and(Failure::shows_load) {
             self.load.count_failure();
         }
         leased
     }
 
-    /// The same, without counting a failure.
-    async fn find_lease(&self, tried: Option<&Arc<ConnectionPool>>) -> Result<Lease, Failure> {
+    /// Until when a search that begins now may try another address. If none of many answers, the
+    /// request would wait for each of them otherwise.
+    fn begin_search(&self) -> Instant {
+        Instant::now() + self.connect_timeout * SEARCH_TIMEOUTS
+    }
+
+    /// The same, without counting a failure. No other address is tried from `deadline` on.
+    async fn find_lease(
+        &self,
+        tried: Option<&Arc<ConnectionPool>>,
+        deadline: Instant,
+    ) -> Result<Lease, Failure> {
         // Each is looked at once: health checks change what they pass meanwhile.
         let healthy = self.pools.iter().filter(|pool| pool.health.passes_checks());
         let mut pools: Vec<&Arc<ConnectionPool>> = healthy.collect();
@@ -204,13 +217,17 @@ impl Upstream {
                 Ok(lease) => return Ok(lease),
                 Err(error) => failure = self.report_unconnected(pool, &error),
             }
+            if Instant::now() >= deadline {
+                break;
+            }
         }
         Err(failure)
     }
 
     /// A new connection in place of one that the server had closed before anything was sent; to
-    /// another address if this one accepts none.
+    /// another address if this one accepts none. Counts no failure: it is that of the request.
     async fn lease_again(&self, pool: &Arc<ConnectionPool>) -> Result<Lease, Failure> {
+        let deadline = self.begin_search();
         let error = match pool.lease_new().await {
             Ok(lease) => return Ok(lease),
             Err(error) => error,
@@ -218,7 +235,7 @@ impl Upstream {
         let failure = self.report_unconnected(pool, &error);
         match self.pools.len() {
             0 | 1 => Err(failure),
-            _ => self.lease_after(Some(pool)).await,
+            _ => self.find_lease(Some(pool), deadline).await,
         }
     }
 }

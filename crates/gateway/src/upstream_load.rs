@@ -94,6 +94,12 @@ impl UpstreamLoad {
         }
     }
 
+    /// How many were counted since the last sample.
+    #[cfg(test)]
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
     fn record(&self, time: Span) {
         self.times[bucket_of(time)].fetch_add(1, Ordering::Relaxed);
     }

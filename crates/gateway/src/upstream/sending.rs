@@ -118,7 +118,7 @@ impl Upstream {
                 };
                 request = Box::new(Request::from_parts(copy.clone(), RequestBody::empty()));
                 drop(lease);
-                Box::pin(self.find_lease(Some(&pool))).await
+                Box::pin(self.find_lease(Some(&pool), self.begin_search())).await
             } else {
                 let unsent = error.take_message();
                 let was_sent = unsent.is_none();
