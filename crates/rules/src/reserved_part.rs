@@ -61,11 +61,11 @@ impl ReservedPart {
         headroom: &dyn Headroom,
         resolution: Resolution,
     ) -> Option<Charge<'r>> {
-        let (limit, history) = self.rule.limit(rules, headroom)?;
+        let settling = (self.key, Cost::Take(0));
+        let charge = self.rule.charge(settling, rules, headroom)?;
         Some(Charge {
-            history,
             resolution,
-            ..Charge::new(self.key, limit, Cost::Take(0))
+            ..charge
         })
     }
 }

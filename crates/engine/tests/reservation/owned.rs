@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use tollgate_behaviour::{Random, check};
-use tollgate_core::{Clock, Cost, Descriptor, Request, Settlement, Span, StoreError};
+use tollgate_core::{Clock, Cost, Descriptor, Mode, Request, Settlement, Span, StoreError};
 use tollgate_engine::{AnyShared, Engine, OwnedReservation, SettledLimit, Stores};
 use tollgate_memory::{ManualClock, Memory};
 
@@ -156,6 +156,25 @@ async fn a_rule_that_was_removed_has_nothing_to_settle() {
         assert_eq!((settled[0].reserved, settled[0].settlement), (40, None));
         assert_eq!(settlements(Ok(settled)), [(0, 300)]);
     }
+}
+
+/// A reload may give a rule to mode `write_back` while its reservations are open: the store has to
+/// know that, so that no local count of the key misses the settled units.
+#[tokio::test]
+async fn a_settled_charge_has_the_mode_of_its_rule() {
+    let [_, (bench, account)] = benches();
+    let owned = reserve(&bench.engine, &[("a", 40), ("b", 40)]).await;
+    let id = bench.reserve(&["a", "b"], 10).await.unwrap();
+    let written_back = "{unit: hour, requests_per_unit: 100, mode: write_back}";
+    bench.reload(&format!(
+        "- {{key: a, rate_limit: {written_back}}}\n- {{key: b, rate_limit: 200/hour}}\n"
+    ));
+    let settled = bench.engine.settle_owned(owned.unwrap(), |_| 30).await;
+    assert_eq!(settlements(settled), [(30, 60), (30, 160)]);
+    assert_eq!(bench.settle(id, 5).await, [(5, 65), (5, 165)]);
+    let modes = &account.unwrap();
+    let modes = &modes.lock().unwrap().modes;
+    assert_eq!(modes[..], [[Mode::WriteBack, Mode::Strict]; 2].concat());
 }
 
 /// Reserves and settles at random, and cancels each call after a random number of its steps.

@@ -6,23 +6,31 @@ use std::sync::{Arc, Mutex};
 
 use tokio::task::yield_now;
 use tollgate_core::{
-    Charge, Clock, Cost, Decision, KeptReservation, Key, KeyHasher, NewReservation, ReserveVerdict,
-    Reserved, Settled, SettledCharge, SharedStore, Store, StoreError, Verdict,
+    Charge, Clock, Cost, Decision, KeptReservation, Key, KeyHasher, Mode, NewReservation,
+    ReserveVerdict, Reserved, Settled, SettledCharge, SharedStore, Store, StoreError, Verdict,
 };
 use tollgate_memory::Memory;
 
 pub(super) struct SlowStore {
     memory: Memory<Arc<dyn Clock>>,
-    /// What each line of each open reservation was charged.
-    open: Mutex<HashMap<Key, Vec<(usize, Reserved)>>>,
+    open: Mutex<HashMap<Key, Open>>,
     /// The units that were charged less those that were refunded, by reservations.
     pub(super) account: Arc<Mutex<Account>>,
+}
+
+/// An open reservation.
+struct Open {
+    /// What each line was charged.
+    charged: Vec<(usize, Reserved)>,
+    memo: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub(super) reserved: u64,
     pub(super) settled: Vec<u64>,
+    /// The mode of each settled charge.
+    pub(super) modes: Vec<Mode>,
 }
 
 // === impl SlowStore ===
@@ -52,7 +60,11 @@ impl SlowStore {
             let charged: Vec<_> = charged.collect();
             let units: u64 = charged.iter().map(|(_, reserved)| reserved.units()).sum();
             self.account.lock().unwrap().reserved += units;
-            self.open.lock().unwrap().insert(key, charged);
+            let memo = new.memo.to_vec();
+            self.open
+                .lock()
+                .unwrap()
+                .insert(key, Open { charged, memo });
         }
         Ok(ReserveVerdict {
             verdict,
@@ -61,7 +73,7 @@ impl SlowStore {
     }
 
     fn settle_now(&self, key: Key, settled: &[SettledCharge<'_>]) -> Result<Settled, StoreError> {
-        let Some(charged) = self.open.lock().unwrap().remove(&key) else {
+        let Some(Open { charged, .. }) = self.open.lock().unwrap().remove(&key) else {
             return Ok(None);
         };
         let settle = |one: &SettledCharge<'_>| {
@@ -74,6 +86,7 @@ impl SlowStore {
             let mut account = self.account.lock().unwrap();
             account.reserved -= reserved.units();
             account.settled.push(settlement.charged);
+            account.modes.push(one.charge.sharing.mode);
             Ok(settlement)
         };
         let settlements: Result<Vec<_>, _> = settled.iter().map(settle).collect();
@@ -120,9 +133,16 @@ impl SharedStore for SlowStore {
 
     async fn find_reservation(
         &self,
-        _reservation: Key,
+        reservation: Key,
     ) -> Result<Option<KeptReservation>, StoreError> {
-        panic!("the process that made a reservation knows it");
+        yield_now().await;
+        let open = self.open.lock().unwrap();
+        Ok(open.get(&reservation).map(|open| KeptReservation {
+            charged: { open.charged.iter() }
+                .map(|(line, reserved)| (*line, reserved.units()))
+                .collect(),
+            memo: open.memo.clone(),
+        }))
     }
 
     async fn settle_reservation(

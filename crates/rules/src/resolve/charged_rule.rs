@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Charge, ChargedLine, Limit, LimitHistory, RuleName, Verdict};
+use tollgate_core::{Charge, ChargedLine, Cost, Key, Limit, RuleName, Sharing, Verdict};
 
 use super::{Part, Resolved};
 use crate::domain::RuleLimit;
@@ -77,24 +77,39 @@ impl ChargedRule {
         &self.name
     }
 
-    /// Its limit under `rules`, with the priority that the request had and the `headroom` of now,
-    /// and the limits that it had before. `None` if it was removed or does not limit any more.
-    pub fn limit<'r>(
+    /// A charge of `cost` to `key` by its limit under `rules`, with the priority that the request
+    /// had, the `headroom` of now, and the limits that it had before. `None` if it was removed or
+    /// does not limit any more.
+    ///
+    /// It is shared as its rule is, so that a store whose instances count the key locally excludes
+    /// it from their counts until it has settled the charge.
+    pub fn charge<'r>(
         &'r self,
+        (key, cost): (Key, Cost),
         rules: &'r RuleSet,
         headroom: &dyn Headroom,
-    ) -> Option<(&'r Limit, &'r LimitHistory)> {
+    ) -> Option<Charge<'r>> {
+        let domain = rules.domain(&self.name.domain);
         let identity = match &self.origin {
             Origin::Rule(identity) => identity,
-            Origin::Request(limit) => return Some((limit, LimitHistory::none())),
+            Origin::Request(limit) => {
+                // Without its domain, no instance counts the key.
+                let sharing = domain.map_or_else(Sharing::default, |domain| domain.sharing);
+                return Some(Charge::new(key, limit, cost).shared(sharing));
+            }
         };
-        let domain = rules.domain(&self.name.domain)?;
-        let limit = &domain.rule(identity)?.limit;
-        let RuleLimit::Limited { history, .. } = limit else {
+        let domain = domain?;
+        let rule = domain.rule(identity)?;
+        let RuleLimit::Limited { history, .. } = &rule.limit else {
             return None;
         };
-        let has_headroom = limit.has_headroom(&domain.name, headroom) == Some(true);
-        Some((limit.view(self.has_priority, has_headroom)?, history))
+        let has_headroom = rule.limit.has_headroom(&domain.name, headroom) == Some(true);
+        let limit = rule.limit.view(self.has_priority, has_headroom)?;
+        Some(Charge {
+            history,
+            sharing: rule.sharing,
+            ..Charge::new(key, limit, cost)
+        })
     }
 
     /// The rule as bytes, for a store that keeps it until another instance settles what it charged.

@@ -3,7 +3,7 @@
 use tollgate_core::Span;
 use tollgate_rules::{ChargedRule, Headroom, HeadroomSource, NoHeadroom, RuleView};
 
-use crate::fixture::{Fixture, Pairs, clean, domain, load, overriding, request};
+use crate::fixture::{Fixture, Pairs, SETTLED, clean, domain, load, overriding, request};
 
 const ELASTIC: &str = "{key: user, rate_limit: {requests_per_unit: 10, unit: day, \
      elastic: {share: 50%, while: [reported]}}}\n{key: plain, rate_limit: 10/day}";
@@ -112,8 +112,8 @@ fn a_charge_is_settled_by_the_headroom_of_then() {
     let read = ChargedRule::from_bytes(&rule.to_bytes().unwrap()).unwrap();
     for rule in [rule, read] {
         let available = |headroom: &dyn Headroom| {
-            let (limit, _) = rule.limit(&fixture.rules, headroom).unwrap();
-            limit.available()
+            let charge = rule.charge(SETTLED, &fixture.rules, headroom).unwrap();
+            charge.limit.available()
         };
         assert_eq!(available(&NoHeadroom), 10);
         assert_eq!(available(&Reported("d")), 15);

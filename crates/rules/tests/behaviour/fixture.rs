@@ -24,6 +24,9 @@ pub(crate) struct Fixture {
 /// Key and value pairs of one descriptor.
 pub(crate) type Pairs<'a> = &'a [(&'a str, &'a str)];
 
+/// A counter and a cost that a reservation is settled with.
+pub(crate) const SETTLED: (Key, Cost) = (Key::from_bits(7), Cost::ONE);
+
 impl KeyHasher for Numbers {
     fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]>) -> Key {
         let parts: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();

@@ -3,7 +3,7 @@
 use tollgate_core::{Cost, Span, Status, Wait};
 use tollgate_rules::{ChargedRule, NoHeadroom, RuleSet};
 
-use crate::fixture::{Fixture, Pairs, clean, domain, load, overriding, request};
+use crate::fixture::{Fixture, Pairs, SETTLED, clean, domain, load, overriding, request};
 
 const RESERVED: &str = "{key: user, rate_limit: {requests_per_unit: 10, unit: day, \
      reserved: {share: 20%, for: [critical, internal]}}}\n{key: plain, rate_limit: 10/day}";
@@ -154,8 +154,8 @@ fn a_settled_charge_keeps_its_priority_over_a_reload() {
     ));
     let without = clean(&domain("{key: user, rate_limit: 10/day}"));
     let available = |charged: &ChargedRule, rules: &RuleSet| {
-        let (limit, _) = charged.limit(rules, &NoHeadroom).unwrap();
-        limit.available()
+        let charge = charged.charge(SETTLED, rules, &NoHeadroom).unwrap();
+        charge.limit.available()
     };
     for charged in charged(&[ANN]) {
         assert_eq!(available(&charged, &later), 16);

@@ -3,7 +3,7 @@
 use tollgate_core::Span;
 use tollgate_rules::{ChargedRule, NoHeadroom, Options, RuleSet, Source};
 
-use crate::fixture::{Fixture, domain, load, request};
+use crate::fixture::{Fixture, SETTLED, domain, load, request};
 
 fn limit(count: u32, unit: &str) -> String {
     domain(&format!("{{key: a, rate_limit: {count}/{unit}}}"))
@@ -223,8 +223,8 @@ fn a_charged_rule_is_found_wherever_it_is_after_a_reload() {
         let bytes = rule.to_bytes().unwrap();
         for rule in [rule, &ChargedRule::from_bytes(&bytes).unwrap()] {
             assert_eq!(rule.name().path, format!("k{key}"));
-            let found = rule.limit(&fixture.rules, &NoHeadroom);
-            let count = found.map(|(limit, history)| (limit.count(), history.revision()));
+            let found = rule.charge(SETTLED, &fixture.rules, &NoHeadroom);
+            let count = found.map(|found| (found.limit.count(), found.history.revision()));
             assert_eq!(count, (key > 0).then_some((2, 1)));
         }
     }

@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::{Mode, OnStoreError, Sharing, Span};
-use tollgate_rules::{Changes, Options, RuleSet, Source};
+use tollgate_rules::{Changes, NoHeadroom, Options, RuleSet, Source};
 
-use crate::fixture::{Fixture, Pairs, clean, domain, load, overriding, request};
+use crate::fixture::{Fixture, Pairs, SETTLED, clean, domain, load, overriding, request};
 
 const OUTER: Sharing = Sharing {
     mode: Mode::WriteBack,
@@ -139,4 +139,26 @@ fn documents_of_one_domain_agree() {
     };
     assert_eq!((error.code, error.line), ("contradiction", 1));
     assert!(error.message.contains("`mode`"), "{}", error.message);
+}
+
+/// The mode of a rule may have changed since it charged a request.
+#[test]
+fn a_settled_charge_is_shared_as_its_rule_is_then() {
+    let text = domain("{key: a, rate_limit: 5/day}");
+    let before = Fixture::new(clean(&text));
+    let after = load_within(&text, OUTER);
+    let without = clean(&text.replace("domain: d", "domain: e"));
+    let pairs: Pairs<'_> = &[("a", "1")];
+    for (request, is_of_rule) in [
+        (request(&[pairs]), true),
+        (overriding(pairs, 3, Span::DAY), false),
+    ] {
+        let rule = before.resolve(&request).charged_rules().next().unwrap();
+        let sharing = |rules| Some(rule.charge(SETTLED, rules, &NoHeadroom)?.sharing);
+        assert_eq!(sharing(&before.rules), Some(Sharing::default()));
+        assert_eq!(sharing(&after), Some(OUTER));
+        // A limit that was part of the request outlives its domain.
+        let left = (!is_of_rule).then(Sharing::default);
+        assert_eq!(sharing(&without), left);
+    }
 }

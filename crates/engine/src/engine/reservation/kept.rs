@@ -130,15 +130,12 @@ impl Engine {
         let charges: Vec<SettledCharge<'_>> = charged
             .iter()
             .filter_map(|(line, _, kept)| {
-                let (limit, history) = kept.rule.limit(&active.rules, &self.headroom())?;
                 let cost = Cost::Take(actual.saturating_mul(kept.times.into()));
-                let charge = Charge {
-                    history,
-                    ..Charge::new(kept.key, limit, cost)
-                };
+                let settling = (kept.key, cost);
+                let headroom = self.headroom();
                 Some(SettledCharge {
                     line: *line,
-                    charge,
+                    charge: kept.rule.charge(settling, &active.rules, &headroom)?,
                 })
             })
             .collect();

@@ -190,14 +190,12 @@ impl Engine {
             .iter()
             .filter_map(|line| {
                 let SharedLine { rule, key, .. } = &line.charged;
-                let (limit, history) = rule.limit(&active.rules, &self.headroom())?;
-                let cost = Cost::Take(line.add(&actual));
-                let charge = Charge {
-                    history,
-                    ..Charge::new(*key, limit, cost)
-                };
-                let line = line.charged.index;
-                Some(SettledCharge { line, charge })
+                let settling = (*key, Cost::Take(line.add(&actual)));
+                let headroom = self.headroom();
+                Some(SettledCharge {
+                    line: line.charged.index,
+                    charge: rule.charge(settling, &active.rules, &headroom)?,
+                })
             })
             .collect();
         // `None`: it has expired, and stays charged.

@@ -1,5 +1,8 @@
 //! Reservations of keys that a reload has taken from mode `write_back`, or has given to it.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use tollgate_behaviour::{Subject, Taste};
 use tollgate_core::{Charge, Cost, Key, Limit, Mode, SettledCharge, Settlement, Sharing, Span};
 
@@ -75,4 +78,37 @@ fn refunded_units_are_counted_here() {
     let settled = redis.settle(record.expect("it is allowed"), &[line]);
     assert_eq!(settled, Some(vec![Settlement::new(10, 50)]));
     redis.count_here(key, 50);
+}
+
+/// The rule is in mode `write_back` since the reservation. While the settlement is in flight, no
+/// reply starts a count here: it could lack the settled units.
+#[test]
+fn a_count_that_starts_beside_a_settlement_has_the_settled_units() {
+    let mut redis = driven();
+    let (key, limit) = (redis.key("beside"), limit());
+    let (_, record) = redis.reserve(&[Charge::new(key, &limit, Cost::Take(10))], 5);
+    let record = record.expect("it is allowed");
+    let written_back = |units| {
+        let charge = Charge::new(key, &limit, Cost::Take(units));
+        charge.shared(Sharing::in_mode(Mode::WriteBack))
+    };
+    let charge = written_back(60);
+    let lines = [SettledCharge { line: 0, charge }];
+    let one = [written_back(1)];
+    let store = &redis.store;
+    redis.runtime.block_on(async {
+        let mut settled = Box::pin(store.settle_kept(record, &lines));
+        let mut decided = Box::pin(store.decide(&one));
+        poll_fn(|context| {
+            assert!(settled.as_mut().poll(context).is_pending());
+            assert!(decided.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        assert!(decided.await.expect("Redis answers").is_allowed());
+        let settled = settled.await.expect("Redis answers").expect("it is open");
+        assert_eq!(settled[0].charged, 60);
+    });
+    let verdict = redis.decide(Taste::MICROSECONDS.start, &one);
+    assert_eq!(verdict.decisions[0].remaining(), 38);
 }

@@ -97,11 +97,8 @@ fn is_leaky(charge: &Charge<'_>) -> bool {
 impl Place {
     /// The refund of its units under these rules. `None` if they have no such bucket any more.
     fn refund<'r>(&'r self, rules: &'r RuleSet) -> Option<Charge<'r>> {
-        let (limit, history) = self.rule.limit(rules, &NoHeadroom)?;
-        let charge = Charge {
-            history,
-            ..Charge::new(self.key, limit, Cost::Refund(self.units))
-        };
+        let refunded = (self.key, Cost::Refund(self.units));
+        let charge = self.rule.charge(refunded, rules, &NoHeadroom)?;
         is_leaky(&charge).then_some(charge)
     }
 }
