@@ -70,6 +70,7 @@ pub(crate) use request::Refunds;
 use request::{Request, WaitOutcome};
 use round::Rounds;
 
+use crate::caches::Caches;
 use crate::environment::Environment;
 use crate::keys;
 use crate::router::Router;
@@ -85,6 +86,7 @@ pub(crate) fn crosses_slots(keys: impl Iterator<Item = Key>) -> bool {
 /// Decides requests over several slots.
 pub(crate) struct CrossSlot {
     router: Arc<Router>,
+    caches: Arc<Caches>,
     /// Requests that wait for their round.
     queues: Arc<Queues>,
     /// Requests that are decided without a round.
@@ -96,9 +98,14 @@ pub(crate) struct CrossSlot {
 // === impl CrossSlot ===
 
 impl CrossSlot {
-    pub(crate) fn new(environment: &Environment, router: Arc<Router>) -> CrossSlot {
+    pub(crate) fn new(
+        environment: &Environment,
+        router: Arc<Router>,
+        caches: &Arc<Caches>,
+    ) -> CrossSlot {
         CrossSlot {
             router,
+            caches: Arc::clone(caches),
             queues: Arc::default(),
             one_calls: OneCalls::default(),
             charges_at_once: environment.charges_at_once,
@@ -138,6 +145,7 @@ impl CrossSlot {
             Entry::New(guard) => {
                 let rounds = Rounds {
                     router: Arc::clone(router),
+                    caches: Arc::clone(&self.caches),
                     timeout: router.timeout(),
                     charges_at_once: self.charges_at_once,
                 };

@@ -6,9 +6,10 @@
 //! it might fit, Redis decides. Time before the reply arrived is not counted, so no request
 //! is allowed too early, and none is denied for more than one round trip too long.
 //!
-//! A refund through this store or a changed limit drops the entry, and so does a new connection: it
-//! may lead to another primary, with another clock or without the state. A refund through another
-//! instance, a returned lease, a reset and `FLUSHALL` are not seen here. So no entry lasts for
+//! A refund or a reset through this store, a lease that it returns, or a changed limit drops the
+//! entry, and so does a new connection: it may lead to another primary, with another clock or
+//! without the state. What another instance refunds, returns or resets, a refund through this store
+//! that Redis executes after the timeout, and `FLUSHALL` are not seen here. So no entry lasts for
 //! longer than [`DENIAL_CACHE_MAX`], however long the wait.
 
 use std::sync::Arc;
@@ -19,11 +20,12 @@ use tollgate_core::{
     Algorithm, Charge, Decision, Enforcement, Key, OnDenial, Span, Verdict, Wait, step,
 };
 
-use crate::fit::{FittedLimit, Single};
+use crate::fit::FittedLimit;
 use crate::key_map::KeyMap;
 use crate::script_reply::{ScriptReply, coarsen};
 use crate::script_request::units_judged;
 use crate::sharded::Sharded;
+use crate::single::Single;
 use crate::snapshot::{Snapshot, moment};
 use crate::stats::Stats;
 
@@ -91,10 +93,9 @@ impl Denials {
         let Some(Wait::For(wait)) = verdict.denial.map(|denial| denial.wait) else {
             return;
         };
-        let Single { charge, fitted } = only;
-        if let (true, Ok(state)) = (self.is_enabled, reply.snapshot(fitted)) {
+        if let (true, Ok(state)) = (self.is_enabled, reply.snapshot(&only.fitted)) {
             let connections = self.stats.connections();
-            self.insert(charge, fitted, state, wait, connections, Instant::now());
+            self.insert(only, state, wait, connections, Instant::now());
         }
     }
 
@@ -127,16 +128,17 @@ impl Denials {
         Some(verdict)
     }
 
-    /// Stores the state on which a script denied a charge.
-    fn insert(
+    /// Stores the state on which a script denied a charge, unless its key got units back since the
+    /// request began.
+    pub(crate) fn insert(
         &self,
-        charge: &Charge<'_>,
-        fitted: &FittedLimit,
+        only: &Single<'_>,
         (snapshot, now): (Snapshot, u64),
         wait: Span,
         connections: u64,
         received_at: Instant,
     ) {
+        let Single { charge, fitted, .. } = only;
         let Some(judged) = units_unless_shadow(charge) else {
             return;
         };
@@ -153,6 +155,9 @@ impl Denials {
             connections,
         };
         let mut shard = self.shards.of(charge.key);
+        if !only.generation.is_current() {
+            return;
+        }
         let before = shard.len();
         if before >= SHARD_MAX && !shard.contains_key(&charge.key) {
             shard.retain(|_, denied| denied.until > received_at);
@@ -167,6 +172,12 @@ impl Denials {
         drop(shard);
         self.count.fetch_add(after, Ordering::Relaxed);
         self.count.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Whether a denial of a key is cached, even if it has expired since.
+    #[cfg(test)]
+    pub(crate) fn contains(&self, key: Key) -> bool {
+        self.shards.of(key).contains_key(&key)
     }
 
     /// Drops a key that got units back, or was reset.
@@ -223,7 +234,33 @@ const _: () = assert!(DENIALS_MAX == 65_536);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generations::Generations;
     use tollgate_core::{Account, Bucket, Cost, Limit};
+
+    #[test]
+    fn a_denial_from_before_a_refund_is_not_stored() {
+        let limit = Limit::token_bucket(1, Span::DAY).expect("a day is a window");
+        let charge = Charge::new(Key::from_bits(7), &limit, Cost::ONE);
+        let generations = Generations::default();
+        let only = |generation| Single {
+            charge: &charge,
+            fitted: FittedLimit::new(&limit).expect("a day is whole"),
+            generation,
+        };
+        let denials = Denials::new(true, Arc::default());
+        let now = Instant::now();
+        let is_stored = |only: &Single<'_>| {
+            let full_at = moment(1) + Span::DAY;
+            let state = Snapshot::Account(Account::Bucket(Bucket::full_at(full_at)));
+            denials.insert(only, (state, 1), Span::DAY, 1, now);
+            denials.verdict(&charge, &only.fitted, 1, now).is_some()
+        };
+        let before = only(generations.of(charge.key));
+        generations.advance(charge.key);
+        denials.forget(charge.key);
+        assert!(!is_stored(&before));
+        assert!(is_stored(&only(generations.of(charge.key))));
+    }
 
     #[test]
     fn a_denial_is_remembered_for_a_second_however_long_its_wait() {
@@ -234,7 +271,13 @@ mod tests {
         let full_at = moment(now) + Span::DAY;
         let snapshot = Snapshot::Account(Account::Bucket(Bucket::full_at(full_at)));
         let denials = Denials::new(true, Arc::default());
-        denials.insert(&charge, &fitted, (snapshot, now), Span::DAY, 1, received_at);
+        let generations = Generations::default();
+        let only = Single {
+            charge: &charge,
+            fitted,
+            generation: generations.of(charge.key),
+        };
+        denials.insert(&only, (snapshot, now), Span::DAY, 1, received_at);
         let after = |millis| {
             let local_now = received_at + Span::from_millis(millis).into();
             denials.verdict(&charge, &fitted, 1, local_now)
@@ -269,8 +312,14 @@ mod tests {
         ] {
             let denials = Denials::new(true, Arc::default());
             let charge = Charge::new(Key::from_bits(7), &denied_by.limit, Cost::ONE);
+            let generations = Generations::default();
+            let only = Single {
+                charge: &charge,
+                fitted: *denied_by,
+                generation: generations.of(charge.key),
+            };
             let state = (used(units), now);
-            denials.insert(&charge, denied_by, state, Span::SECOND, 1, received_at);
+            denials.insert(&only, state, Span::SECOND, 1, received_at);
             assert!(is_denied(&denials, &fitted), "{units}");
             assert_eq!(
                 is_denied(&denials, &for_priority),

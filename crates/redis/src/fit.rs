@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tollgate_core::{Algorithm, Anchor, Charge, InvalidLimit, Limit, Line, Span, StoreError};
+use tollgate_core::{Algorithm, Anchor, InvalidLimit, Limit, Line, Span, StoreError};
 
 /// The most units of a sliding log: at least 11 bytes each, and at most twice that.
 pub const LOG_UNITS_MAX: u32 = 1_000_000;
@@ -57,13 +57,6 @@ pub(crate) struct FittedLimit {
     /// Microseconds: the interval of a bucket, a segment of a sliding window, otherwise the
     /// window.
     pub(crate) span: u64,
-}
-
-/// A charge, and its limit as the scripts use it.
-#[derive(Clone, Copy)]
-pub(crate) struct Single<'r> {
-    pub(crate) charge: &'r Charge<'r>,
-    pub(crate) fitted: FittedLimit,
 }
 
 /// The first byte of a state in Redis.

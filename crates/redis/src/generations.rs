@@ -37,9 +37,9 @@ impl Generations {
 
     /// Begins the next generation of a key, before its entries are removed from the caches.
     ///
-    /// Relaxed, as all of this: after an entry is stored, under a lock, its request looks whether
-    /// the generation is still the same. If it was stored after the removal, which takes the same
-    /// lock, the lock orders the look after this.
+    /// Relaxed, as all of this: an entry is stored under a lock, and only if the generation is
+    /// still the same under that lock. The removal takes the same lock after this. So an entry that
+    /// is stored before the removal is removed, and after it, the lock orders the look after this.
     pub(crate) fn advance(&self, key: Key) {
         self.count(key).fetch_add(1, Ordering::Relaxed);
     }

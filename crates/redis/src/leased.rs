@@ -7,18 +7,18 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict};
 
+use crate::caches::{Caches, is_refund};
 use crate::environment::Environment;
 use crate::failure::Failure;
-use crate::fit::{FittedLimit, Single};
+use crate::fit::FittedLimit;
 use crate::join::join_all;
-use crate::leases::{
-    CHECK_EVERY, Estimates, GrantedLease, InFlight, LASTS, Leases, Renewal, Spend,
-};
+use crate::leases::{CHECK_EVERY, GrantedLease, InFlight, LASTS, Leases, Renewal, Spend};
 use crate::monotonic::MonotonicClock;
 use crate::resp::bad_reply;
 use crate::router::{NodeFailure, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Leasing, ScriptRequest};
+use crate::single::Single;
 use crate::stage::Request;
 use crate::stats::Stats;
 
@@ -35,11 +35,18 @@ struct Caller {
     on_denial: OnDenial,
 }
 
+/// What a renewal needs that outlives its caller.
+#[derive(Clone)]
+struct Renewer {
+    router: Arc<Router>,
+    stats: Arc<Stats>,
+    caches: Arc<Caches>,
+}
+
 /// Decides on leased units.
 pub(crate) struct Leased {
     leases: Arc<Leases>,
-    router: Arc<Router>,
-    stats: Arc<Stats>,
+    renewer: Renewer,
     /// Renews and returns leases in the background, for as long as it is held.
     _keeper: JoinSet<()>,
 }
@@ -53,19 +60,19 @@ impl Leased {
     pub(crate) fn new(
         environment: &Environment,
         (router, stats): (Arc<Router>, Arc<Stats>),
+        caches: &Arc<Caches>,
     ) -> Leased {
-        let clock = MonotonicClock::new(environment.clock.clone());
-        let leases = Leases::new(clock, Estimates::new(environment.caches_denials));
-        let mut keeper = JoinSet::new();
-        keeper.spawn(keep(
-            Arc::clone(&leases),
-            Arc::clone(&router),
-            Arc::clone(&stats),
-        ));
-        Leased {
-            leases,
+        let leases = Leases::new(MonotonicClock::new(environment.clock.clone()));
+        let renewer = Renewer {
             router,
             stats,
+            caches: Arc::clone(caches),
+        };
+        let mut keeper = JoinSet::new();
+        keeper.spawn(keep(Arc::clone(&leases), renewer.clone()));
+        Leased {
+            leases,
+            renewer,
             _keeper: keeper,
         }
     }
@@ -82,36 +89,31 @@ impl Leased {
 
     /// Decides in the call that renews the lease, or on what another request leases meanwhile;
     /// passes on the requests that Redis has to decide by itself.
-    pub(crate) async fn renew(
+    pub(crate) async fn renew<'r>(
         &self,
-        request: &Request<'_>,
+        request: &Request<'r>,
         spend: Spend,
-    ) -> Result<Outcome<'_>, StoreError> {
+    ) -> Result<Outcome<'r>, StoreError> {
         let Some(only) = &request.only else {
             return Ok(ControlFlow::Continue(None));
         };
         if let Some(verdict) = self.spend_or_renew(request, only, spend).await? {
             return Ok(ControlFlow::Break(verdict));
         }
-        let Single { charge, fitted } = only;
+        let Single { charge, fitted, .. } = only;
         if charge.sharing.mode != Mode::Leased {
             return Ok(ControlFlow::Continue(None));
         }
-        let connections = self.stats.connections();
-        let estimates = self.leases.estimates();
+        let connections = self.renewer.stats.connections();
+        let estimates = request.caches.estimates();
         match estimates.ask(charge, fitted, connections, Instant::now()) {
             Ok(ask) => Ok(ControlFlow::Continue(Some(ask))),
             // So little remains that the charge does not fit.
             Err(denied) => {
-                self.stats.count_local_denial();
+                self.renewer.stats.count_local_denial();
                 Ok(ControlFlow::Break(denied))
             }
         }
-    }
-
-    /// Estimates of keys that have nothing left to lease.
-    pub(crate) fn estimates(&self) -> &Estimates {
-        self.leases.estimates()
     }
 
     /// Drops a key's lease without spending more of it, because the key was deleted in Redis.
@@ -128,7 +130,7 @@ impl Leased {
     pub(crate) async fn close(&self, deadline: Instant) {
         self.leases.close();
         loop {
-            renew_due(&self.leases, &self.router, &self.stats).await;
+            renew_due(&self.leases, &self.renewer).await;
             if self.leases.count() == 0 || Instant::now() >= deadline {
                 return;
             }
@@ -145,7 +147,7 @@ impl Leased {
         mut spend: Spend,
     ) -> Result<Option<Verdict>, StoreError> {
         let charge = only.charge;
-        let deadline = request.since + self.router.reply_timeout();
+        let deadline = request.since + self.renewer.router.reply_timeout();
         loop {
             match spend {
                 Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),
@@ -155,7 +157,7 @@ impl Leased {
                 Spend::Wait(renewed) => {
                     if timeout_at(deadline, renewed).await.is_err() {
                         // The renewal has no reply yet, and nothing was charged for this request.
-                        return Err(self.router.timeout_error());
+                        return Err(self.renewer.router.timeout_error());
                     }
                 }
             }
@@ -170,8 +172,9 @@ impl Leased {
         only: &Single<'_>,
         free: u32,
     ) -> Result<Option<Verdict>, StoreError> {
-        let Single { charge, fitted } = only;
-        let reply = self.router.ask_one(charge, fitted, request.since).await?;
+        let Single { charge, fitted, .. } = only;
+        let router = &self.renewer.router;
+        let reply = router.ask_one(charge, fitted, request.since).await?;
         if reply.is_blocked() {
             return Ok(None);
         }
@@ -191,113 +194,119 @@ impl Leased {
     ) -> Result<Option<Verdict>, StoreError> {
         let charge = only.charge;
         let fitted = *renewal.fitted_limit();
-        let (router, stats) = (Arc::clone(&self.router), Arc::clone(&self.stats));
+        let (renewer, router) = (self.renewer.clone(), &self.renewer.router);
         let (caller, since) = (Caller::of(charge), request.since);
-        let reply =
-            tokio::spawn(async move { renew(renewal, caller, &router, &stats, since).await });
+        let reply = tokio::spawn(async move { renewer.renew(renewal, caller, since).await });
         // A task that fails to complete was stopped with its runtime.
-        let reply = reply
-            .await
-            .map_err(|_stopped| self.router.timeout_error())?;
-        let reply = reply.map_err(|failure| self.router.error(failure))?;
+        let reply = reply.await.map_err(|_stopped| router.timeout_error())?;
+        let reply = reply.map_err(|failure| router.error(failure))?;
         if reply.is_blocked() {
             return Ok(None);
         }
         let verdict = reply.of_one(charge, &fitted).map_err(bad_reply)?;
-        let connections = self.stats.connections();
-        self.leases.estimates().learn(only, &reply, connections);
-        request.caches.denials.remember(only, &reply, &verdict);
+        let connections = self.renewer.stats.connections();
+        let estimates = request.caches.estimates();
+        estimates.learn(only, &reply, connections);
+        request.caches.denials().remember(only, &reply, &verdict);
         Ok(Some(verdict))
     }
 }
 
 /// Renews leases before they expire, and returns unused ones; never returns.
-async fn keep(leases: Arc<Leases>, router: Arc<Router>, stats: Arc<Stats>) {
+async fn keep(leases: Arc<Leases>, renewer: Renewer) {
     loop {
         sleep(CHECK_EVERY.into()).await;
-        renew_due(&leases, &router, &stats).await;
+        renew_due(&leases, &renewer).await;
     }
 }
 
 /// Renews and returns the leases that are due. The units of those that wait for others to be
 /// renewed are spent until it is their turn.
-async fn renew_due(leases: &Arc<Leases>, router: &Arc<Router>, stats: &Arc<Stats>) {
+async fn renew_due(leases: &Arc<Leases>, renewer: &Renewer) {
     for keys in leases.due().chunks(AT_ONCE) {
         let renewals = keys.iter().filter_map(|key| leases.begin_if_due(*key));
-        let renewals = renewals.map(|renewal| renew_alone(renewal, router, stats));
+        let renewals = renewals.map(|renewal| renewer.renew_alone(renewal));
         join_all(renewals.collect()).await;
     }
 }
 
-/// Renews a lease, or returns it, without a request.
-async fn renew_alone(renewal: Renewal, router: &Arc<Router>, stats: &Arc<Stats>) {
-    let caller = match renewal.want {
-        0 => Caller::NONE,
-        _ => Caller {
-            cost: Cost::Peek(1),
-            ..Caller::NONE
-        },
-    };
-    // Without a reply it is repeated, until the lease expires.
-    let _replied = renew(renewal, caller, router, stats, Instant::now()).await;
-}
+// === impl Renewer ===
 
-/// Decides the caller's charge in a call that also leases units, and completes the renewal.
-async fn renew(
-    mut renewal: Renewal,
-    caller: Caller,
-    router: &Arc<Router>,
-    stats: &Arc<Stats>,
-    since: Instant,
-) -> Result<ScriptReply, NodeFailure> {
-    let fitted = *renewal.fitted_limit();
-    let charge = caller.charge(renewal.key, &fitted);
-    renewal.send();
-    let reply = match ask(router, &renewal, &charge, since).await {
-        Ok(reply) => reply,
-        Err(failure) => {
-            if !failure.failure.is_unknown() {
-                renewal.abort();
+impl Renewer {
+    /// Renews a lease, or returns it, without a request.
+    async fn renew_alone(&self, renewal: Renewal) {
+        let caller = match renewal.want {
+            0 => Caller::NONE,
+            _ => Caller {
+                cost: Cost::Peek(1),
+                ..Caller::NONE
+            },
+        };
+        // Without a reply it is repeated, until the lease expires.
+        let _replied = self.renew(renewal, caller, Instant::now()).await;
+    }
+
+    /// Decides the caller's charge in a call that also leases units, and completes the renewal.
+    async fn renew(
+        &self,
+        mut renewal: Renewal,
+        caller: Caller,
+        since: Instant,
+    ) -> Result<ScriptReply, NodeFailure> {
+        let fitted = *renewal.fitted_limit();
+        let charge = caller.charge(renewal.key, &fitted);
+        let returns = is_refund(&charge) || renewal.want == 0 && renewal.left > 0;
+        let _returned = returns.then(|| self.caches.guard(vec![renewal.key]));
+        renewal.send();
+        let reply = match ask(&self.router, &renewal, &charge, since).await {
+            Ok(reply) => reply,
+            Err(failure) => {
+                if !failure.failure.is_unknown() {
+                    renewal.abort();
+                }
+                return Err(failure);
             }
-            return Err(failure);
+        };
+        let (reply, units, lasts) = reply
+            .lease()
+            .map_err(|_| NodeFailure::bad_reply(renewal.key))?;
+        self.stats.count_settled_units(renewal.spent, renewal.left);
+        if units == 0 {
+            if renewal.want == 0 {
+                self.stats.count_lease_return();
+            }
+            renewal.confirm_return();
+            return Ok(reply);
         }
-    };
-    let (reply, units, lasts) = reply
-        .lease()
-        .map_err(|_| NodeFailure::bad_reply(renewal.key))?;
-    stats.count_settled_units(renewal.spent, renewal.left);
-    if units == 0 {
-        if renewal.want == 0 {
+        if let Ok((mut snapshot, now)) = reply.snapshot(&fitted) {
+            snapshot.charge(&charge, &fitted, now);
+            self.stats.count_lease(units);
+            let granted = GrantedLease {
+                units,
+                lasts,
+                snapshot,
+                now,
+            };
+            if let Some(unplaced) = renewal.confirm_grant(granted) {
+                // The caller does not wait for that.
+                let renewer = self.clone();
+                tokio::spawn(async move { renewer.give_back(unplaced).await });
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Returns units that were granted for a key that was reset meanwhile. If there is no reply,
+    /// they are charged when their lease expires.
+    async fn give_back(&self, unplaced: Renewal) {
+        let charge = Caller::NONE.charge(unplaced.key, unplaced.fitted_limit());
+        let _returned = self.caches.guard(vec![unplaced.key]);
+        let reply = ask(&self.router, &unplaced, &charge, Instant::now()).await;
+        if reply.is_ok() {
+            let stats = &self.stats;
+            stats.count_settled_units(unplaced.spent, unplaced.left);
             stats.count_lease_return();
         }
-        renewal.confirm_return();
-        return Ok(reply);
-    }
-    if let Ok((mut snapshot, now)) = reply.snapshot(&fitted) {
-        snapshot.charge(&charge, &fitted, now);
-        stats.count_lease(units);
-        let granted = GrantedLease {
-            units,
-            lasts,
-            snapshot,
-            now,
-        };
-        if let Some(unplaced) = renewal.confirm_grant(granted) {
-            // The caller does not wait for that.
-            tokio::spawn(give_back(unplaced, Arc::clone(router), Arc::clone(stats)));
-        }
-    }
-    Ok(reply)
-}
-
-/// Returns units that were granted for a key that was reset meanwhile. If there is no reply, they
-/// are charged when their lease expires.
-async fn give_back(unplaced: Renewal, router: Arc<Router>, stats: Arc<Stats>) {
-    let charge = Caller::NONE.charge(unplaced.key, unplaced.fitted_limit());
-    let reply = ask(&router, &unplaced, &charge, Instant::now()).await;
-    if reply.is_ok() {
-        stats.count_settled_units(unplaced.spent, unplaced.left);
-        stats.count_lease_return();
     }
 }
 
@@ -318,6 +327,8 @@ async fn ask(
     let request = || ScriptRequest::general_with_lease(charge, fitted, leasing);
     router.ask(request, since).await
 }
+
+// === impl Renewal ===
 
 impl Renewal {
     fn terms(&self) -> Leasing {

@@ -120,7 +120,6 @@ const SHAPES_MAX: usize = 1_024;
 pub(crate) struct Leases {
     shards: Sharded<Shard, SHARDS>,
     heat: Heat,
-    estimates: Estimates,
     shapes: Mutex<HashMap<Limit, Arc<Shape>>>,
     clock: MonotonicClock,
     /// Whether leasing has stopped.
@@ -137,20 +136,14 @@ struct Shard {
 // === impl Leases ===
 
 impl Leases {
-    pub(crate) fn new(clock: MonotonicClock, estimates: Estimates) -> Arc<Leases> {
+    pub(crate) fn new(clock: MonotonicClock) -> Arc<Leases> {
         Arc::new(Leases {
             shards: Sharded::default(),
             heat: Heat::new(),
-            estimates,
             shapes: Mutex::default(),
             clock,
             is_closed: AtomicBool::new(false),
         })
-    }
-
-    /// Estimates of keys with nothing left to lease.
-    pub(crate) const fn estimates(&self) -> &Estimates {
-        &self.estimates
     }
 
     /// Spends the charge's units, if the lease has enough.

@@ -85,6 +85,8 @@ mod session;
 
 mod sharded;
 
+mod caches;
+
 mod cluster;
 
 mod random;
@@ -122,6 +124,8 @@ mod membership;
 mod stats;
 
 mod router;
+
+mod single;
 
 mod stage;
 

@@ -20,6 +20,7 @@ use tollgate_core::{
     SettledCharge, Settlement, StoreError, Verdict,
 };
 
+use crate::caches::RefundGuard;
 use crate::cross_slot::crosses_slots;
 use crate::fit::{GRAIN, unfit};
 use crate::inspect::name_of;
@@ -119,11 +120,12 @@ impl Settlements {
         }
     }
 
-    /// Settles the reservation, unless it is settled or has expired.
+    /// Settles the reservation, unless it is settled or has expired. `guard` is of its keys.
     pub(crate) async fn settle(
         &self,
         record: Key,
         (settled, charges): (&[SettledCharge<'_>], &[Charge<'_>]),
+        guard: RefundGuard,
         since: Instant,
     ) -> Result<Settled, StoreError> {
         let fitted = script_request::fit_all(charges).map_err(unfit)?;
@@ -138,9 +140,8 @@ impl Settlements {
                 fitted,
             })
             .collect();
-        let request = || ScriptRequest::settle(&lines, record);
-        let reply = self.router.ask(request, since).await;
-        let reply = reply.map_err(|failure| self.router.error(failure))?;
+        let request = ScriptRequest::settle(&lines, record);
+        let reply = guard.ask(&self.router, request, since).await?;
         read_settlements(&reply).map_err(bad_reply)
     }
 

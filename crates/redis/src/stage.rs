@@ -1,14 +1,14 @@
 //! The stages of a decision, and what they pass to each other.
 
 use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
 
 use tokio::time::Instant;
-use tollgate_core::{Charge, Cost, Key, StoreError, Verdict};
+use tollgate_core::{Charge, Cost, StoreError, Verdict};
 
-use crate::denials::Denials;
-use crate::fit::{FittedLimit, Single, unfit};
-use crate::generations::{Generation, Generations};
-use crate::leases::Estimates;
+use crate::caches::Caches;
+use crate::fit::{FittedLimit, unfit};
+use crate::single::Single;
 
 /// The result of a stage: a decision or an error, which ends the request, or the values that the
 /// next stages need.
@@ -24,29 +24,11 @@ pub(crate) struct Request<'r> {
     pub(crate) charges: &'r [Charge<'r>],
     /// The charge, if it is the only one: most stages decide no others.
     pub(crate) only: Option<Single<'r>>,
-    /// That of its key when this request began.
-    generation: Option<Generation<'r>>,
     /// Whether another request's reservation blocks it. Then its refunds are done.
     pub(crate) is_blocked: bool,
     /// When its time budget starts.
     pub(crate) since: Instant,
-    pub(crate) caches: Caches<'r>,
-}
-
-/// The caches of Redis's replies; a refund of a key drops its entries, and begins a generation.
-#[derive(Clone, Copy)]
-pub(crate) struct Caches<'r> {
-    pub(crate) generations: &'r Generations,
-    pub(crate) denials: &'r Denials,
-    pub(crate) estimates: &'r Estimates,
-}
-
-/// Drops what is known of keys that get units back, before and after: a reply from before may be
-/// cached meanwhile. Also if the caller goes away between the two; then a reply that Redis gives
-/// after that, and before the refund, may be cached for a second.
-pub(crate) struct RefundGuard<'r> {
-    caches: Caches<'r>,
-    keys: &'r [Key],
+    pub(crate) caches: &'r Arc<Caches>,
 }
 
 /// Ends the request if a stage has decided or failed.
@@ -75,20 +57,21 @@ impl<'r> Request<'r> {
         charges: &'r [Charge<'r>],
         is_blocked: bool,
         since: Instant,
-        caches: Caches<'r>,
+        caches: &'r Arc<Caches>,
     ) -> Stage<Request<'r>> {
         let only = match charges {
             [charge] => match FittedLimit::new(charge.limit) {
-                Ok(fitted) => Some(Single { charge, fitted }),
+                Ok(fitted) => Some(Single {
+                    charge,
+                    fitted,
+                    generation: caches.generation(charge.key),
+                }),
                 Err(invalid) => return Break(Err(unfit(invalid))),
             },
             _ => None,
         };
         let request = Request {
             charges,
-            generation: only
-                .as_ref()
-                .map(|only| caches.generations.of(only.charge.key)),
             only,
             is_blocked,
             since,
@@ -107,46 +90,9 @@ impl<'r> Request<'r> {
     }
 }
 
-impl Caches<'_> {
-    /// Drops what is known of a key that got units back, or was reset, also by replies that are
-    /// still in flight.
-    pub(crate) fn forget(&self, key: Key) {
-        self.generations.advance(key);
-        self.denials.forget(key);
-        self.estimates.forget(key);
-    }
-}
-
-// === impl RefundGuard ===
-
-impl<'r> RefundGuard<'r> {
-    pub(crate) fn new(caches: Caches<'r>, keys: &'r [Key]) -> RefundGuard<'r> {
-        let guard = RefundGuard { caches, keys };
-        guard.forget();
-        guard
-    }
-
-    fn forget(&self) {
-        self.keys.iter().for_each(|key| self.caches.forget(*key));
-    }
-}
-
-impl Drop for RefundGuard<'_> {
-    fn drop(&mut self) {
-        self.forget();
-    }
-}
-
 impl Drop for Request<'_> {
-    /// A reply from before a refund may have been cached meanwhile: to another request, or to this
-    /// one, if the refund was another's.
+    /// A reply from before a refund may have been cached meanwhile.
     fn drop(&mut self) {
         self.forget_refunded();
-        if let (Some(only), Some(generation)) = (&self.only, self.generation)
-            && !generation.is_current()
-        {
-            self.caches.denials.forget(only.charge.key);
-            self.caches.estimates.forget(only.charge.key);
-        }
     }
 }

@@ -11,12 +11,12 @@ use tollgate_core::{
     SettledCharge, Store, StoreError, Verdict,
 };
 
+use crate::caches::Caches;
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
 use crate::cross_slot::CrossSlot;
 use crate::denial_cache::DenialCache;
 use crate::environment::Environment;
-use crate::generations::Generations;
 use crate::keys;
 use crate::leased::Leased;
 use crate::leases::Spend;
@@ -24,7 +24,7 @@ use crate::membership::Membership;
 use crate::resp::{Malformed, bad_reply};
 use crate::router::Router;
 use crate::settlement::Settlements;
-use crate::stage::{Budget, Caches, RefundGuard, Request, Stage, end_or_pass};
+use crate::stage::{Budget, Request, Stage, end_or_pass};
 use crate::stats::Stats;
 use crate::strict::Strict;
 use crate::write_back::WriteBack;
@@ -40,7 +40,7 @@ pub struct Redis {
     leased: Leased,
     write_back: WriteBack,
     denial_cache: DenialCache,
-    generations: Generations,
+    caches: Arc<Caches>,
     strict: Strict,
     cross_slot: CrossSlot,
     settlements: Settlements,
@@ -84,15 +84,16 @@ impl Redis {
         let opener = Opener::new(config, environment)?;
         let router = Arc::new(Router::new(config, environment, opener, &stats));
         let shared = || (Arc::clone(&router), Arc::clone(&stats));
+        let caches = Arc::new(Caches::new(environment, &stats));
         Ok(Redis {
-            leased: Leased::new(environment, shared()),
+            leased: Leased::new(environment, shared(), &caches),
             write_back: WriteBack::new(config, environment, shared()),
-            denial_cache: DenialCache::new(environment.caches_denials, Arc::clone(&stats)),
-            generations: Generations::default(),
+            denial_cache: DenialCache::new(Arc::clone(&caches)),
             strict: Strict::new(Arc::clone(&router)),
-            cross_slot: CrossSlot::new(environment, Arc::clone(&router)),
+            cross_slot: CrossSlot::new(environment, Arc::clone(&router), &caches),
             settlements: Settlements::new(Arc::clone(&router)),
             membership: Membership::new(&config.prefix, Arc::clone(&router)),
+            caches,
             router,
             stats,
         })
@@ -138,7 +139,7 @@ impl Redis {
     async fn pass_through(&self, charges: &[Charge<'_>], spend: Spend) -> Stage<Infallible> {
         let mut budget = Budget::default();
         let passed = end_or_pass(self.write_back.decide(charges, &mut budget).await)?;
-        let request = Request::new(charges, passed.is_blocked, budget.since(), self.caches())?;
+        let request = Request::new(charges, passed.is_blocked, budget.since(), &self.caches)?;
         self.denial_cache.decide(&request, &spend)?;
         let ask = end_or_pass(self.leased.renew(&request, spend).await)?;
         let refunds = end_or_pass(self.strict.decide(&request, ask).await)?;
@@ -165,7 +166,8 @@ impl Redis {
         self.settlements.find(record).await
     }
 
-    /// Settles a reservation. Drops its keys from the caches, as any refund does.
+    /// Settles a reservation. Drops its keys from the caches, as any refund does, also if the
+    /// caller goes away.
     pub(crate) async fn settle_kept(
         &self,
         record: Key,
@@ -175,17 +177,9 @@ impl Redis {
         let charges: Vec<Charge<'_>> = settled.iter().map(|one| one.charge).collect();
         let keys: Vec<Key> = charges.iter().map(|charge| charge.key).collect();
         let _not_counted_here = self.write_back.pass_on(&charges, since).await?;
-        let _refunded = RefundGuard::new(self.caches(), &keys);
-        let lines = (settled, &charges[..]);
-        self.settlements.settle(record, lines, since).await
-    }
-
-    fn caches(&self) -> Caches<'_> {
-        Caches {
-            generations: &self.generations,
-            denials: self.denial_cache.denials(),
-            estimates: self.leased.estimates(),
-        }
+        let (lines, guard) = ((settled, &charges[..]), self.caches.guard(keys));
+        let settled = self.settlements.settle(record, lines, guard, since);
+        settled.await
     }
 }
 

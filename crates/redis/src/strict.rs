@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-use tollgate_core::{Charge, StoreError, Verdict};
+use tollgate_core::{StoreError, Verdict};
 
 use crate::cross_slot::{Outcome, Refunds, crosses_slots, decide_whole};
-use crate::fit::Single;
 use crate::leases::InFlight;
 use crate::resp::bad_reply;
 use crate::router::Router;
+use crate::script_request::ScriptRequest;
+use crate::single::Single;
 use crate::stage::Request;
 
 /// Has Redis decide.
@@ -35,18 +35,26 @@ impl Strict {
             _ if request.is_blocked => Ok(ControlFlow::Continue(Refunds::Done)),
             (_, []) => Ok(ControlFlow::Break(Verdict::default())),
             (Some(only), _) => self.decide_one(request, only, ask).await,
-            (None, charges) => self.decide_all(charges, request.since).await,
+            (None, _) => self.decide_all(request).await,
         }
     }
 
+    /// Decides on one charge. A refund is left to a task, which learns its outcome in any case.
     async fn decide_one(
         &self,
         request: &Request<'_>,
         only: &Single<'_>,
         ask: Option<InFlight<'_>>,
     ) -> Result<Outcome, StoreError> {
-        let Single { charge, fitted } = only;
-        let reply = self.router.ask_one(charge, fitted, request.since).await?;
+        let Single { charge, fitted, .. } = only;
+        let reply = match request.caches.guard_refunds(request.charges) {
+            None => self.router.ask_one(charge, fitted, request.since).await?,
+            Some(guard) => {
+                // The general script decides on refunds, so no other one is to follow.
+                let refund = ScriptRequest::of_one(charge, fitted);
+                guard.ask(&self.router, refund, request.since).await?
+            }
+        };
         if reply.is_blocked() {
             return Ok(ControlFlow::Continue(Refunds::Done));
         }
@@ -54,22 +62,18 @@ impl Strict {
         if let Some(ask) = ask {
             ask.finish(only, &reply);
         }
-        request.caches.denials.remember(only, &reply, &verdict);
+        request.caches.denials().remember(only, &reply, &verdict);
         Ok(ControlFlow::Break(verdict))
     }
 
     /// Decides on several charges in one script call, unless they are in several slots.
-    async fn decide_all(
-        &self,
-        charges: &[Charge<'_>],
-        since: Instant,
-    ) -> Result<Outcome, StoreError> {
+    async fn decide_all(&self, request: &Request<'_>) -> Result<Outcome, StoreError> {
         // Before anything is allocated: under overload, most requests over several slots are
         // rejected next.
-        let keys = charges.iter().map(|charge| charge.key);
+        let keys = request.charges.iter().map(|charge| charge.key);
         if self.router.is_cluster() && crosses_slots(keys) {
             return Ok(ControlFlow::Continue(Refunds::ToDo));
         }
-        decide_whole(&self.router, charges, since, None).await
+        decide_whole(&self.router, request, None).await
     }
 }

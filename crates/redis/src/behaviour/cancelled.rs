@@ -27,7 +27,7 @@ fn limits() -> Vec<Limit> {
 impl Driven {
     /// Decides, and cancels as soon as this many calls have been sent; returns whether it got a
     /// verdict.
-    fn decide_and_go(&self, charges: &[Charge<'_>], calls: u64) -> bool {
+    pub(super) fn decide_and_go(&self, charges: &[Charge<'_>], calls: u64) -> bool {
         let before = self.store.counts().calls;
         self.runtime.block_on(async {
             let mut asking = Box::pin(self.store.decide(charges));

@@ -1,5 +1,7 @@
 //! Refunds of units that were spent on a lease.
 
+mod gone;
+
 use std::future::poll_fn;
 use std::task::Poll;
 

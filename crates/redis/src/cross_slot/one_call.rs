@@ -6,18 +6,18 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
-use tollgate_core::{Charge, Key, StoreError, Verdict};
+use tollgate_core::{Key, StoreError, Verdict};
 
 use super::queue::Nodes;
 use super::{CrossSlot, Refunds};
 use crate::cluster::Node;
 use crate::fit::unfit;
 use crate::resp::bad_reply;
-use crate::router::Router;
-use crate::script_reply;
+use crate::router::{NodeFailure, Router};
+use crate::script_reply::{self, ScriptReply};
 use crate::script_request::{self, ScriptRequest};
 use crate::sharded::lock;
 use crate::stage;
@@ -60,25 +60,30 @@ impl CrossSlot {
         let Some(_in_flight) = self.one_calls.begin(keys(), in_rounds) else {
             return Ok(ControlFlow::Continue(Refunds::ToDo));
         };
-        decide_whole(&self.router, request.charges, request.since, Some(&node)).await
+        decide_whole(&self.router, request, Some(&node)).await
     }
 }
 
 /// Has Redis decide on all charges in one script call: on `node`, which serves all their slots, or
 /// on the node of their only slot.
 pub(crate) async fn decide_whole(
-    router: &Router,
-    charges: &[Charge<'_>],
-    since: Instant,
-    node: Option<&Node>,
+    router: &Arc<Router>,
+    passed: &stage::Request<'_>,
+    node: Option<&Arc<Node>>,
 ) -> Result<Outcome, StoreError> {
+    let (charges, since) = (passed.charges, passed.since);
     let fitted = script_request::fit_all(charges).map_err(unfit)?;
     let in_micros = script_reply::charges_in_micros(charges, &fitted);
     let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
     let request = || ScriptRequest::of(&bill, &fitted);
-    let reply = match node {
-        None => Some(router.ask(request, since).await),
-        Some(node) => router.ask_node(node, request(), since).await,
+    let reply = match passed.caches.guard_refunds(charges) {
+        None => ask(router, request, since, node).await,
+        Some(guard) => {
+            let (asked, request, node) = (Arc::clone(router), request(), node.cloned());
+            let call = async move { ask(&asked, || request.clone(), since, node.as_ref()).await };
+            let reply = guard.complete(call).await;
+            reply.ok_or_else(|| router.timeout_error())?
+        }
     };
     let Some(reply) = reply else {
         return Ok(ControlFlow::Continue(Refunds::ToDo));
@@ -89,6 +94,20 @@ pub(crate) async fn decide_whole(
     }
     let verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
     Ok(ControlFlow::Break(verdict))
+}
+
+/// Asks `node`, or the one that serves the slot; `None` if the former cannot decide on all slots
+/// together.
+async fn ask(
+    router: &Router,
+    request: impl Fn() -> ScriptRequest,
+    since: Instant,
+    node: Option<&Arc<Node>>,
+) -> Option<Result<ScriptReply, NodeFailure>> {
+    match node {
+        None => Some(router.ask(request, since).await),
+        Some(node) => router.ask_node(node, request(), since).await,
+    }
 }
 
 // === impl OneCalls ===

@@ -10,6 +10,7 @@ use tollgate_core::{
     Verdict,
 };
 
+use crate::caches::{Caches, is_refund};
 use crate::fit::{FittedLimit, unfit};
 
 /// Whether the refunds of a request are done, by an attempt that was blocked.
@@ -131,8 +132,12 @@ impl Request {
         self.is_shareable
     }
 
-    /// Notes that a round has made the refunds.
-    pub(super) const fn note_refunds(&mut self) {
+    /// Notes that a round has made the refunds: the caller, who drops what is cached of their keys
+    /// as well, may have gone.
+    pub(super) fn note_refunds(&mut self, caches: &Caches) {
+        let charges = self.charges().into_iter();
+        let refunds = charges.filter(is_refund);
+        refunds.for_each(|charge| caches.forget(charge.key));
         self.refunds = Refunds::Done;
     }
 }

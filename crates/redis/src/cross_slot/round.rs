@@ -15,6 +15,7 @@ use super::parts::SplitRequest;
 use super::plan::{Counts, Ledger, Plan};
 use super::queue::{Member, QueueGuard, RoundTime};
 use super::request::{Caller, Request};
+use crate::caches::Caches;
 use crate::join::join_all;
 use crate::names::reservation_name;
 use crate::random::random_word;
@@ -33,6 +34,7 @@ const DOUBLINGS_MAX: u32 = 2;
 /// Runs rounds.
 pub(super) struct Rounds {
     pub(super) router: Arc<Router>,
+    pub(super) caches: Arc<Caches>,
     /// The timeout of a decision.
     pub(super) timeout: Span,
     /// Whether they charge immediately wherever they can.
@@ -122,7 +124,8 @@ impl Rounds {
         let pairs = members.into_iter().map(|one| (one.request, one.caller));
         let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
         let settled = self.decide(&requests, &mut callers, strategy).await;
-        requests.iter_mut().for_each(Request::note_refunds);
+        let done = requests.iter_mut();
+        done.for_each(|request| request.note_refunds(&self.caches));
         let members = requests.into_iter().zip(callers).zip(&settled.is_blocked);
         let blocked = members.filter(|(_, is_blocked)| **is_blocked);
         let blocked = blocked.map(|((request, caller), _)| Member { request, caller });

@@ -12,6 +12,6 @@ impl Leased {
 
     /// Renews and returns leases as the background task does, but now.
     pub(crate) async fn renew_due(&self) {
-        renew_due(&self.leases, &self.router, &self.stats).await;
+        renew_due(&self.leases, &self.renewer).await;
     }
 }

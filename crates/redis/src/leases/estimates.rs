@@ -25,10 +25,11 @@ use tollgate_core::{
 };
 
 use super::lease::{CAPACITY_MIN, LEAST};
-use crate::fit::{FittedLimit, Single};
+use crate::fit::FittedLimit;
 use crate::key_map::KeyMap;
 use crate::script_reply::{ScriptReply, coarsen};
 use crate::sharded::Sharded;
+use crate::single::Single;
 use crate::snapshot::{Snapshot, moment};
 
 /// The lifetime of an estimate: after that, units returned by others are seen.
@@ -134,27 +135,26 @@ impl Estimates {
     /// Updates the estimate from Redis's reply on a decided charge. Returns whether the reply
     /// contains the state of the key.
     pub(crate) fn learn(&self, only: &Single<'_>, reply: &ScriptReply, connections: u64) -> bool {
-        let Single { charge, fitted } = only;
-        let Some(left) = account_after(charge, fitted, reply).filter(|_| self.is_enabled) else {
+        let left = account_after(only.charge, &only.fitted, reply);
+        let Some(left) = left.filter(|_| self.is_enabled) else {
             return false;
         };
-        self.update(charge, fitted, left, connections);
+        self.update(only, left, connections);
         true
     }
 
-    /// Stores the state of a key at `now`, after the charge.
-    fn update(
-        &self,
-        charge: &Charge<'_>,
-        fitted: &FittedLimit,
-        (account, now): (Account, u64),
-        connections: u64,
-    ) {
+    /// Stores the state of a key at `now`, after the charge, unless the key got units back since
+    /// the request began.
+    fn update(&self, only: &Single<'_>, (account, now): (Account, u64), connections: u64) {
+        let Single { charge, fitted, .. } = only;
         let limit = &fitted.limit;
         if !is_exhausted(&account, limit, moment(now), charge.cost) {
             return self.forget(charge.key);
         }
         let mut shard = self.shards.of(charge.key);
+        if !only.generation.is_current() {
+            return;
+        }
         let known = shard.get(&charge.key);
         // Replies may be processed in another order than they were made.
         if known.is_some_and(|known| known.connections == connections && known.now > now) {
@@ -280,6 +280,7 @@ mod tests {
     use tollgate_core::{Bucket, Span};
 
     use super::*;
+    use crate::generations::Generations;
 
     const KEY: Key = Key::from_bits(7);
     /// Redis's time, in microseconds.
@@ -300,7 +301,13 @@ mod tests {
         let charge = Charge::new(KEY, limit, Cost::ONE);
         let fitted = FittedLimit::new(limit).unwrap();
         let before = Instant::now();
-        estimates.update(&charge, &fitted, left(units), 1);
+        let generations = Generations::default();
+        let only = Single {
+            charge: &charge,
+            fitted,
+            generation: generations.of(KEY),
+        };
+        estimates.update(&only, left(units), 1);
         let mut shard = estimates.shards.of(KEY);
         if let Some(estimate) = shard.get_mut(&KEY) {
             estimate.received_at = before;

@@ -165,7 +165,7 @@ mod tests {
     use tollgate_core::{Charge, Cost, Limit, Span};
 
     use super::*;
-    use crate::leases::{Estimates, Spend};
+    use crate::leases::Spend;
     use crate::monotonic::MonotonicClock;
     use crate::snapshot::Snapshot;
 
@@ -178,7 +178,7 @@ mod tests {
         let charge = Charge::new(Key::from_bits(1 << 8), &limit, Cost::ONE);
         for (is_leased_again, held) in [(false, 0), (true, 1)] {
             let clock = MonotonicClock::new(Some(Arc::new(move || start)));
-            let leases = Leases::new(clock, Estimates::new(false));
+            let leases = Leases::new(clock);
             assert!(matches!(leases.spend(&charge), Spend::Cold));
             let begin = || match leases.spend(&charge) {
                 Spend::Renew(renewal) => renewal,
@@ -213,7 +213,7 @@ mod tests {
     fn a_first_renewal_that_is_not_sent_leaves_no_lease() {
         let start = Moment::ZERO + Span::from_secs(1_000);
         let clock = MonotonicClock::new(Some(Arc::new(move || start)));
-        let leases = Leases::new(clock, Estimates::new(false));
+        let leases = Leases::new(clock);
         let limit = Limit::token_bucket(100, Span::SECOND).unwrap();
         for (key, is_sent, held) in [(1 << 8, false, 0), (2 << 8, true, 1)] {
             let charge = Charge::new(Key::from_bits(key), &limit, Cost::ONE);

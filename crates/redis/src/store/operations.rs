@@ -1,12 +1,13 @@
 //! Operations: counters, health, inspection and resets.
 
+use std::sync::Arc;
+
 use tokio::time::{Duration, Instant};
 use tollgate_core::{Charge, InspectStore, Key, KeyState, Span, StoreError, StoreEvent};
 
 use super::Redis;
 use crate::denials::DENIAL_CACHE_MAX;
 use crate::inspect;
-use crate::stage::RefundGuard;
 use crate::stats::Counts;
 use crate::trouble::ErrorCount;
 
@@ -92,10 +93,12 @@ impl InspectStore for Redis {
 
     /// Drops this instance's lease as well, which would be spent in addition to the new budget.
     async fn reset(&self, key: Key) -> Result<bool, StoreError> {
-        let keys = [key];
-        let _reset = RefundGuard::new(self.caches(), &keys);
+        let guard = self.caches.guard(vec![key]);
         self.leased.forget(key);
-        inspect::delete(&self.router, key).await
+        let router = Arc::clone(&self.router);
+        let deleted = guard.complete(async move { inspect::delete(&router, key).await });
+        let deleted = deleted.await;
+        deleted.unwrap_or_else(|| Err(self.router.timeout_error()))
     }
 
     fn denial_cache_max(&self) -> Span {

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
-use tollgate_core::{Moment, Span};
+use tollgate_core::{Account, Bucket, Charge, Key, Moment, Span};
 
 use super::Redis;
 use crate::config::{Config, InvalidConfig};
 use crate::environment::{Environment, RedisTime};
+use crate::fit::FittedLimit;
 use crate::membership::Membership;
 use crate::router::NodeFailure;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
+use crate::single::Single;
+use crate::snapshot::{Snapshot, moment};
 
 /// A store, its time, and that of Redis.
 pub(crate) struct TimedRedis {
@@ -41,6 +44,17 @@ impl TimedRedis {
     /// The same, with a denial cache and estimates, whose entries last for a second.
     pub(crate) fn connect_with_caches(config: &Config) -> Result<TimedRedis, InvalidConfig> {
         TimedRedis::connect_within(config, |own, now| Environment {
+            caches_denials: true,
+            ..environment_apart(own, now)
+        })
+    }
+
+    /// The same, with a denial cache and rounds that charge immediately.
+    pub(crate) fn connect_at_once_with_caches(
+        config: &Config,
+    ) -> Result<TimedRedis, InvalidConfig> {
+        TimedRedis::connect_within(config, |own, now| Environment {
+            charges_at_once: true,
             caches_denials: true,
             ..environment_apart(own, now)
         })
@@ -84,6 +98,27 @@ impl Redis {
     /// Renews and returns leases as the background task does, but now.
     pub(crate) async fn renew_due_leases(&self) {
         self.leased.renew_due().await;
+    }
+
+    /// Caches a denial of a bucket that Redis has made now.
+    pub(crate) fn cache_denial(&self, charge: &Charge<'_>) {
+        let only = Single {
+            charge,
+            fitted: FittedLimit::new(charge.limit).expect("the limit is whole"),
+            generation: self.caches.generation(charge.key),
+        };
+        let (now, wait) = (1, charge.limit.interval().expect("a bucket"));
+        let debt = wait.times(charge.limit.capacity().into());
+        let bucket = Bucket::full_at(moment(now) + debt);
+        let state = (Snapshot::Account(Account::Bucket(bucket)), now);
+        let connections = self.stats.connections();
+        let denials = self.caches.denials();
+        denials.insert(&only, state, wait, connections, Instant::now());
+    }
+
+    /// Whether a denial of a key is cached, even if it has expired since.
+    pub(crate) fn caches_denial_of(&self, key: Key) -> bool {
+        self.caches.denials().contains(key)
     }
 
     pub(crate) async fn report_all(&self, deadline: Instant) {

@@ -1,6 +1,6 @@
 //! What is undone of a round that has failed in one of its slots.
 
-use tollgate_core::{Bill, Charge, Cost};
+use tollgate_core::{Bill, Charge, Cost, Key};
 
 use super::{Counts, Ledger, Plan};
 use crate::script_request::{ScriptRequest, Step};
@@ -32,6 +32,13 @@ impl Plan<'_> {
             .map(|(bill, fitted)| (&bill.lines()[0], *fitted))
             .collect();
         ScriptRequest::step(Step::Undo { charged_at }, &lines)
+    }
+
+    /// The keys of the lines that `back` counts.
+    pub(in super::super) fn keys_of(&self, back: &Counts) -> impl Iterator<Item = Key> {
+        let lines = self.lines.iter().zip(&back.allowed);
+        let counted = lines.filter(|(_, times)| **times > 0);
+        counted.map(|(planned, _)| planned.line.charge.key)
     }
 }
 

@@ -27,7 +27,8 @@ impl Round<'_, '_> {
     }
 
     /// Refunds these counts, line by line, in the parts that were charged, at the time of each;
-    /// returns whether all of these have replied. Units that no longer count, or that may not, stay
+    /// returns whether all of these have replied, after which no denial from before is cached.
+    /// Units that no longer count, or that may not, stay
     /// charged: refunding them would refund those of other requests.
     pub(super) async fn take_back(
         &self,
@@ -41,6 +42,8 @@ impl Round<'_, '_> {
             self.ask(part, request, Instant::now()).await
         };
         let reply = join_all(parts.map(undo).collect()).await;
+        let keys = self.plan.keys_of(back);
+        keys.for_each(|key| self.rounds.caches.forget(key));
         reply.iter().all(Result::is_ok)
     }
 

@@ -1,0 +1,140 @@
+//! The caches of Redis's replies, and what drops their entries.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::time::Instant;
+use tollgate_core::{Charge, Cost, Key, StoreError};
+
+use crate::denials::Denials;
+use crate::environment::Environment;
+use crate::generations::{Generation, Generations};
+use crate::leases::Estimates;
+use crate::router::Router;
+use crate::script_reply::ScriptReply;
+use crate::script_request::ScriptRequest;
+use crate::stats::Stats;
+
+/// The caches of Redis's replies. A refund of a key drops its entries, and begins a generation:
+/// only a request of the current generation may cache the reply that it gets.
+///
+/// Shared, because a refund may be made by a task that outlives its caller.
+pub(crate) struct Caches {
+    generations: Generations,
+    denials: Denials,
+    estimates: Estimates,
+}
+
+/// Drops what is known of keys that get units back, before and after: a reply from before may be
+/// cached meanwhile. The caller or the task that learns the outcome holds it.
+pub(crate) struct RefundGuard {
+    caches: Arc<Caches>,
+    keys: Vec<Key>,
+}
+
+/// Whether a charge returns units.
+pub(crate) const fn is_refund(charge: &Charge<'_>) -> bool {
+    matches!(charge.cost, Cost::Refund(1..))
+}
+
+// === impl Caches ===
+
+impl Caches {
+    pub(crate) fn new(environment: &Environment, stats: &Arc<Stats>) -> Caches {
+        Caches {
+            generations: Generations::default(),
+            denials: Denials::new(environment.caches_denials, Arc::clone(stats)),
+            estimates: Estimates::new(environment.caches_denials),
+        }
+    }
+
+    /// The cached denials.
+    pub(crate) const fn denials(&self) -> &Denials {
+        &self.denials
+    }
+
+    /// Estimates of keys that have nothing left to lease.
+    pub(crate) const fn estimates(&self) -> &Estimates {
+        &self.estimates
+    }
+
+    /// The current generation of a key, for a request that begins.
+    pub(crate) fn generation(&self, key: Key) -> Generation<'_> {
+        self.generations.of(key)
+    }
+
+    /// Drops what is known of a key that got units back, or was reset, also by replies that are
+    /// still in flight.
+    pub(crate) fn forget(&self, key: Key) {
+        self.generations.advance(key);
+        self.denials.forget(key);
+        self.estimates.forget(key);
+    }
+
+    /// Drops what is known of the keys to which `charges` return units.
+    pub(crate) fn guard_refunds(self: &Arc<Caches>, charges: &[Charge<'_>]) -> Option<RefundGuard> {
+        let refunds = charges.iter().filter(|charge| is_refund(charge));
+        let keys: Vec<Key> = refunds.map(|charge| charge.key).collect();
+        (!keys.is_empty()).then(|| self.guard(keys))
+    }
+
+    /// Drops what is known of keys that get units back.
+    pub(crate) fn guard(self: &Arc<Caches>, keys: Vec<Key>) -> RefundGuard {
+        let guard = RefundGuard {
+            caches: Arc::clone(self),
+            keys,
+        };
+        guard.forget();
+        guard
+    }
+}
+
+// === impl RefundGuard ===
+
+impl RefundGuard {
+    /// Makes the call that returns the units, and leaves it to a task of its own once it waits: the
+    /// task learns the outcome even if the caller goes away, and Redis denies another request in
+    /// between. `None` if the task was stopped with its runtime.
+    pub(crate) async fn complete<T: Send + 'static>(
+        self,
+        call: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let mut call = Box::pin(call);
+        // It enters its queue here: before whatever this caller begins next.
+        let begun = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
+        if let Poll::Ready(replied) = begun {
+            return Some(replied);
+        }
+        let task = tokio::spawn(async move {
+            let replied = call.await;
+            drop(self);
+            replied
+        });
+        task.await.ok()
+    }
+
+    /// The same for one request to a script.
+    pub(crate) async fn ask(
+        self,
+        router: &Arc<Router>,
+        request: ScriptRequest,
+        since: Instant,
+    ) -> Result<ScriptReply, StoreError> {
+        let asked = Arc::clone(router);
+        let call = async move { asked.ask(|| request.clone(), since).await };
+        let reply = self.complete(call).await;
+        let reply = reply.ok_or_else(|| router.timeout_error())?;
+        reply.map_err(|failure| router.error(failure))
+    }
+
+    fn forget(&self) {
+        self.keys.iter().for_each(|key| self.caches.forget(*key));
+    }
+}
+
+impl Drop for RefundGuard {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
