@@ -44,6 +44,48 @@ fn units_before_too_many_others_are_not_refunded() {
     }
 }
 
+/// Settlements that share a call share its time: their bound is that of one.
+#[test]
+fn settlements_in_one_call_rewrite_as_many_entries_as_one() {
+    let limit = Limit::sliding_log(100_000, Span::HOUR).expect("a limit");
+    let charge = |key, units| Charge::new(key, &limit, Cost::Take(units));
+    for (newer, charged) in [(NEWER_MAX / 2, [1, 1]), (NEWER_MAX / 2 + 1, [1, 5])] {
+        let mut redis = Driven::new(&Config {
+            connections: 1,
+            ..Config::single(SINGLE.address())
+        });
+        let keys = ["one", "other"].map(|name| redis.key(name));
+        let start = Taste::MICROSECONDS.start.utc.as_nanos() / 1_000;
+        redis.store.set_now(start);
+        let records = [(keys[0], 5), (keys[1], 6)].map(|(key, secret)| {
+            let (_, record) = redis.reserve(&[charge(key, 5)], secret);
+            let name = redis.store.name_of(key);
+            SINGLE.ask(&["EVAL", APPEND, "1", &name, &newer.to_string()]);
+            record.expect("it is allowed")
+        });
+        redis.store.set_now(start + 1_000_000);
+        let lines = keys.map(|key| {
+            [SettledCharge {
+                line: 0,
+                charge: charge(key, 1),
+            }]
+        });
+        let before = redis.store.counts().calls;
+        let (one, other) = redis.runtime.block_on(async {
+            tokio::join!(
+                redis.store.settle_kept(records[0], &lines[0]),
+                redis.store.settle_kept(records[1], &lines[1]),
+            )
+        });
+        assert_eq!(redis.store.counts().calls - before, 1);
+        let settled = [one, other].map(|settled| {
+            let settled = settled.expect("Redis answers").expect("it is open");
+            settled[0].charged
+        });
+        assert_eq!(settled, charged, "{newer}");
+    }
+}
+
 /// Entries without units remain until there are none with units behind them.
 #[test]
 fn entries_that_were_refunded_are_removed_with_the_last_one() {

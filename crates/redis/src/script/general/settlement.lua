@@ -8,12 +8,12 @@
 --
 -- Loaded only by requests that need it, because functions cost time in a script.
 
+-- How many newer entries of logs the refunds of this call may still rewrite, together: Redis does
+-- nothing else meanwhile, for about 10 ms.
+local newer_left = 10000
+
 local function load_settlement()
   local RECORD, PART = 82, 21
-  -- The most newer entries of a log that each refund rewrites: Redis does nothing else meanwhile,
-  -- for about 10 ms.
-  local NEWER_MAX = 10000
-
   local function find_mark(a)
     if is_bucket(a.kind) then return a.at - now end
     return a.kind == LOG and 0 or a.at
@@ -55,17 +55,19 @@ local function load_settlement()
 
   -- Refunds up to `units` of those that a log has counted at `at`; returns how many. All newer
   -- entries change as well, because each has the sum of those before it: none is refunded if these
-  -- are more than `NEWER_MAX`.
+  -- are more than `newer_left`.
   local function refund_entry(a, at, units)
     local log = ALGORITHMS[LOG]
     local first = log.find_entry(a, a.dead, a.n, function(moment) return moment >= at end)
     -- A log without units has no entries, but may have dead ones.
-    if first >= a.n or a.n - first - 1 > NEWER_MAX then return 0 end
+    local newer = a.n - first - 1
+    if newer < 0 or newer > newer_left then return 0 end
     local found, sum = log.read_entry(a, first)
     local _, before = 0, a.base
     if first > a.dead then _, before = log.read_entry(a, first - 1) end
     local back = found == at and min(units, (sum - before) % WORD) or 0
     if back == 0 then return 0 end
+    newer_left = newer_left - newer
     local changed, entries = log.read_entries(a, first), {}
     for from = 1, #changed, 11 do
       local moment, total = read('>I7I4', changed, from)
