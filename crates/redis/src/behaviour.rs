@@ -36,6 +36,8 @@ mod shared_calls;
 
 mod several_limits;
 
+mod several_versions;
+
 mod stepping;
 
 mod unchanged;

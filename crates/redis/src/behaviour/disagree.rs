@@ -323,7 +323,7 @@ fn two_versions_of_a_rule_each_count_what_the_other_allows() {
 
 /// Changed limits, except between buckets: the fraction of a unit is kept there to the microsecond,
 /// and to the nanosecond in core. And except back to an earlier algorithm or window, whose count
-/// Redis still has.
+/// Redis still has, as it has the units for which a smaller limit had no room.
 #[test]
 fn changed_limits_keep_what_core_keeps() {
     let taste = Taste {
@@ -335,6 +335,7 @@ fn changed_limits_keep_what_core_keeps() {
         let mut ledger = Ledger::default();
         let mut rule = taste.rule(random);
         let mut shapes = vec![shape(&rule.limit)];
+        let mut largest = rule.limit.capacity();
         let key = subject.key("only");
         let mut now = taste.start;
         for step in 0..60 {
@@ -343,9 +344,14 @@ fn changed_limits_keep_what_core_keeps() {
                 let is_exact = FittedLimit::new(&limit)
                     .is_ok_and(|fitted| fitted.limit.interval() == limit.interval());
                 let new = shape(&limit);
-                let is_back = new != shape(&rule.limit) && shapes.contains(&new);
-                if is_exact && !is_back && !(limit.is_bucket() && rule.limit.is_bucket()) {
+                let is_changed = new != shape(&rule.limit);
+                let is_back = is_changed && shapes.contains(&new);
+                let may_hide = rule.limit.capacity() < largest;
+                let is_larger = is_changed || limit.capacity() > rule.limit.capacity();
+                let is_kept = is_exact && !is_back && !(may_hide && is_larger);
+                if is_kept && !(limit.is_bucket() && rule.limit.is_bucket()) {
                     rule.change(limit);
+                    largest = largest.max(limit.capacity());
                     shapes.push(new);
                 }
             }

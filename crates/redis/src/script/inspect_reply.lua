@@ -4,5 +4,5 @@ return {
   table.concat(replies),
   redis.call('STRLEN', KEYS[1]),
   redis.call('PTTL', KEYS[1]),
-  redis.call('GETRANGE', KEYS[1], 0, 5001),
+  redis.call('GETRANGE', KEYS[1], 0, 5101),
 }

@@ -1,5 +1,5 @@
 
--- The account of a key: its state, its holds, and the state of another shape.
+-- The account of a key: its state, its holds, and the counts of other shapes.
 
 -- Decodes a state of `line`'s kind or another. The shorter forms are those of earlier versions,
 -- which left out the values that they took from the limit.
@@ -28,7 +28,7 @@ end
 local function take(a, line, units)
   if units == 0 then return end
   a.changed, a.is_fresh, a.raw = true, false, nil
-  charge_other(a, units)
+  charge_others(a, units)
   ALGORITHMS[a.kind].take(a, line, units)
 end
 
@@ -37,7 +37,7 @@ local function take_spent(a, line, units, owed)
   local take_spent = ALGORITHMS[a.kind].take_spent
   if units == 0 or not take_spent then return take(a, line, units) end
   a.changed, a.is_fresh, a.raw = true, false, nil
-  charge_other(a, units)
+  charge_others(a, units)
   take_spent(a, line, units, owed)
 end
 
@@ -57,7 +57,7 @@ end
 
 local function refund(a, line, units)
   a.changed, a.raw = true, nil
-  charge_other(a, -units)
+  charge_others(a, -units)
   ALGORITHMS[a.kind].refund(a, line, units)
 end
 
@@ -72,7 +72,7 @@ local function take_ended(a)
   for _, lease in ipairs(a.ended) do
     local units, ended = lease[1], lease[2]
     a.raw = nil
-    charge_other(a, units)
+    charge_others(a, units)
     algorithm.take_ended(a, units, ended)
   end
   a.ended = nil
@@ -94,8 +94,8 @@ local function open_account(key, line)
   local a = {
     key = key, segments = 0, prefix = 0, holds = {}, holding = 0, held = 0, leased = 0, kind = 0,
     span = 0, cap = 0, at = 0, used = 0, full_at = 0, stored_at = 0, raw = false, stored = false,
-    other = false, ended = false, changed = false, is_fresh = false, mark = false, before = false,
-    marked_at = 0,
+    others = false, expired_others = false, hidden_of = false, hidden = false, ended = false,
+    changed = false, is_fresh = false, mark = false, before = false, marked_at = 0,
   }
   local state = read_stored(key, line.kind)
   if state then
@@ -113,6 +113,7 @@ local function open_account(key, line)
     a.is_fresh = true
   end
   if a.kind ~= LOG then a.prefix = 0 end
+  if a.hidden_of then a.hidden = hidden_of(a, a) end
   return a
 end
 
@@ -126,8 +127,8 @@ local function account(key, line)
     accounts[key] = a
   end
   local is_same = a.kind == line.kind and a.span == line.span and a.segments == line.segments
-  local has_other = a.other or a.expired_other
-  if not is_same or has_other and (a.is_fresh or a.cap < line.cap) then
+  local has_others = a.others or a.expired_others or a.hidden
+  if not is_same or has_others and (a.is_fresh or a.cap < line.cap) then
     migration = migration or load_migration()
     migration.migrate(a, line)
   end

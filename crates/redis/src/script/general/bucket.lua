@@ -136,7 +136,7 @@ LOADERS[TOKEN] = function()
     local at, before = a.at, used(a)
     a.at = min(at + units * a.span, max(at, now + cap * a.span))
     -- Only what this limit had left: the units of the denied request are not consumed.
-    charge_other(a, used(a) - before)
+    charge_others(a, used(a) - before)
     if a.held == 0 then return end
     local beside = min(a.at, max(at, now + (cap - a.held) * a.span))
     -- A fraction of a judged and reserved unit is charged, and nothing beyond the capacity.

@@ -90,7 +90,7 @@ end
 
 -- The number of entries needed.
 local function count_places(a)
-  return a.holding + (a.mark and 1 or 0) + (a.other and (a.other.is_newer and 2 or 1) or 0)
+  return a.holding + (a.mark and 1 or 0) + count_others(a)
 end
 
 -- The encoded holds, in this many entries, and until when they matter.
@@ -101,9 +101,12 @@ local function encode_holds(a, places)
     parts[#parts + 1] = MARK .. pack('>I4I5I7', a.mark, a.before, a.marked_at)
     if a.before > 0 then last = a.marked_at + LATE end
   end
-  if a.other then
-    parts[#parts + 1] = encode_other(a.other)
-    if a.other.units > 0 then last = max(last, kept_until(a.other)) end
+  if units_of_hidden(a) > 0 then
+    parts[#parts + 1], last = encode_hidden(a), max(last, kept_until(a.hidden))
+  end
+  for _, kept in ipairs(a.others or {}) do
+    parts[#parts + 1] = encode_other(kept)
+    if kept.units > 0 then last = max(last, kept_until(kept)) end
   end
   for id, one in pairs(a.holds) do
     parts[#parts + 1] = pack('>c8I5I7', id, one[1], one[2])

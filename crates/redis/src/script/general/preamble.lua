@@ -26,8 +26,9 @@ local LOG_HEADER = 22
 local LEASE_LASTS = 10000000
 -- A lease that would be shorter, because its segment ends, is not granted.
 local LEASE_LEAST = 1000000
--- The most leases, and holds of any kind, of one key: the number of holds is one byte.
-local LEASES_MAX, HOLDS_MAX = 100, 250
+-- The most leases, and holds of any kind, of one key: the number of entries is one byte, and a mark
+-- and the counts of other shapes take up to 15.
+local LEASES_MAX, HOLDS_MAX = 100, 240
 -- The longest debt of a bucket, and the most units of any counter that are stored.
 local DEBT_MAX, USED_MAX = 3153600000000000, 4294967295
 -- The most units that one line costs.

@@ -15,7 +15,7 @@ local function next_report()
     local at, units
     at, units, position = read('>I7I5', requests, position)
     a.changed, a.raw = true, nil
-    charge_other(a, units)
+    charge_others(a, units)
     algorithm.report(a, line, units, at, base, back)
   end
   if parts > 0 then algorithm.mark_debt(a, line.cap, counted) end

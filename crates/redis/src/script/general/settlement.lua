@@ -14,6 +14,7 @@ local newer_left = 10000
 
 local function load_settlement()
   local RECORD, PART = 82, 21
+
   local function find_mark(a)
     if is_bucket(a.kind) then return a.at - now end
     return a.kind == LOG and 0 or a.at
@@ -121,7 +122,7 @@ local function load_settlement()
       return back
     end
     a.changed, a.raw = true, nil
-    charge_other(a, -back)
+    charge_others(a, -back)
     return back
   end
 

@@ -1,0 +1,139 @@
+//! Three and more versions of a rule on one key at once, which differ in window, algorithm or N:
+//! none of them forgets what the others have allowed.
+
+use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check};
+use tollgate_core::{Charge, Cost, Ledger, Limit, Moment, Now, OnDenial, Span};
+
+use super::disagree::{instance, limit};
+use crate::fit::GRAIN;
+
+const FIXED: fn(u32, Span) -> Limit =
+    |count, window| Limit::fixed_window(count, window).expect("a window");
+
+/// Early in every window.
+fn start() -> Now {
+    let start = Taste::MICROSECONDS.start.utc.as_nanos();
+    let start = start - start % Span::DAY.as_nanos();
+    Now::at(Moment::from_nanos(start + 7_000))
+}
+
+/// The units that these limits allow when each in turn is asked for single units until it denies.
+fn exhaust_in_turn(limits: &[Limit]) -> Vec<u64> {
+    let mut instance = instance();
+    let key = instance.key("only");
+    let mut exhaust = |limit| {
+        let one = Charge::new(key, limit, Cost::ONE);
+        let mut allowed = 0;
+        while instance.decide(start(), &[one]).is_allowed() {
+            allowed += 1;
+        }
+        allowed
+    };
+    limits.iter().map(&mut exhaust).collect()
+}
+
+/// Each is asked at the same moment, so together they allow no more than the largest.
+#[test]
+fn a_smaller_version_hides_nothing_from_a_third_one() {
+    let bucket = Limit::token_bucket(1, Span::MINUTE).expect("a minute is a window");
+    let log = |count| Limit::sliding_log(count, Span::MINUTE).expect("a minute is a window");
+    let sliding = |count| Limit::sliding_window(count, Span::MINUTE, 1).expect("a window");
+    let (hour, day) = (FIXED(100, Span::HOUR), FIXED(100, Span::DAY));
+    let minute = |count| FIXED(count, Span::MINUTE);
+    for limits in [
+        // Two of them count in the same window.
+        [hour, minute(50), minute(100)],
+        [hour, log(50), log(100)],
+        [hour, sliding(50), sliding(100)],
+        [hour, minute(1), day],
+        [hour, log(1), day],
+        [hour, bucket, day],
+        [hour, sliding(5), day],
+        [hour, sliding(5), log(100)],
+        [hour, minute(0), minute(100)],
+        [hour, minute(0), day],
+    ] {
+        let allowed = exhaust_in_turn(&limits);
+        assert_eq!(allowed, [100, 0, 0], "{limits:?}");
+    }
+}
+
+/// The first of several versions has allowed its N, and others are used after it. Returns what it
+/// allows later in its window, when the last one has nothing counted any more.
+fn remaining_of_first(others: u64) -> u32 {
+    let mut instance = instance();
+    let key = instance.key("only");
+    let mut take = |now, limit: &Limit, cost| {
+        let charge = Charge::new(key, limit, cost);
+        instance.decide(now, &[charge]).decisions[0]
+    };
+    let first = FIXED(10, Span::DAY);
+    assert!(take(start(), &first, Cost::Take(10)).is_allowed());
+    for hours in 2..=others {
+        let other = FIXED(100, Span::HOUR.times(hours));
+        assert!(take(start(), &other, Cost::ONE).is_allowed());
+    }
+    let last = FIXED(100, Span::MINUTE);
+    assert!(take(start(), &last, Cost::ONE).is_allowed());
+    let later = Now::at(start().utc + Span::MINUTE);
+    take(later, &first, Cost::Peek(1)).remaining()
+}
+
+/// The bound: Redis keeps the counts of four shapes. A fifth one drops that of the shape that was
+/// used the longest ago, which then allows its N once more.
+#[test]
+fn a_fifth_shape_drops_the_count_of_the_first() {
+    let left = [1, 2, 3, 4].map(remaining_of_first);
+    assert_eq!(left, [0, 0, 0, 10]);
+}
+
+/// Any three or four versions of a rule: whatever one of them allows fits its limit, of all units
+/// that were allowed until then.
+#[test]
+fn several_versions_of_a_rule_each_count_what_the_others_allow() {
+    check("several_versions_of_a_rule", 60, |random| {
+        let rules: Vec<Rule> = (0..random.between(3, 4))
+            .map(|_| any_rule(random))
+            .collect();
+        if rules
+            .iter()
+            .enumerate()
+            .any(|(at, rule)| rules[..at].iter().any(|one| is_unsure(one, rule)))
+        {
+            return;
+        }
+        let mut instances: Vec<_> = rules.iter().map(|_| instance()).collect();
+        let key = instances[0].key("only");
+        let mut ledgers: Vec<Ledger> = rules.iter().map(|_| Ledger::default()).collect();
+        let mut now = start();
+        for step in 0..100 {
+            let which = random.pick(&[0, 1, 2, 3]) % rules.len();
+            let cost = Cost::Take(random.pick(&[1, 1, 1, 2, 3, 7, 20]));
+            let charge = rules[which].charge(key, cost);
+            if instances[which].decide(now, &[charge]).is_allowed() {
+                for (index, (ledger, rule)) in ledgers.iter_mut().zip(&rules).enumerate() {
+                    let forced = Charge {
+                        on_denial: OnDenial::Charge,
+                        ..rule.charge(key, cost)
+                    };
+                    let strict = ledger.decide(now, &[forced]).expect("one charge");
+                    let fits = strict.is_allowed() || index != which;
+                    assert!(fits, "step {step}: {charge:?} of {rules:#?}");
+                }
+            }
+            now = Now::at(now.utc + GRAIN.times(random.pick(&[0, 0, 1_000, 1_000_000, 9_000_000])));
+        }
+    });
+}
+
+/// Longer than the trace: no state of any version expires.
+fn any_rule(random: &mut Random) -> Rule {
+    let window = random.pick(&[Span::HOUR, Span::from_secs(7_200), Span::DAY]);
+    let count = random.pick(&[5, 20, 30, 60, 120]);
+    Rule::new(limit(random.pick(&algorithms()), count, window))
+}
+
+/// A bucket refills at one rate at a time: that of the limit that charges.
+fn is_unsure(one: &Rule, other: &Rule) -> bool {
+    one.limit.is_bucket() && one.limit.algorithm() == other.limit.algorithm()
+}
