@@ -8,14 +8,16 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-/// Bounds how much of one kind of work waits at once.
+/// Bounds how much of one kind of work waits at once. Work that never waits is not bounded: it is
+/// done before the next begins, so it must not fail because other work waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Background(Arc<Semaphore>);
 
 /// Room for one piece of work.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    _permit: OwnedSemaphorePermit,
+    /// `None` for work that never waits.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 // === impl Background ===
@@ -25,10 +27,15 @@ impl Background {
         Background(Arc::new(Semaphore::new(most)))
     }
 
-    /// Room for one more; `None` if as much waits as may.
-    pub(crate) fn try_acquire(&self) -> Option<Slot> {
-        let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
-        Some(Slot { _permit: permit })
+    /// Room for one more that `may_wait`, or not; `None` if it may, and as much waits as may.
+    pub(crate) fn try_acquire(&self, may_wait: bool) -> Option<Slot> {
+        let permit = || Arc::clone(&self.0).try_acquire_owned().ok();
+        Some(Slot {
+            _permit: match may_wait {
+                true => Some(permit()?),
+                false => None,
+            },
+        })
     }
 
     /// How much more there is room for.

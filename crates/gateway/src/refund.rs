@@ -2,7 +2,9 @@
 //!
 //! Only leaky buckets get units back: until the turn, all of them still count. Units of a window
 //! may be those of an earlier one by then, and a token bucket may have refilled them: a refund
-//! would be of units that other requests have consumed.
+//! would be of units that other requests have consumed. A request that is not held at all, because
+//! too many are, gets all of them back at once. In memory, a request that may be held has reserved
+//! what it was charged instead, which is exact at any time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,16 +40,22 @@ struct Charged {
     loaded: u64,
     domain: Box<[u8]>,
     charged_by: DecidedBy,
+    /// Whether the store is the memory of this process.
+    is_in_memory: bool,
+    /// Whether all units are refunded, and not only those of leaky buckets.
+    is_whole: bool,
     places: Vec<Place>,
 }
 
-/// What a descriptor was charged by a leaky bucket.
+/// What a descriptor was charged.
 #[derive(Debug)]
 struct Place {
     entries: Entries,
     units: u64,
-    /// When the bucket begins to drain these units.
-    turn: Moment,
+    /// Until when these units certainly count: a leaky bucket begins to drain them, or a window
+    /// ends.
+    until: Moment,
+    is_leaky: bool,
 }
 
 /// The keys and values of a descriptor.
@@ -86,12 +94,16 @@ impl Refunder {
             };
             let is_leaky = limited.limit.algorithm() == Algorithm::LeakyBucket;
             let entries = descriptor.entries.iter();
-            is_leaky.then(|| Place {
+            Some(Place {
                 entries: entries
                     .map(|entry| (entry.key.into(), entry.value.into()))
                     .collect(),
                 units: descriptor.cost.unwrap_or(request.cost).units(),
-                turn: now + grant.delay,
+                until: match is_leaky {
+                    true => now + grant.delay,
+                    false => now + grant.reset,
+                },
+                is_leaky,
             })
         });
         Refund(Some(Charged {
@@ -99,6 +111,8 @@ impl Refunder {
             loaded: self.engine.reload_counts().ok,
             domain: request.domain.into(),
             charged_by,
+            is_in_memory: self.engine.decides_in_memory(request),
+            is_whole: false,
             places: places.collect(),
         }))
     }
@@ -118,6 +132,14 @@ impl Refund {
         Refund(None)
     }
 
+    /// The request is not held at all: gives back all of its units, those of windows too, because
+    /// no time has passed since it was charged them.
+    pub(crate) fn refund_all(mut self) {
+        if let Some(charged) = &mut self.0 {
+            charged.is_whole = true;
+        }
+    }
+
     /// It is the request's turn.
     pub(crate) fn cancel(mut self) {
         self.0 = None;
@@ -132,7 +154,8 @@ impl Drop for Refund {
         if charged.loaded != charged.refunder.engine.reload_counts().ok {
             return;
         }
-        if let Some(slot) = charged.refunder.background.try_acquire() {
+        let may_wait = !charged.is_in_memory;
+        if let Some(slot) = charged.refunder.background.try_acquire(may_wait) {
             slot.run(charged.refund());
         }
     }
@@ -144,7 +167,10 @@ impl Charged {
     async fn refund(self) {
         let Refunder { engine, clock, .. } = &self.refunder;
         let now = clock.now().monotonic;
-        let places = self.places.iter().filter(|place| place.turn > now);
+        let places = self.places.iter().filter(|place| {
+            // Units of another window, or that have drained, would be those of other requests.
+            place.until > now && (self.is_whole || place.is_leaky)
+        });
         let request = Request {
             domain: &self.domain,
             descriptors: places.map(Place::refund).collect(),
@@ -271,6 +297,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_request_that_is_not_held_gets_all_units_back_that_still_count() {
+        let bench = Bench::new();
+        let _first = bench.decide(Cost::ONE).await;
+        let held = bench.decide(Cost::ONE).await;
+        bench.prepare(&held).refund_all();
+        assert_eq!(bench.remaining().await, [8, 8, 8]);
+        let held = bench.decide(Cost::ONE).await;
+        let refund = bench.prepare(&held);
+        // Of tomorrow's window, nothing was charged.
+        bench.clock.advance(Span::DAY);
+        let _other = bench.decide(Cost::ONE).await;
+        refund.refund_all();
+        assert_eq!(bench.remaining().await, [8, 8, 8]);
+    }
+
+    #[tokio::test]
     async fn a_place_whose_turn_has_passed_is_not_given_up_a_second_time() {
         let bench = Bench::new();
         let _first = bench.decide(Cost::ONE).await;
@@ -293,7 +335,9 @@ mod tests {
             background: Background::new(0),
             ..bench.refunder.clone()
         };
-        drop(full.prepare(&request(Cost::ONE), &held, DecidedBy::Store));
+        let mut refund = full.prepare(&request(Cost::ONE), &held, DecidedBy::Store);
+        refund.0.as_mut().unwrap().is_in_memory = false;
+        drop(refund);
         assert_eq!(bench.remaining().await, [7, 7, 7]);
         let mut refund = bench.prepare(&held);
         refund.0.as_mut().unwrap().loaded += 1;

@@ -124,7 +124,7 @@ impl Settler {
         units: Vec<u64>,
         unsettled: Unsettled,
     ) -> Option<JoinHandle<()>> {
-        let Some(slot) = self.background.try_acquire() else {
+        let Some(slot) = self.background.try_acquire(!owned.is_in_memory()) else {
             unsettled.count("busy");
             return None;
         };

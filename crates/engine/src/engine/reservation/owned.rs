@@ -52,6 +52,15 @@ struct SharedLine {
     units: u64,
 }
 
+// === impl OwnedReservation ===
+
+impl OwnedReservation {
+    /// Whether it is settled at once, because it is counted in the memory of this process.
+    pub const fn is_in_memory(&self) -> bool {
+        matches!(self.0, Place::Memory(_))
+    }
+}
+
 // === impl Engine ===
 
 impl Engine {
