@@ -365,7 +365,10 @@ impl Passage<'_> {
             Some(_) => Refund::none(),
             None => terms.refunder.prepare(&request, &answer, decided_by),
         };
-        self.hold(answer.delay).await?;
+        if let Err(failure) = self.hold(answer.delay).await {
+            refund.refund_all();
+            return Err(failure.into());
+        }
         refund.cancel();
         let lease = self.connect(reservation.as_mut()).await?;
         Ok(allowed(Some(answer), reservation, lease))

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{ChargeDenied, Enforcement, LimitHistory, RuleName, Sharing};
+use tollgate_core::{Algorithm, ChargeDenied, Enforcement, LimitHistory, RuleName, Sharing};
 
 use crate::domain::{
     Branch, Domain, ElasticLimit, Level, PriorityLimit, Rule, RuleDescriptor, RuleLimit, Step,
@@ -41,6 +41,7 @@ pub(crate) fn build_domain(draft: &DomainDraft, sharing: Sharing, files: &[Arc<s
         charge_denied,
         sharing,
         priority_key: draft.has_reserved().then(|| priority_key.as_bytes().into()),
+        has_leaky_bucket: builder.rules.iter().any(is_leaky_bucket),
         top,
         rules: builder.rules,
         overridden: Arc::new(RuleName {
@@ -48,6 +49,13 @@ pub(crate) fn build_domain(draft: &DomainDraft, sharing: Sharing, files: &[Arc<s
             path: OVERRIDDEN.to_owned(),
             name: None,
         }),
+    }
+}
+
+fn is_leaky_bucket(rule: &Rule) -> bool {
+    match &rule.limit {
+        RuleLimit::Limited { limit, .. } => limit.algorithm() == Algorithm::LeakyBucket,
+        RuleLimit::Unlimited => false,
     }
 }
 

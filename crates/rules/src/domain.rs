@@ -26,6 +26,8 @@ pub(crate) struct Domain {
     pub(crate) sharing: Sharing,
     /// The key of the descriptor that states a request's priority; `None` if no rule asks for it.
     pub(crate) priority_key: Option<Box<[u8]>>,
+    /// Whether one of its rules is a leaky bucket.
+    pub(crate) has_leaky_bucket: bool,
     pub(crate) top: Level,
     /// In the order of the files.
     pub(crate) rules: Vec<Rule>,

@@ -90,6 +90,13 @@ impl RuleSet {
         self.domains.is_empty()
     }
 
+    /// Whether a leaky bucket of a domain may delay its requests.
+    pub fn may_delay(&self, domain: &[u8]) -> bool {
+        let name = str::from_utf8(domain).ok();
+        let domain = name.and_then(|name| self.domain(name));
+        domain.is_some_and(|domain| domain.has_leaky_bucket)
+    }
+
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {
         self.domains.get(name).map(|domain| &**domain)
     }

@@ -28,6 +28,11 @@ impl Engine {
         matches!(store, DomainStore::Memory(_))
     }
 
+    /// Whether a limit of the request's domain may delay requests.
+    pub fn may_delay(&self, request: &Request<'_>) -> bool {
+        self.rules.load().rules.may_delay(request.domain)
+    }
+
     /// Decides on independent requests as [`Engine::decide`] would, one after the other in their
     /// order, and passes each with its answer to `take`. Returns whether it did: nothing is decided
     /// unless [`Engine::is_in_memory`].

@@ -67,11 +67,14 @@ impl Passage<'_> {
     }
 
     /// Whether a request of known cost is reserved, so that all of it is released if no connection
-    /// is made for it. Over a shared store it is not: that takes another call and a key for each
-    /// request, and a request that reserves uses no leased units.
+    /// is made for it: there is none yet, or it may be gone when a leaky bucket has held the
+    /// request. Over a shared store it is not: that takes another call and a key for each request,
+    /// and a request that reserves uses no leased units.
     fn may_release(&self, request: &Request<'_>) -> bool {
         let Passage { terms, route, .. } = self;
-        terms.engine.decides_in_memory(request) && route.upstream.must_wait()
+        let engine = &terms.engine;
+        engine.decides_in_memory(request)
+            && (route.upstream.must_wait() || engine.may_delay(request))
     }
 
     /// Charges a request its cost.

@@ -14,6 +14,7 @@ mod floods;
 mod framing;
 mod going;
 mod headroom;
+mod held;
 mod health_checks;
 mod http2;
 mod in_flight;

@@ -1,0 +1,27 @@
+//! Requests that a leaky bucket holds, and that reach no upstream.
+
+use tollgate_core::Span;
+
+use super::upstream::Echo;
+use super::{RULES, gateway_with, remaining, section};
+use crate::http_client::Client;
+
+const BOTH: &str = "identity: {descriptors: [{entries: [{key: queue, from: {constant: a}}]}, \
+    {entries: [{key: anything, from: {constant: a}}]}]}";
+
+/// A connection waited for it when it was decided.
+#[tokio::test]
+async fn a_request_whose_upstream_goes_away_while_it_is_held_costs_nothing() {
+    let upstream = Echo::start().await;
+    let house = gateway_with(RULES, section(upstream.address, BOTH), |_| ()).await;
+    let address = house.gateway();
+    assert_eq!(Client::to(address).await.get("/1").await.status, 200);
+    let window = r#""anything": "a""#;
+    let before = remaining(&house, window).await;
+    let held = tokio::spawn(async move { Client::to(address).await.get("/2").await });
+    while remaining(&house, window).await == before {}
+    drop(upstream);
+    house.clock.advance(Span::SECOND);
+    assert_eq!(held.await.unwrap().status, 502);
+    assert_eq!(remaining(&house, window).await, before);
+}
