@@ -20,7 +20,7 @@ use crate::concurrency_limit::Permits;
 use crate::connection_pool::Lease;
 use crate::denial::{keep_denial, request_id};
 use crate::failure::Failure;
-use crate::forwarding::{Sender, announce_chunks, rewrite_request, rewrite_response};
+use crate::forwarding::{Sender, announce_length, rewrite_request, rewrite_response};
 use crate::lists::Lists;
 use crate::log_record::LogRecord;
 use crate::metrics::RouteMetrics;
@@ -269,9 +269,7 @@ impl Passage<'_> {
         let bounds = &self.route.bounds;
         let (bytes, timeout) = (bounds.body_bytes, bounds.body_timeout);
         let mut body = RequestBody::new(body, bytes, timeout, bounds.body_rate);
-        if body.size_hint().exact().is_none() {
-            announce_chunks(head);
-        }
+        announce_length(head, body.size_hint().exact());
         if let Some(reservation) = reservation {
             reservation.send(&mut head.headers, &mut body);
         }

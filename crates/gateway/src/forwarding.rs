@@ -11,7 +11,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use tollgate_http::{address_text, is_same_to_cgi, list_members, remove_dot_segments};
 
@@ -123,12 +123,23 @@ pub(crate) fn rewrite_request(
     address_to(head, address, protocol, has_trailers);
 }
 
-/// Announces that a body without a known length is sent in chunks. Otherwise the HTTP library sends
-/// no body with methods that seldom have one, such as GET.
-pub(crate) fn announce_chunks(head: &mut Parts) {
-    if head.version == Version::HTTP_11 {
-        let chunked = HeaderValue::from_static("chunked");
-        head.headers.insert(TRANSFER_ENCODING, chunked);
+/// Announces over HTTP/1.1 that a body without a known length is sent in chunks. Otherwise the HTTP
+/// library sends no body with methods that seldom have one, such as GET. Nor does it say that there
+/// is none with methods that mostly have one (RFC 9110, section 8.6): some servers answer 411.
+pub(crate) fn announce_length(head: &mut Parts, length: Option<u64>) {
+    if head.version != Version::HTTP_11 {
+        return;
+    }
+    match length {
+        None => {
+            let chunked = HeaderValue::from_static("chunked");
+            head.headers.insert(TRANSFER_ENCODING, chunked);
+        }
+        Some(0) if matches!(head.method, Method::POST | Method::PUT | Method::PATCH) => {
+            let none = HeaderValue::from_static("0");
+            head.headers.insert(CONTENT_LENGTH, none);
+        }
+        Some(_) => {}
     }
 }
 

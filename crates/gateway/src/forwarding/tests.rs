@@ -201,6 +201,32 @@ fn a_query_without_a_path_is_one_of_the_root() {
     }
 }
 
+/// Clients of HTTP/2 need not say that a body is empty.
+#[test]
+fn a_request_that_mostly_has_a_body_says_that_it_has_none() {
+    use UpstreamProtocol::{H2c, Http1};
+    for (method, protocol, length, expected) in [
+        (Method::POST, Http1, Some(0), Some("content-length: 0")),
+        (Method::PUT, Http1, Some(0), Some("content-length: 0")),
+        (Method::PATCH, Http1, Some(0), Some("content-length: 0")),
+        (Method::POST, H2c, Some(0), None),
+        (Method::GET, Http1, Some(0), None),
+        (Method::GET, Http1, None, Some("transfer-encoding: chunked")),
+    ] {
+        let mut head = head("http://h/", Version::HTTP_2, &[]);
+        head.method = method;
+        rewrite_request(&mut head, CLIENT, "10.0.0.1:80", protocol);
+        announce_length(&mut head, length);
+        let found = [CONTENT_LENGTH, TRANSFER_ENCODING]
+            .into_iter()
+            .find_map(|name| {
+                let value = head.headers.get(&name)?.to_str().unwrap();
+                Some(format!("{name}: {value}"))
+            });
+        assert_eq!(found.as_deref(), expected, "{} {protocol:?}", head.method);
+    }
+}
+
 /// Programs of CGI would get it as `HTTP_PROXY`.
 #[test]
 fn the_header_proxy_is_not_passed_on() {
