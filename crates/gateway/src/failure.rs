@@ -107,7 +107,8 @@ impl Failure {
             Some(BodyError::Slow(rate)) => Failure::SlowBody(*rate),
             Some(BodyError::Incomplete(_)) => Failure::IncompleteBody,
             None if error.is_parse() => Failure::Malformed,
-            None => Failure::Closed,
+            // Late is a body only after its response.
+            Some(BodyError::Late) | None => Failure::Closed,
         }
     }
 

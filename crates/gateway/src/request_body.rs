@@ -19,6 +19,12 @@ mod arrival_pace;
 
 use arrival_pace::ArrivalPace;
 
+/// How long a body may go on after the end of its response: nobody waits for it any more.
+pub(crate) const UPLOAD_TIME: Duration = Duration::from_secs(15);
+
+/// In place of a time that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
 /// A client's body.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
@@ -50,6 +56,8 @@ pub(crate) enum BodyError {
     Slow(u64),
     /// The connection ended, or the body is malformed.
     Incomplete(Arc<hyper::Error>),
+    /// The response ended long before.
+    Late,
 }
 
 /// How far a body has come, for the timeout of its response.
@@ -61,6 +69,8 @@ pub(crate) struct Progress {
     /// Milliseconds from `began` to the last part.
     last: AtomicU64,
     waits_for_client: AtomicBool,
+    /// Milliseconds from `began` to the end of the response, or [`UNKNOWN`].
+    answered: AtomicU64,
     /// Why it does not go on.
     error: OnceLock<BodyError>,
 }
@@ -179,6 +189,14 @@ impl RequestBody {
         let Some(incoming) = &mut self.incoming else {
             return Poll::Ready(None);
         };
+        // No timer is needed: a body that is not polled does not go on.
+        if self
+            .progress
+            .as_ref()
+            .is_some_and(|progress| progress.is_late())
+        {
+            return Poll::Ready(Some(Err(BodyError::Late)));
+        }
         let Poll::Ready(polled) = Pin::new(incoming).poll_frame(cx) else {
             self.record(true);
             self.idle.limit = self.pace.begin_wait();
@@ -258,6 +276,7 @@ impl Progress {
             idle,
             last: AtomicU64::new(0),
             waits_for_client: AtomicBool::new(false),
+            answered: AtomicU64::new(UNKNOWN),
             error: OnceLock::new(),
         }
     }
@@ -271,9 +290,23 @@ impl Progress {
         // Relaxed: each is read on its own, and only to set a timer.
         self.waits_for_client
             .store(waits_for_client, Ordering::Relaxed);
-        let millis = self.began.elapsed().as_millis();
-        let millis = u64::try_from(millis).unwrap_or(u64::MAX);
-        self.last.store(millis, Ordering::Relaxed);
+        self.last.store(self.millis(), Ordering::Relaxed);
+    }
+
+    /// Milliseconds from `began`.
+    fn millis(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(UNKNOWN)
+    }
+
+    /// The response has ended.
+    pub(crate) fn record_answer(&self) {
+        self.answered.store(self.millis(), Ordering::Relaxed);
+    }
+
+    /// Whether the response ended so long ago that the body must not go on.
+    fn is_late(&self) -> bool {
+        let answered = Duration::from_millis(self.answered.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(answered) > UPLOAD_TIME
     }
 
     /// From when on nothing but the upstream can be waited for. The client may have sent more since
@@ -337,7 +370,7 @@ impl std::error::Error for BodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Incomplete(error) => Some(&**error),
-            Self::TooLarge(_) | Self::Idle(_) | Self::Slow(_) => None,
+            Self::TooLarge(_) | Self::Idle(_) | Self::Slow(_) | Self::Late => None,
         }
     }
 }
@@ -349,6 +382,7 @@ impl fmt::Display for BodyError {
             Self::Idle(limit) => write!(f, "nothing of the body arrived for {limit:?}"),
             Self::Slow(rate) => write!(f, "the body comes slower than {rate} bytes a second"),
             Self::Incomplete(_) => f.write_str("the body is incomplete or malformed"),
+            Self::Late => f.write_str("the body goes on long after its response"),
         }
     }
 }

@@ -129,6 +129,8 @@ impl ResponseBody {
     pub(crate) fn with_request(mut self, request: Option<Arc<Progress>>) -> ResponseBody {
         if let Source::Upstream(streamed) = &mut self.source {
             streamed.request = request;
+            // It may have ended with its head.
+            streamed.finish_at_end();
         }
         self
     }
@@ -293,6 +295,9 @@ impl Streamed {
     fn finish(&mut self) {
         // Before the client sees the end, so that its next request finds them.
         self.permits.release();
+        if let Some(request) = &self.request {
+            request.record_answer();
+        }
         if let Some(lease) = self.lease.take() {
             lease.finish();
         }

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::convert::Infallible;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -39,6 +39,23 @@ pub(crate) async fn unfinished() -> (RequestBody, (DuplexStream, JoinSet<()>)) {
     });
     let body = RequestBody::new(bodies.recv().await.unwrap(), 10, IDLE, 0);
     (body, (client, serving))
+}
+
+/// Its concurrency limits no longer count it.
+#[tokio::test]
+async fn a_body_ends_some_time_after_its_response() {
+    let (mut body, (mut client, _serving)) = unfinished().await;
+    let first = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+    assert_eq!(first.unwrap().unwrap().into_data().unwrap(), "part");
+    pause();
+    body.progress().unwrap().record_answer();
+    client.write_all(b"m").await.unwrap();
+    let more = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+    assert_eq!(more.unwrap().unwrap().into_data().unwrap(), "m");
+    advance(UPLOAD_TIME + Duration::from_millis(1)).await;
+    client.write_all(b"more").await.unwrap();
+    let late = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+    assert!(matches!(late, Some(Err(BodyError::Late))), "{late:?}");
 }
 
 /// How long a client of these parts is waited for until it is given up, and the rate that it fell
