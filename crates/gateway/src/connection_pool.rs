@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::address_health::AddressHealth;
 use crate::connector::{Connector, Http1, IDLE_TIME};
-use crate::request_body::{Held, RequestBody};
+use crate::request_body::{Held, RequestBody, UPLOAD_TIME};
 use crate::settings::UpstreamProtocol;
 use crate::stream_count::StreamCount;
 
@@ -291,7 +291,7 @@ impl Lease {
         // its connection is open and serves no other.
         let counted = self.counted;
         tokio::spawn(async move {
-            let ready = timeout(IDLE_TIME, connection.sender.ready()).await;
+            let ready = timeout(UPLOAD_TIME, connection.sender.ready()).await;
             if matches!(ready, Ok(Ok(()))) {
                 counted.pool.put_idle(connection);
             }
@@ -391,7 +391,7 @@ mod tests {
         let _server = server.await.unwrap();
         pause();
         yield_now().await;
-        advance(2 * IDLE_TIME).await;
+        advance(2 * UPLOAD_TIME).await;
         yield_now().await;
         assert_eq!(pool.in_flight(), 0);
     }
@@ -410,6 +410,17 @@ mod tests {
         yield_now().await;
         assert_eq!(pool.lock_idle().len(), 0);
         assert!(!pool.is_watched.load(Ordering::Relaxed));
+    }
+
+    /// Such as Node.js, which closes its connections after 5 s.
+    #[tokio::test]
+    async fn a_connection_is_not_used_when_a_server_may_be_about_to_close_it() {
+        let (pool, _listener) = pool(8).await;
+        let connection = pool.connector.connect_http1().await.unwrap();
+        pause();
+        pool.put_idle(connection);
+        advance(Duration::from_millis(4_900)).await;
+        assert!(pool.try_lease().is_none());
     }
 
     #[tokio::test]

@@ -33,8 +33,12 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection may wait for its next request. Servers close theirs after 5 s and more.
-pub(crate) const IDLE_TIME: Duration = Duration::from_secs(15);
+/// How long a connection of HTTP/1.1 may wait for its next request. Common servers close theirs
+/// after 5 s and more. If one does while a request is on its way, nobody knows whether it was read,
+/// so it must not be sent again if it is not safe.
+pub(crate) const IDLE_TIME: Duration = Duration::from_secs(4);
+/// The same of one of HTTP/2, whose server says which requests it has processed.
+pub(crate) const SHARED_IDLE_TIME: Duration = Duration::from_secs(15);
 /// When the kernel asks the server of a connection on which nothing arrives whether it still has
 /// it, how often it asks again without an answer, and how many times. A server that lost its power,
 /// or whose last packet was lost, never says that it is gone.

@@ -11,7 +11,7 @@ use hyper::client::conn::http2;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 
-use crate::connector::{Connector, Http2, IDLE_TIME};
+use crate::connector::{Connector, Http2, SHARED_IDLE_TIME};
 use crate::request_body::RequestBody;
 use crate::settings::HTTP2_CONNECTIONS_MAX;
 use crate::stream_count::{StreamCount, Streams};
@@ -137,7 +137,7 @@ impl Shared {
 
     /// Whether it serves nothing, and got no request for so long that it need not stay open.
     fn is_expired(&self) -> bool {
-        self.streams.count() == 0 && self.used_at.elapsed() >= IDLE_TIME
+        self.streams.count() == 0 && self.used_at.elapsed() >= SHARED_IDLE_TIME
     }
 
     fn begin(&mut self) -> Stream {

@@ -176,13 +176,13 @@ async fn a_connection_that_only_a_peak_needed_is_closed() {
     assert_eq!(connections(&pool), 2);
     // As long as the first is full, the second is needed.
     let full = [take(), take()];
-    advance(IDLE_TIME).await;
+    advance(SHARED_IDLE_TIME).await;
     drop(take());
     assert_eq!(connections(&pool), 2);
     drop(full);
     drop(take());
     assert_eq!(connections(&pool), 2);
-    advance(IDLE_TIME).await;
+    advance(SHARED_IDLE_TIME).await;
     drop(take());
     assert_eq!(connections(&pool), 1);
 }
