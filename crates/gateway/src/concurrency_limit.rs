@@ -173,6 +173,11 @@ fn append(list: &mut Vec<u8>, bytes: &[u8]) {
 // === impl ConcurrencyLimits ===
 
 impl ConcurrencyLimits {
+    /// The names of all.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.limits.iter().map(|limit| &*limit.name)
+    }
+
     /// Reports each limit that never counts a request, because none has its descriptor.
     fn check(&self, identity: &IdentitySettings) -> Result<(), InvalidSettings> {
         let counts = |limit: &ConcurrencyLimit| {

@@ -1,7 +1,7 @@
 //! The gateway: requests in, responses out.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -115,6 +115,8 @@ impl Gateway {
     /// engine which domains have headroom. Call it again and again, more often than
     /// `pace.sample_age_max`.
     pub fn sample_load(&self, settings: &LoadSettings, pace: Pace) {
+        // So that no sample is taken of upstreams that are removed meanwhile.
+        let _alone = self.lock_replacing();
         let engine = self.terms.engine();
         let domains = engine.domains_with_upstream_headroom();
         let now = self.terms.clock().on(Timeline::Monotonic);
@@ -124,7 +126,7 @@ impl Gateway {
     }
 
     /// Replaces routes, upstreams and what applies to them, for every request that comes from now
-    /// on; the access log stays what it is. Requests in flight end under the former settings, and
+    /// on; the access log stays what it is. Metrics of what is removed are removed with it. Requests in flight end under the former settings, and
     /// count for concurrency limits that stay. Upstreams whose settings and files stay keep
     /// their connections, and what is known of their health.
     ///
@@ -136,19 +138,28 @@ impl Gateway {
     ///
     /// Outside of a runtime of tokio.
     pub fn replace(&self, settings: &GatewaySettings) -> Result<(), InvalidSettings> {
-        let _alone = self
-            .replacing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let active = Active::new(settings, &self.metrics, Some(&self.active.load()));
-        let active = active?;
+        let _alone = self.lock_replacing();
+        let former = self.active.load_full();
+        let active = Active::new(settings, &self.metrics, Some(&former));
+        let active = active.inspect_err(|_| {
+            // Those that could be used have series by now.
+            self.metrics.retain(&former.routes.owner_names());
+        })?;
         active.routes.start_health_checks();
-        self.active.store(Arc::new(active));
+        let active = Arc::new(active);
+        self.active.store(Arc::clone(&active));
+        former.routes.retire(&active.routes);
+        self.metrics.retain(&active.routes.owner_names());
         if let Some(lists) = self.terms.lists() {
             lists.set_keys(settings.descriptor_keys());
         }
         self.metrics.count_reload(true);
         Ok(())
+    }
+
+    fn lock_replacing(&self) -> MutexGuard<'_, ()> {
+        let replacing = self.replacing.lock();
+        replacing.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether files that these settings name have changed since settings took effect: those of

@@ -1,6 +1,7 @@
 //! What the gateway counts: requests by route and outcome, errors and times of upstreams.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -25,14 +26,22 @@ mod lists;
 
 mod load;
 
+mod owners;
+
 mod unsettled;
+
+mod upstream;
 
 use clients::{ClientLabels, ClientMetrics};
 pub(crate) use lists::ListMetrics;
 use load::AllLoadMetrics;
 pub(crate) use load::LoadMetrics;
+pub(crate) use owners::OwnerName;
+use owners::{Owner, Owners};
 pub(crate) use unsettled::Unsettled;
 use unsettled::UnsettledLabels;
+use upstream::Checks;
+pub(crate) use upstream::{CheckMetrics, UpstreamMetrics};
 
 /// All metrics of a gateway.
 #[derive(Debug)]
@@ -51,33 +60,17 @@ pub(crate) struct Metrics {
     lists: ListMetrics,
     load: AllLoadMetrics,
     in_flight_denied: Family<LimitLabel, Counter>,
+    owners: Arc<Owners>,
 }
 
 type Requests = Family<[(&'static str, String); 2], Counter>;
 type Errors = Family<[(&'static str, String); 2], Counter>;
-type AddressLabels = [(&'static str, String); 2];
 type RetryLabels = [(&'static str, String); 2];
-type CheckLabels = [(&'static str, String); 3];
 type OutcomeLabel = [(&'static str, &'static str); 1];
 type ReasonLabel = [(&'static str, &'static str); 1];
 type LimitLabel = [(&'static str, String); 1];
 type UpstreamLabel = [(&'static str, String); 1];
 type RouteLabel = [(&'static str, String); 1];
-
-/// Those of all health checks.
-#[derive(Clone, Debug, Default)]
-struct Checks {
-    healthy: Family<AddressLabels, Gauge>,
-    done: Family<CheckLabels, Counter>,
-}
-
-/// Those of one address's health checks.
-#[derive(Debug)]
-pub(crate) struct CheckMetrics {
-    healthy: Gauge,
-    passed: Counter,
-    failed: Counter,
-}
 
 /// Those of one route.
 #[derive(Debug)]
@@ -90,16 +83,7 @@ pub(crate) struct RouteMetrics {
     tunnels: Gauge,
     unsettled: Unsettled,
     clients: ClientMetrics,
-}
-
-/// Those of one upstream.
-#[derive(Debug)]
-pub(crate) struct UpstreamMetrics {
-    name: String,
-    errors: Errors,
-    seconds: Histogram,
-    checks: Checks,
-    retries: Family<RetryLabels, Counter>,
+    owner: Arc<Owner>,
 }
 
 // === impl Metrics ===
@@ -121,7 +105,14 @@ impl Metrics {
             lists: ListMetrics::default(),
             load: AllLoadMetrics::default(),
             in_flight_denied: Family::default(),
+            owners: Arc::default(),
         }
+    }
+
+    /// Removes the series of routes, upstreams, addresses and concurrency limits that have none of
+    /// these names. Requests that began before do not make them again.
+    pub(crate) fn retain(&self, names: &BTreeSet<OwnerName>) {
+        self.owners.retain(names);
     }
 
     /// Registers the requests by route, and the errors and times of upstreams.
@@ -219,41 +210,42 @@ impl Metrics {
 
     /// The gauge of the requests in flight under a concurrency limit.
     pub(crate) fn in_flight(&self, limit: &str) -> Gauge {
-        self.in_flight
-            .get_or_create_owned(&[("limit", limit.to_owned())])
+        let owner = self.owners.of(OwnerName::InFlight(limit.to_owned()));
+        owner.create(&self.in_flight, &[("limit", limit.to_owned())])
     }
 
     /// The counter of its denials.
     pub(crate) fn in_flight_denied(&self, limit: &str) -> Counter {
-        self.in_flight_denied
-            .get_or_create_owned(&[("limit", limit.to_owned())])
+        let owner = self.owners.of(OwnerName::InFlight(limit.to_owned()));
+        owner.create(&self.in_flight_denied, &[("limit", limit.to_owned())])
     }
 
     pub(crate) fn route(&self, name: &str) -> RouteMetrics {
-        let counter = |outcome| self.requests.get_or_create_owned(&labels(name, outcome));
+        let owner = self.owners.of(OwnerName::Route(name.to_owned()));
+        let counter = |outcome| owner.create(&self.requests, &labels(name, outcome));
         RouteMetrics {
             name: name.to_owned(),
             requests: self.requests.clone(),
             forwarded: counter("forwarded"),
             denied: counter("denied"),
             canceled: counter("canceled"),
-            tunnels: self
-                .tunnels
-                .get_or_create_owned(&[("route", name.to_owned())]),
-            unsettled: Unsettled::new(name, self.unsettled.clone()),
-            clients: ClientMetrics::new(name, self.clients.clone()),
+            tunnels: owner.create(&self.tunnels, &[("route", name.to_owned())]),
+            unsettled: Unsettled::new(name, self.unsettled.clone(), Arc::clone(&owner)),
+            clients: ClientMetrics::new(name, self.clients.clone(), Arc::clone(&owner)),
+            owner,
         }
     }
 
     pub(crate) fn upstream(&self, name: &str) -> UpstreamMetrics {
+        let owner = self.owners.of(OwnerName::Upstream(name.to_owned()));
         UpstreamMetrics {
             name: name.to_owned(),
             errors: self.errors.clone(),
             checks: self.checks.clone(),
             retries: self.retries.clone(),
-            seconds: self
-                .seconds
-                .get_or_create_owned(&[("upstream", name.to_owned())]),
+            seconds: owner.create(&self.seconds, &[("upstream", name.to_owned())]),
+            owner,
+            owners: Arc::clone(&self.owners),
         }
     }
 
@@ -317,71 +309,10 @@ impl RouteMetrics {
 
     /// The gateway has answered, for this reason.
     pub(crate) fn count_failure(&self, kind: &'static str) {
-        self.requests.get_or_create(&labels(&self.name, kind)).inc();
+        let labels = labels(&self.name, kind);
+        self.owner.count(&self.requests, &labels);
     }
 }
 
-// === impl UpstreamMetrics ===
-
-impl UpstreamMetrics {
-    /// An upstream has answered after this time.
-    pub(crate) fn record_answer(&self, took: Duration) {
-        self.seconds.observe(took.as_secs_f64());
-    }
-
-    /// A request would be sent again: it is, or it is not.
-    pub(crate) fn count_retry(&self, outcome: &'static str) {
-        let labels = [
-            ("upstream", self.name.clone()),
-            ("outcome", outcome.to_owned()),
-        ];
-        self.retries.get_or_create(&labels).inc();
-    }
-
-    /// Those of the health checks of one of its addresses.
-    pub(crate) fn checks(&self, address: &str) -> CheckMetrics {
-        let place = || {
-            [
-                ("upstream", self.name.clone()),
-                ("address", address.to_owned()),
-            ]
-        };
-        let counter = |outcome: &str| {
-            let [upstream, address] = place();
-            let labels = [upstream, address, ("outcome", outcome.to_owned())];
-            self.checks.done.get_or_create_owned(&labels)
-        };
-        let (passed, failed) = (counter("passed"), counter("failed"));
-        let healthy = self.checks.healthy.get_or_create_owned(&place());
-        // Requests go there until a check has failed.
-        healthy.set(1);
-        CheckMetrics {
-            healthy,
-            passed,
-            failed,
-        }
-    }
-
-    /// An upstream has not answered, or not completely.
-    pub(crate) fn count_failure(&self, kind: &'static str) {
-        let labels = [("upstream", self.name.clone()), ("kind", kind.to_owned())];
-        self.errors.get_or_create(&labels).inc();
-    }
-}
-
-// === impl CheckMetrics ===
-
-impl CheckMetrics {
-    /// A check has ended.
-    pub(crate) fn record(&self, passed: bool) {
-        match passed {
-            true => self.passed.inc(),
-            false => self.failed.inc(),
-        };
-    }
-
-    /// Requests go to the address from now on, or not any more.
-    pub(crate) fn set_healthy(&self, is_healthy: bool) {
-        self.healthy.set(i64::from(is_healthy));
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,8 @@ mod bounds;
 
 mod parts;
 
+mod successor;
+
 pub(crate) use bounds::Bounds;
 use bounds::check_timeouts;
 use parts::{NAMES, classify, find_domain, find_protocols, find_upstream, is_name, name_of};

@@ -5,7 +5,7 @@ mod failures;
 mod sending;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -36,7 +36,7 @@ pub(crate) struct Upstream {
     health_check: Option<HealthCheck>,
     retries: Option<RetryBudget>,
     /// The tasks that check the health of addresses, once they run; they end with the upstream.
-    checks: OnceLock<JoinSet<()>>,
+    checks: OnceLock<Mutex<JoinSet<()>>>,
     /// What it was made of.
     settings: UpstreamSettings,
     /// The hash of its files then.
@@ -141,7 +141,22 @@ impl Upstream {
         let Some(check) = &self.health_check else {
             return;
         };
-        self.checks.get_or_init(|| self.spawn_checks(check));
+        let spawn = || Mutex::new(self.spawn_checks(check));
+        self.checks.get_or_init(spawn);
+    }
+
+    /// Ends them before.
+    pub(crate) fn stop_checks(&self) {
+        if let Some(tasks) = self.checks.get() {
+            let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.abort_all();
+        }
+    }
+
+    /// The addresses whose health is checked.
+    pub(crate) fn checked_addresses(&self) -> impl Iterator<Item = &str> {
+        let pools = self.pools.iter().filter(|_| self.health_check.is_some());
+        pools.map(|pool| pool.address())
     }
 
     fn spawn_checks(&self, check: &HealthCheck) -> JoinSet<()> {

@@ -12,6 +12,8 @@ use prometheus_client::metrics::family::Family;
 use tollgate_http::{Client, Origin, Unusable};
 use tracing::warn;
 
+use super::owners::Owner;
+
 /// What proxies write, whatever else they write.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -22,6 +24,7 @@ pub(super) type ClientLabels = [(&'static str, String); 2];
 pub(crate) struct ClientMetrics {
     route: Arc<str>,
     counters: Family<ClientLabels, Counter>,
+    owner: Arc<Owner>,
     /// The log says so once, since clients can cause it at will.
     is_logged: AtomicBool,
 }
@@ -29,10 +32,15 @@ pub(crate) struct ClientMetrics {
 // === impl ClientMetrics ===
 
 impl ClientMetrics {
-    pub(super) fn new(route: &str, counters: Family<ClientLabels, Counter>) -> ClientMetrics {
+    pub(super) fn new(
+        route: &str,
+        counters: Family<ClientLabels, Counter>,
+        owner: Arc<Owner>,
+    ) -> ClientMetrics {
         ClientMetrics {
             route: route.into(),
             counters,
+            owner,
             is_logged: AtomicBool::new(false),
         }
     }
@@ -50,7 +58,7 @@ impl ClientMetrics {
             ("route", self.route.as_ref().to_owned()),
             ("reason", reason.to_owned()),
         ];
-        self.counters.get_or_create(&labels).inc();
+        self.owner.count(&self.counters, &labels);
         // A proxy's own health checks have no such header.
         let is_usual = client.origin == Origin::Fallback(Unusable::Absent);
         if !is_usual && !self.is_logged.swap(true, Ordering::Relaxed) {

@@ -94,6 +94,31 @@ fn addresses_are_sorted_while_other_threads_send_requests_to_them() {
     assert!(is_total);
 }
 
+/// Requests of former settings may keep the upstream for long.
+#[tokio::test]
+async fn health_checks_can_be_stopped_before_the_upstream_is_gone() {
+    let settings = UpstreamSettings {
+        addresses: vec!["127.0.0.1:1".to_owned()],
+        protocol: UpstreamProtocol::Http1,
+        tls: None,
+        requests: 8,
+        health_check: serde_json::from_str(r#"{"path": "/"}"#).unwrap(),
+        retries: None,
+    };
+    let metrics = Metrics::new();
+    let load = Arc::new(UpstreamLoad::new("api", metrics.load("api")));
+    let upstream = metrics.upstream("api");
+    let upstream = Upstream::new("api", &settings, TIMEOUT, upstream, load).unwrap();
+    upstream.start_checks();
+    upstream.stop_checks();
+    for _ in 0..TURNS {
+        yield_now().await;
+    }
+    let tasks = upstream.checks.get().unwrap();
+    let ended = tasks.lock().unwrap().try_join_next();
+    assert!(ended.unwrap().unwrap_err().is_cancelled());
+}
+
 /// A server that restarts has closed its connections, and accepts none for a moment. Nothing of the
 /// request was sent, so it can go to another, also if it may not be repeated.
 #[tokio::test]

@@ -86,6 +86,35 @@ async fn routes_change_while_connections_to_upstreams_stay() {
 }
 
 #[tokio::test]
+async fn what_is_removed_has_no_series_any_more() {
+    let upstream = Echo::start().await;
+    let check = "health_check: {path: /, interval: 1h}";
+    let upstreams = |name: &str, port: u16| {
+        let address = upstream.address;
+        format!(
+            "  upstreams:\n    api: {{addresses: ['{address}', '127.0.0.1:{port}'], {check}}}\n    \
+             {name}: {{addresses: ['{address}']}}\n  \
+             routes: [{{name: {name}, upstream: {name}, \
+             in_flight: [{{name: {name}, per: [anything], requests: 9}}]}}]\n"
+        )
+    };
+    let house = start(&upstreams("former", 1)).await;
+    assert_eq!(get(&house, "/").await, 200);
+    let names = async || {
+        let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+        let found = ["\"former\"", "\"latter\"", "127.0.0.1:1\"", "127.0.0.1:2\""];
+        found.map(|name| metrics.contains(name))
+    };
+    assert_eq!(names().await, [true, false, true, false]);
+    change(&house, &upstreams("latter", 2)).await;
+    assert_eq!(names().await, [false, true, false, true]);
+    // Nor does what is rejected.
+    let wrong = upstreams("former", 1).replace("interval: 1h", "interval: 0s");
+    change(&house, &wrong).await;
+    assert_eq!(names().await, [false, true, false, true]);
+}
+
+#[tokio::test]
 async fn settings_that_cannot_be_used_change_nothing_and_are_counted_once() {
     let upstream = Echo::start().await;
     let house = start(&to(&upstream, "")).await;
