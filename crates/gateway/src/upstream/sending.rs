@@ -110,17 +110,19 @@ impl Upstream {
             };
             let of_body = progress.as_ref().and_then(|progress| progress.error());
             let failure = Failure::of(error.error(), of_body);
-            let leased = if is_unprocessed(error.error()) {
+            let unsent = error.take_message();
+            let leased = if unsent.is_none() && is_unprocessed(error.error()) {
                 // The server takes no more requests for now: its address has not failed.
                 let Some(copy) = &copy else {
-                    self.metrics.count_failure(failure.kind());
+                    if failure.is_of_upstream() {
+                        self.metrics.count_failure(failure.kind());
+                    }
                     return Err(unanswered(failure, false));
                 };
                 request = Box::new(Request::from_parts(copy.clone(), RequestBody::empty()));
                 drop(lease);
                 Box::pin(self.find_lease(Some(&pool), self.begin_search())).await
             } else {
-                let unsent = error.take_message();
                 let was_sent = unsent.is_none();
                 let Some(unsent) = unsent.filter(|_| lease.may_be_stale()) else {
                     return Err(unanswered(self.report_failure(failure, &pool), was_sent));
