@@ -210,11 +210,13 @@ fn number(command: &Command<'_>, index: usize, name: &str) -> Result<i64, String
 /// A decimal number; nearly all are short.
 #[inline]
 fn parse(word: &[u8]) -> Option<i64> {
-    if matches!(word.len(), 1..=9) && word.iter().all(u8::is_ascii_digit) {
-        let digits = word.iter().map(|digit| i64::from(digit - b'0'));
-        return Some(digits.fold(0, |number, digit| number * 10 + digit));
-    }
-    str::from_utf8(word).ok()?.parse().ok()
+    let append = |number: i64, byte: &u8| match byte.wrapping_sub(b'0') {
+        digit @ 0..=9 => Some(number * 10 + i64::from(digit)),
+        _ => None,
+    };
+    let short = matches!(word.len(), 1..=9).then_some(word);
+    let number = short.and_then(|word| word.iter().try_fold(0, append));
+    number.or_else(|| str::from_utf8(word).ok()?.parse().ok())
 }
 
 // === impl Terms ===
