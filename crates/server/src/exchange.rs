@@ -250,9 +250,10 @@ impl Exchange {
         mut body: RequestBody,
     ) -> Response<Content> {
         let calls = grpc.calls_of(&parts);
+        let calls = calls.filter(|_| !parts.headers.contains_key(GRPC_ENCODING));
         let terms = Terms {
             bytes_max: self.all.message_bytes,
-            calls: calls.filter(|_| !parts.headers.contains_key(GRPC_ENCODING)),
+            calls,
         };
         let mut message = pin!(Message::read(&mut body, terms));
         let at_once = poll_fn(|cx| Poll::Ready(message.as_mut().poll(cx))).await;

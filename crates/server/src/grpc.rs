@@ -156,13 +156,14 @@ impl RateLimitService for Calls {
 
 impl Calls {
     /// Answers a call with this message, as the route would, without its layers: they cost more
-    /// than the decision. `None` for a message that only the route can read or reject.
+    /// than the decision. `None` for a message that only the route can read or reject. A call with
+    /// [`GRPC_ENCODING`] must not come here.
     pub(crate) async fn answer(
         &self,
         head: &Parts,
         message: &Bytes,
     ) -> Option<HttpResponse<Content>> {
-        let message = plain_message(&head.headers, message)?;
+        let message = plain_message(message)?;
         Some(match BoundedRequest::decode(message) {
             Ok(request) => self.answer_request(head, &request).await,
             Err(error) => self.failure(unreadable(&error)),
@@ -230,6 +231,9 @@ impl Calls {
         self.metrics
             .record_decision(self.listener, began.elapsed(), span);
         let response = self.options.response(&request, &decided);
+        if decided.answer.is_allowed() {
+            return Ok((response, None));
+        }
         let id = metadata.get(REQUEST_ID).map(HeaderValue::as_bytes);
         let id = self.engine.keep_denial(id, &request, &decided.answer);
         if let Some(id) = &id {
@@ -241,11 +245,10 @@ impl Calls {
 }
 
 /// The message in a body of exactly one, if it is not compressed.
-fn plain_message(headers: &HeaderMap, body: &Bytes) -> Option<Bytes> {
+fn plain_message(body: &Bytes) -> Option<Bytes> {
     let is_whole =
         message_length(body).is_some_and(|length| length == body.len() - FRAME_HEAD_BYTES);
-    let is_plain = body.first() == Some(&0) && !headers.contains_key(GRPC_ENCODING);
-    (is_whole && is_plain).then(|| body.slice(FRAME_HEAD_BYTES..))
+    (is_whole && body[0] == 0).then(|| body.slice(FRAME_HEAD_BYTES..))
 }
 
 /// The length of a message by the bytes in front of it, once they have arrived.
