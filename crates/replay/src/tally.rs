@@ -16,8 +16,8 @@ use crate::warning::Warning;
 
 pub(crate) struct Tally {
     report: Report,
-    /// Where each rule is in the report, by the [`address`] of its name, which the report keeps: the
-    /// names of two rules can be equal.
+    /// Where each rule is in the report, by the [`address`] of its name, which the report keeps:
+    /// the names of two rules can be equal.
     rules: HashMap<usize, usize>,
     denied: DeniedKeys,
     /// The requests that shadow limits would deny.

@@ -60,7 +60,7 @@ fn a_smaller_version_hides_nothing_from_a_third_one() {
 
 /// The first of several versions has allowed its N, and others are used after it. Returns what it
 /// allows later in its window, when the last one has nothing counted any more.
-fn remaining_of_first(others: u64) -> u32 {
+fn ask_first_again(others: u64) -> u32 {
     let mut instance = instance();
     let key = instance.key("only");
     let mut take = |now, limit: &Limit, cost| {
@@ -83,7 +83,7 @@ fn remaining_of_first(others: u64) -> u32 {
 /// used the longest ago, which then allows its N once more.
 #[test]
 fn a_fifth_shape_drops_the_count_of_the_first() {
-    let left = [1, 2, 3, 4].map(remaining_of_first);
+    let left = [1, 2, 3, 4].map(ask_first_again);
     assert_eq!(left, [0, 0, 0, 10]);
 }
 

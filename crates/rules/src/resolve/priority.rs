@@ -8,11 +8,11 @@ use crate::domain::{Domain, PriorityLimit};
 pub(super) fn of<'r>(request: &'r Request<'_>, domain: &Domain) -> Option<&'r [u8]> {
     let key = domain.priority_key.as_deref()?;
     let mut descriptors = request.descriptors.iter();
-    descriptors.find_map(|descriptor| stated(descriptor, key))
+    descriptors.find_map(|descriptor| priority_in(descriptor, key))
 }
 
 /// The priority that this descriptor states: its only entry, or one of several without an order.
-fn stated<'r>(descriptor: &'r Descriptor<'_>, key: &[u8]) -> Option<&'r [u8]> {
+fn priority_in<'r>(descriptor: &'r Descriptor<'_>, key: &[u8]) -> Option<&'r [u8]> {
     let entries = match &descriptor.entries[..] {
         [only] => std::slice::from_ref(only),
         several if descriptor.is_unordered => several,

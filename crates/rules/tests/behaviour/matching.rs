@@ -455,7 +455,8 @@ fn metadata_of_those_that_pass_is_merged_and_the_first_stays() {
 #[test]
 fn whole_numbers_of_metadata_may_have_any_base() {
     let mut fixture = Fixture::of(
-        "{key: a, rate_limit: 9/s, metadata: {l: [0x10, -0x10, 0o17, 017, 0b11, 1_000, +7, 0, 09]}}",
+        "{key: a, rate_limit: 9/s,
+          metadata: {l: [0x10, -0x10, 0o17, 017, 0b11, 1_000, +7, 0, 09]}}",
     );
     let request = request(&[&[("a", "1")]]);
     let answer = fixture.answer(&request);
