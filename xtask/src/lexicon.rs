@@ -79,8 +79,8 @@ pub const RETIRED: [Retired; 41] = [
     word("whoever", "the caller, client or thread that"),
 ];
 
-/// Identifiers of the standard library that contain a retired word.
-const FOREIGN: [&str; 1] = ["ConnectionRefused"];
+/// Identifiers of the standard library and of HTTP/2 that contain a retired word.
+const FOREIGN: [&str; 2] = ["ConnectionRefused", "REFUSED_STREAM"];
 
 /// The operating system's words for an error.
 const FOREIGN_TEXT: &str = "connection refused";

@@ -71,15 +71,15 @@ pub(crate) struct Unanswered {
 }
 
 /// Whether a server says over HTTP/2 that it has not processed a request (RFC 9113, section 8.7):
-/// it refuses the stream, or leaves, and the stream is behind the last one that it processed. If it
+/// it rejects the stream, or leaves, and the stream is behind the last one that it processed. If it
 /// leaves because of an error, the library says the same of the streams before that one.
 pub(crate) fn is_unprocessed(error: &hyper::Error) -> bool {
     let mut cause = error.source();
     while let Some(inner) = cause {
         if let Some(error) = inner.downcast_ref::<h2::Error>() {
             let leaves = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
-            let refuses = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-            return error.is_remote() && (leaves || refuses);
+            let rejects = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            return error.is_remote() && (leaves || rejects);
         }
         cause = inner.source();
     }

@@ -126,9 +126,10 @@ impl Gateway {
     }
 
     /// Replaces routes, upstreams and what applies to them, for every request that comes from now
-    /// on; the access log stays what it is. Metrics of what is removed are removed with it. Requests in flight end under the former settings, and
-    /// count for concurrency limits that stay. Upstreams whose settings and files stay keep
-    /// their connections, and what is known of their health.
+    /// on; the access log stays what it is. Metrics of what is removed are removed with it.
+    /// Requests in flight end under the former settings, and count for concurrency limits that
+    /// stay. Upstreams whose settings and files stay keep their connections, and what is known of
+    /// their health.
     ///
     /// # Errors
     ///

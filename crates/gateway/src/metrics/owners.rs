@@ -2,7 +2,7 @@
 //!
 //! The series of one that a reload removes are removed with it: otherwise each name that was ever
 //! in the settings would have its series for ever. Requests that began before may still count for
-//! them, and must not make them anew, so whatever has one name shares one owner.
+//! them, and must not make them again, so whatever has one name shares one owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -10,8 +10,8 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const GOAWAY: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// The same, up to stream 1, which was.
 const GOAWAY_AFTER: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0];
-/// RST_STREAM of stream 1: REFUSED_STREAM, and INTERNAL_ERROR.
-const REFUSED: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7];
+/// RST_STREAM of stream 1, which was not processed (error 7), or fails (error 2).
+const REJECTED: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7];
 const BROKEN: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 2];
 /// The head of a frame of HEADERS with a byte, which ends its stream; and 204, compressed.
 const HEADERS: [u8; 5] = [0, 0, 1, 1, 5];
@@ -59,7 +59,7 @@ fn post(body: RequestBody) -> Box<Request<RequestBody>> {
 }
 
 /// Closes each connection at its first request.
-async fn refuse_all(listener: TcpListener) {
+async fn reject_all(listener: TcpListener) {
     let mut streams = Vec::new();
     loop {
         let mut stream = accept(&listener).await;
@@ -89,13 +89,13 @@ async fn send(
 /// Any method may be: nothing has happened.
 #[tokio::test]
 async fn a_request_that_was_not_processed_is_sent_again() {
-    for (refusal, is_closing) in [(GOAWAY, true), (REFUSED, false)] {
+    for (rejection, is_closing) in [(GOAWAY, true), (REJECTED, false)] {
         let (upstream, server) = h2c_upstream().await;
         let _serving = serve(async move {
             let mut stream = accept(&server).await;
             let first = next_request(&mut stream).await;
             assert_eq!(first, [0, 0, 0, 1]);
-            stream.write_all(refusal).await.unwrap();
+            stream.write_all(rejection).await.unwrap();
             if is_closing {
                 stream = accept(&server).await;
             }
@@ -112,7 +112,7 @@ async fn a_request_that_was_not_processed_is_sent_again() {
 #[tokio::test]
 async fn a_request_with_a_body_that_was_not_processed_was_not_sent() {
     let (upstream, server) = h2c_upstream().await;
-    let _serving = serve(refuse_all(server));
+    let _serving = serve(reject_all(server));
     // More than those after which an address is avoided.
     for _ in 0..5 {
         let (body, _client) = unfinished().await;
@@ -129,7 +129,7 @@ async fn a_request_with_a_body_that_was_not_processed_was_not_sent() {
 #[tokio::test]
 async fn a_request_that_is_never_processed_is_sent_a_few_times() {
     let (upstream, server) = h2c_upstream().await;
-    let _serving = serve(refuse_all(server));
+    let _serving = serve(reject_all(server));
     let sent = send(&upstream, post(RequestBody::empty())).await;
     let unanswered = sent.unwrap_err();
     assert!(!unanswered.was_sent, "{unanswered:?}");
