@@ -81,6 +81,13 @@ impl Clock {
         self.jumps.iter().any(|jump| !jump.is_small())
     }
 
+    /// The moments of a period at one of which most counts as used: its start, as less and less
+    /// does until the clock is set, and those at which it is set.
+    pub(super) fn moments(&self, from: u64, to: u64) -> impl Iterator<Item = u64> {
+        let set = self.jumps.iter().map(|jump| jump.from);
+        std::iter::once(from).chain(set.filter(move |at| from < *at && *at <= to))
+    }
+
     /// How much more time passes by this clock from `from` to `to`, of a memory that is `most`
     /// long: a longer jump ends it, as one of that length does.
     pub(super) fn forward(&self, from: u64, to: u64, most: u64) -> u64 {
@@ -181,6 +188,20 @@ mod tests {
         assert_eq!(clock.debt(602 * MILLI), 1_500 * MILLI);
         assert_eq!(clock.debt(2_101 * MILLI), MILLI);
         assert_eq!(clock.debt(2_103 * MILLI), 0);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_during_a_decision_may_have_been_set_before_it() {
+        let clock = clock(&[(100, -SECOND), (200, -SECOND)]);
+        let moments = |from: u64, to: u64| -> Vec<u64> {
+            let moments = clock.moments(from * MILLI, to * MILLI);
+            moments.map(|at| at / MILLI).collect()
+        };
+        assert_eq!(moments(50, 99), [50]);
+        assert_eq!(moments(50, 100), [50, 100]);
+        assert_eq!(moments(100, 200), [100, 200]);
+        let debts = clock.moments(99 * MILLI, 101 * MILLI);
+        assert_eq!(debts.map(|at| clock.debt(at)).max(), Some(1_000 * MILLI));
     }
 
     #[test]

@@ -127,27 +127,10 @@ impl Account {
             return;
         }
         let cost = open.judged_units(by.counter);
-        let bound = self.find_bound(by.counter);
-        let since = self.find_cause_start(by.counter, open.from);
-        let sum = |list: &[Taken]| -> u64 {
-            let recent = list.iter().filter(|taken| taken.to >= since);
-            recent.map(|taken| taken.units).sum()
-        };
-        let on_their_way: u64 = self
-            .parts_under_way()
-            .filter(|part| part.counter == by.counter)
-            .map(|part| part.cost.units())
-            .sum();
-        // Of refunds by other instances since then, this one's denial cache may not know.
-        let heard = open.from.saturating_sub(DENIAL_CACHE_MAX.as_nanos());
-        let refunds = match bound.is_long() && counter.is_strict() {
-            true => tab.refunds_kept(heard),
-            // They may have refunded units that have expired by now; and units that instances have
-            // spent or counted, and not reported, cannot be refunded.
-            false => 0,
-        };
-        let used = sum(&tab.allowed) + sum(&tab.unknown) + sum(&tab.penalties) + on_their_way;
-        let used = used.saturating_sub(refunds) + bound.debt_units(open.from) + held;
+        // Redis decided at some moment; a clock that was set back meanwhile explains more.
+        let moments = tab.clock.moments(open.from, now);
+        let used = moments.map(|at| self.most_used(by.counter, at)).max();
+        let used = used.unwrap_or(0) + held;
         // What is kept for others is not there for this request.
         let available = |view| u64::from(counter.as_met(&limited.limit, view).available());
         let fits = |view| used + cost.max(1) <= available(view);
@@ -170,6 +153,32 @@ impl Account {
             );
             self.fail(now, &why);
         }
+    }
+
+    /// How many units of a counter may count as used at a moment, by all that is known by now.
+    fn most_used(&self, counter: usize, at: u64) -> u64 {
+        let (plan, tab) = (&self.plan.counters[counter], &self.tabs[counter]);
+        let bound = self.find_bound(counter);
+        let since = self.find_cause_start(counter, at);
+        let sum = |list: &[Taken]| -> u64 {
+            let recent = list.iter().filter(|taken| taken.to >= since);
+            recent.map(|taken| taken.units).sum()
+        };
+        let on_their_way: u64 = self
+            .parts_under_way()
+            .filter(|part| part.counter == counter)
+            .map(|part| part.cost.units())
+            .sum();
+        // Of refunds by other instances since then, a denial cache may not know.
+        let heard = at.saturating_sub(DENIAL_CACHE_MAX.as_nanos());
+        let refunds = match bound.is_long() && plan.is_strict() {
+            true => tab.refunds_kept(heard),
+            // They may have refunded units that have expired by now; and units that instances have
+            // spent or counted, and not reported, cannot be refunded.
+            false => 0,
+        };
+        let used = sum(&tab.allowed) + sum(&tab.unknown) + sum(&tab.penalties) + on_their_way;
+        used.saturating_sub(refunds) + bound.debt_units(at)
     }
 
     /// How many units of a counter instances may hold that they have not spent; `None` if that is
@@ -236,5 +245,98 @@ impl Open {
             Cost::Refund(_) => 0,
         });
         judged.sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_core::{
+        Answer, Bucket, Enforcement, Limit, Moment, OnDenial, OnStoreError, RequestDenial,
+        RuleName, Span, Status, step,
+    };
+
+    use super::*;
+    use crate::account::Jump;
+    use crate::deployment::Topology;
+    use crate::outcome::Outcome;
+    use crate::plan::{Counter, Plan};
+
+    /// What breaks if units of ten in a second are allowed, then one is denied, and the clock is
+    /// set back meanwhile.
+    fn deny_while_clock_is_set(units: u64, nanos: i64) -> Vec<String> {
+        let limit = Limit::token_bucket(10, Span::SECOND).expect("a second is a window");
+        let mut plan = Plan::quiet(Topology::Single);
+        plan.counters = vec![Counter {
+            limits: vec![limit],
+            enforcements: vec![Enforcement::Enforce],
+            charge_denied: None,
+            is_override: false,
+            modes: vec![Mode::Strict],
+            on_store_errors: vec![OnStoreError::Deny],
+            presence: vec![true],
+            identity: 0,
+        }];
+        let mut account = Account::new(&plan);
+        let mut bucket = Bucket::full_at(Moment::from_nanos(0));
+        let rule = Arc::new(RuleName {
+            domain: String::new(),
+            path: String::new(),
+            name: None,
+        });
+        let decide = |bucket: &mut Bucket, cost| {
+            let now = Moment::from_nanos(0);
+            let decision = step(bucket, &limit, now, cost, OnDenial::Keep);
+            answer(Limited {
+                rule: Arc::clone(&rule),
+                limit,
+                decision,
+                enforcement: Enforcement::Enforce,
+            })
+        };
+        for (number, cost) in [(0, Cost::Take(units)), (1, Cost::ONE)] {
+            let from = (10 + 10 * number) * MILLI;
+            let part = Part {
+                counter: 0,
+                version: 0,
+                cost,
+            };
+            account.begin(number, from, 0, &[part], false);
+            let outcome = Outcome::Decided(decide(&mut bucket, cost));
+            if number == 0 {
+                bucket = Bucket::full_at(Moment::from_nanos(1_000 * MILLI));
+            } else {
+                account.clock_set(0, Jump::at(from + MILLI, nanos));
+            }
+            account.end(number, from + 2 * MILLI, &outcome, 0);
+        }
+        account.broken
+    }
+
+    fn answer(limited: Limited) -> Answer {
+        let wait = limited.decision.wait();
+        Answer {
+            denial: wait.map(|wait| RequestDenial {
+                by: 0,
+                wait,
+                reason: Default::default(),
+            }),
+            statuses: std::iter::once(Status::Limited(limited)).collect(),
+            delay: Span::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_clock_set_back_during_a_denial_explains_as_many_units_as_pass_in_that_time() {
+        let back = |millis: i64| -millis * 1_000_000;
+        let why = "22 ms: decision 1 on counter 0: denied 1 of 10, of which at most";
+        assert_eq!(deny_while_clock_is_set(10, 0), [""; 0]);
+        assert_eq!(deny_while_clock_is_set(9, 0), [format!("{why} 9 are used")]);
+        assert_eq!(deny_while_clock_is_set(5, back(500)), [""; 0]);
+        let broken = deny_while_clock_is_set(4, back(500));
+        assert_eq!(broken, [format!("{why} 9 are used")]);
+        let broken = deny_while_clock_is_set(4, -back(500));
+        assert_eq!(broken, [format!("{why} 4 are used")]);
     }
 }
