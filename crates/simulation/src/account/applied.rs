@@ -129,8 +129,8 @@ impl Open {
             .collect()
     }
 
-    /// Whether these are the limits of a version of the rules file, or those that the request
-    /// brings along.
+    /// Whether these are the limits of a version of the rules file as the request may have met
+    /// them, or those that it brings along.
     fn is_met_in(&self, version: usize, plan: &Plan, all: &[&Limited]) -> bool {
         self.parts.iter().zip(all).all(|(part, limited)| {
             let counter = &plan.counters[part.counter];
@@ -138,7 +138,15 @@ impl Open {
                 true => (&counter.limits[part.version], Enforcement::Enforce),
                 false => (counter.limit_in(version), counter.enforcement_in(version)),
             };
-            limited.limit == *limit && limited.enforcement == enforcement
+            let mut views = [self.least, self.most].into_iter();
+            let is_met = views.any(|view| {
+                let met = match counter.is_override {
+                    true => *limit,
+                    false => counter.as_met(limit, view),
+                };
+                limited.limit == met
+            });
+            is_met && limited.enforcement == enforcement
         })
     }
 }

@@ -59,15 +59,17 @@ impl Account {
 }
 
 /// Whether a limit says that the request must not be allowed without Redis. A shadow limit says
-/// nothing, and of several quotas one suffices that can allow the request.
+/// nothing, nor does a refund but by an error, and of several quotas one suffices that can allow
+/// the request.
 fn must_not_allow(open: &Open, choices: &[OnStoreError], answer: &Answer) -> bool {
     let says_no =
         |choice: &OnStoreError| matches!(choice, OnStoreError::Deny | OnStoreError::Error);
     let of = |wanted: Enforcement| {
         let judged = open.parts.iter().zip(choices).zip(answer.limited());
         judged.filter_map(move |((part, choice), limited)| {
-            let is_refund = wanted == Enforcement::Quota && matches!(part.cost, Cost::Refund(_));
-            (limited.enforcement == wanted && !is_refund).then_some(choice)
+            let is_error = wanted == Enforcement::Enforce && *choice == OnStoreError::Error;
+            let is_silent = matches!(part.cost, Cost::Refund(_)) && !is_error;
+            (limited.enforcement == wanted && !is_silent).then_some(choice)
         })
     };
     let quotas: Vec<&OnStoreError> = of(Enforcement::Quota).collect();
