@@ -221,6 +221,16 @@ impl Account {
             return;
         }
         let counters: Vec<usize> = open.parts.iter().map(|part| part.counter).collect();
+        // A slot's reservation ends by the clock of its server: set forward, it ends before the
+        // slots confirm.
+        let timeout = self.plan.setup.timeout_ms * MILLI;
+        let has_ended = |counter: &usize| {
+            let clock = &self.tabs[*counter].clock;
+            clock.forward(open.from, now, timeout) >= timeout
+        };
+        if counters.len() > 1 && counters.iter().any(has_ended) {
+            return;
+        }
         let meets = |others: &[usize]| others.iter().any(|other| counters.contains(other));
         // Competing decisions may have been first; but then at least one of them has succeeded.
         let has_progress = self
