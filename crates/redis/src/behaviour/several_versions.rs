@@ -35,7 +35,6 @@ fn exhaust_in_turn(limits: &[Limit]) -> Vec<u64> {
 /// Each is asked at the same moment, so together they allow no more than the largest.
 #[test]
 fn a_smaller_version_hides_nothing_from_a_third_one() {
-    let bucket = Limit::token_bucket(1, Span::MINUTE).expect("a minute is a window");
     let log = |count| Limit::sliding_log(count, Span::MINUTE).expect("a minute is a window");
     let sliding = |count| Limit::sliding_window(count, Span::MINUTE, 1).expect("a window");
     let (hour, day) = (FIXED(100, Span::HOUR), FIXED(100, Span::DAY));
@@ -47,7 +46,6 @@ fn a_smaller_version_hides_nothing_from_a_third_one() {
         [hour, sliding(50), sliding(100)],
         [hour, minute(1), day],
         [hour, log(1), day],
-        [hour, bucket, day],
         [hour, sliding(5), day],
         [hour, sliding(5), log(100)],
         [hour, minute(0), minute(100)],
@@ -55,6 +53,35 @@ fn a_smaller_version_hides_nothing_from_a_third_one() {
     ] {
         let allowed = exhaust_in_turn(&limits);
         assert_eq!(allowed, [100, 0, 0], "{limits:?}");
+    }
+}
+
+/// What other shapes have counted beside a bucket includes what it has refilled since, so it passes
+/// on no more than it holds.
+#[test]
+fn a_bucket_in_between_passes_on_no_more_than_it_holds() {
+    for first in [
+        FIXED(1_000, Span::DAY),
+        Limit::sliding_log(1_000, Span::DAY).expect("a day is a window"),
+    ] {
+        let mut instance = instance();
+        let key = instance.key("only");
+        let mut ask = |now, limit: &Limit, cost| {
+            let charge = Charge::new(key, limit, cost);
+            instance.decide(now, &[charge]).decisions[0]
+        };
+        let mut now = start();
+        assert!(ask(now, &first, Cost::Take(500)).is_allowed());
+        let bucket = Limit::token_bucket(10, Span::MINUTE).expect("a minute is a window");
+        let mut allowed = 0;
+        for _ in 0..100 {
+            now = Now::at(now.utc + Span::MINUTE);
+            allowed += u32::from(ask(now, &bucket, Cost::Take(5)).is_allowed());
+        }
+        // It begins with all of its units used.
+        assert_eq!(allowed, 99, "{first}");
+        let last = FIXED(500, Span::HOUR);
+        assert_eq!(ask(now, &last, Cost::Peek(1)).remaining(), 495, "{first}");
     }
 }
 
@@ -87,21 +114,14 @@ fn a_fifth_shape_drops_the_count_of_the_first() {
     assert_eq!(left, [0, 0, 0, 10]);
 }
 
-/// Any three or four versions of a rule: whatever one of them allows fits its limit, of all units
-/// that were allowed until then.
+/// Any three or four versions of a rule, windows and logs: whatever one of them allows fits its
+/// limit, of all units that were allowed until then.
 #[test]
 fn several_versions_of_a_rule_each_count_what_the_others_allow() {
     check("several_versions_of_a_rule", 60, |random| {
         let rules: Vec<Rule> = (0..random.between(3, 4))
             .map(|_| any_rule(random))
             .collect();
-        if rules
-            .iter()
-            .enumerate()
-            .any(|(at, rule)| rules[..at].iter().any(|one| is_unsure(one, rule)))
-        {
-            return;
-        }
         let mut instances: Vec<_> = rules.iter().map(|_| instance()).collect();
         let key = instances[0].key("only");
         let mut ledgers: Vec<Ledger> = rules.iter().map(|_| Ledger::default()).collect();
@@ -130,10 +150,10 @@ fn several_versions_of_a_rule_each_count_what_the_others_allow() {
 fn any_rule(random: &mut Random) -> Rule {
     let window = random.pick(&[Span::HOUR, Span::from_secs(7_200), Span::DAY]);
     let count = random.pick(&[5, 20, 30, 60, 120]);
-    Rule::new(limit(random.pick(&algorithms()), count, window))
-}
-
-/// A bucket refills at one rate at a time: that of the limit that charges.
-fn is_unsure(one: &Rule, other: &Rule) -> bool {
-    one.limit.is_bucket() && one.limit.algorithm() == other.limit.algorithm()
+    loop {
+        let limit = limit(random.pick(&algorithms()), count, window);
+        if !limit.is_bucket() {
+            return Rule::new(limit);
+        }
+    }
 }

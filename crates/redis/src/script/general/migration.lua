@@ -144,25 +144,20 @@ local function load_migration()
   end
 
   -- The units that an account of another shape passes on to one that is not known yet: with those
-  -- that it had no room for. For a bucket, these are what the others have counted beyond its
-  -- capacity.
+  -- that it had no room for. A bucket passes on no more than it holds: what others have counted
+  -- beside it includes what it has refilled.
   local function count_used(a, newest)
-    local hidden, cap, most = units_of_hidden(a), a.cap, most_of_others(a)
+    local hidden = units_of_hidden(a)
     if newest then
-      most = max(most, ALGORITHMS[a.kind].used(a) + hidden)
-      hidden, cap = units_of_hidden(newest), newest.units
+      hidden = units_of_hidden(newest)
       restore(a, newest)
     end
-    local units = ALGORITHMS[a.kind].used(a) + hidden
-    if is_bucket(a.kind) and most > cap then units = max(units, most) end
-    return units
+    return ALGORITHMS[a.kind].used(a) + hidden
   end
 
   -- Migrates an account to the shape of `line`. The number of units stays the same. An account of
   -- another shape is restored from what was kept of this shape; otherwise all used units count as
   -- used now, up to the new capacity: those of the other shape, if it is newer. The rest is hidden.
-  -- A smaller bucket counts no more than its own capacity, so units that another shape has counted
-  -- beyond that count as used now as well.
   local function migrate(a, line)
     local kind = line.kind
     if a.kind == kind and is_bucket(kind) and not a.is_fresh then return migrate_bucket(a, line) end
