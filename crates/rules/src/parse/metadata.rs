@@ -53,18 +53,18 @@ fn plain(scalar: &Scalar) -> Option<Value> {
         Looks::Text => Some(Value::String(text.to_owned())),
         Looks::Null => Some(Value::Null),
         Looks::Flag(flag) => Some(Value::Bool(flag)),
-        Looks::Int => match int(text) {
-            Some(number) => Some(Value::from(number)),
-            // Large: as near as a protobuf number gets, which is a double.
-            None => float(text),
-        },
+        Looks::Int => int(text).and_then(|number| match i64::try_from(number) {
+            Ok(number) => Some(Value::from(number)),
+            // As near as a protobuf number gets, which is a double.
+            Err(_) => float(&number.to_string()),
+        }),
         Looks::Float => float(text),
     }
 }
 
 /// As Envoy's service reads it: `1_000`, and in other bases `0x10`, `0o17`, `017` and `0b1`. `None`
-/// if it is too large.
-fn int(text: &str) -> Option<i64> {
+/// if it has more than 128 bits.
+fn int(text: &str) -> Option<i128> {
     let digits: String = text.chars().filter(|c| *c != '_').collect();
     let (sign, unsigned) = match digits.strip_prefix(['-', '+']) {
         Some(unsigned) => (&digits[..1], unsigned),
@@ -73,7 +73,7 @@ fn int(text: &str) -> Option<i64> {
     let bases = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)];
     let based = bases.iter().find_map(|(prefix, radix)| {
         let digits = unsigned.strip_prefix(prefix)?;
-        i64::from_str_radix(&format!("{sign}{digits}"), *radix).ok()
+        i128::from_str_radix(&format!("{sign}{digits}"), *radix).ok()
     });
     based.or_else(|| digits.parse().ok())
 }

@@ -455,13 +455,14 @@ fn metadata_of_those_that_pass_is_merged_and_the_first_stays() {
 #[test]
 fn whole_numbers_of_metadata_may_have_any_base() {
     let mut fixture = Fixture::of(
-        "{key: a, rate_limit: 9/s,
-          metadata: {l: [0x10, -0x10, 0o17, 017, 0b11, 1_000, +7, 0, 09]}}",
+        "{key: a, rate_limit: 9/s, metadata: {l: \
+         [0x10, -0x10, 0o17, 017, 0b11, 1_000, +7, 0, 09, 0x1_0000_0000_0000_0000]}}",
     );
     let request = request(&[&[("a", "1")]]);
     let answer = fixture.answer(&request);
     let metadata = fixture.resolve(&request).metadata(&answer);
-    let expected = json!({"l": [16, -16, 15, 15, 3, 1000, 7, 0, 9]});
+    let large = 18_446_744_073_709_551_616.0;
+    let expected = json!({"l": [16, -16, 15, 15, 3, 1000, 7, 0, 9, large]});
     assert_eq!(metadata.map(serde_json::Value::Object), Some(expected));
 }
 
