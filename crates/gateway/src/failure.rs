@@ -72,14 +72,16 @@ pub(crate) struct Unanswered {
 
 /// Whether a server says over HTTP/2 that it has not processed a request (RFC 9113, section 8.7):
 /// it rejects the stream, or leaves, and the stream is behind the last one that it processed. If it
-/// leaves because of an error, the library says the same of the streams before that one.
-pub(crate) fn is_unprocessed(error: &hyper::Error) -> bool {
+/// leaves because of an error, the library says the same of the streams before that one; and if it
+/// leaves at the moment at which the request is sent, of any. So only what may be processed twice,
+/// which is `is_idempotent`, is taken for unprocessed when a server leaves.
+pub(crate) fn is_unprocessed(error: &hyper::Error, is_idempotent: bool) -> bool {
     let mut cause = error.source();
     while let Some(inner) = cause {
         if let Some(error) = inner.downcast_ref::<h2::Error>() {
             let leaves = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
             let rejects = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-            return error.is_remote() && (leaves || rejects);
+            return error.is_remote() && (leaves && is_idempotent || rejects);
         }
         cause = inner.source();
     }

@@ -146,10 +146,11 @@ impl Gateway {
             // Those that could be used have series by now.
             self.metrics.retain(&former.routes.owner_names());
         })?;
-        active.routes.start_health_checks();
         let active = Arc::new(active);
         self.active.store(Arc::clone(&active));
+        // The former checks end before others say how the same addresses are.
         former.routes.retire(&active.routes);
+        active.routes.start_health_checks();
         self.metrics.retain(&active.routes.owner_names());
         if let Some(lists) = self.terms.lists() {
             lists.set_keys(settings.descriptor_keys());

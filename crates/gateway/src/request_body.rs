@@ -189,7 +189,7 @@ impl RequestBody {
         let Some(incoming) = &mut self.incoming else {
             return Poll::Ready(None);
         };
-        // No timer is needed: a body that is not polled does not go on.
+        // No timer: a body that is not polled, as its stream has no window, does not go on.
         if self
             .progress
             .as_ref()

@@ -77,8 +77,7 @@ impl Upstream {
 
     /// Sends a request, and waits for the head of its response. If the server had closed the
     /// connection before anything was sent, the request is sent by another. So is one over HTTP/2
-    /// without a body, whatever its method, if the server says that it did not process it (RFC
-    /// 9113, section 8.7).
+    /// without a body if the server says that it did not process it (RFC 9113, section 8.7).
     async fn send_once(
         &self,
         mut lease: Lease,
@@ -88,6 +87,7 @@ impl Upstream {
         let began = Instant::now();
         let asked = request.headers().get(UPGRADE).cloned();
         let progress = request.body().progress();
+        let is_idempotent = request.method().is_idempotent();
         let can_repeat = lease.is_shared() && request.body().is_empty();
         let copy = can_repeat.then(|| copy_head(&request));
         let unanswered = |failure, was_sent| Unanswered { failure, was_sent };
@@ -111,7 +111,7 @@ impl Upstream {
             let of_body = progress.as_ref().and_then(|progress| progress.error());
             let failure = Failure::of(error.error(), of_body);
             let unsent = error.take_message();
-            let leased = if unsent.is_none() && is_unprocessed(error.error()) {
+            let leased = if unsent.is_none() && is_unprocessed(error.error(), is_idempotent) {
                 // The server takes no more requests for now: its address has not failed.
                 let Some(copy) = &copy else {
                     if failure.is_of_upstream() {

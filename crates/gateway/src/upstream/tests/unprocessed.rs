@@ -54,8 +54,8 @@ async fn h2c_upstream() -> (Upstream, TcpListener) {
     (upstream_of(vec![address], UpstreamProtocol::H2c, 8), server)
 }
 
-fn post(body: RequestBody) -> Box<Request<RequestBody>> {
-    Box::new(Request::post("http://api/").body(body).unwrap())
+fn put(body: RequestBody) -> Box<Request<RequestBody>> {
+    Box::new(Request::put("http://api/").body(body).unwrap())
 }
 
 /// Closes each connection at its first request.
@@ -86,7 +86,7 @@ async fn send(
     sent.map(|(response, _lease)| response.status())
 }
 
-/// Any method may be: nothing has happened.
+/// Nothing has happened.
 #[tokio::test]
 async fn a_request_that_was_not_processed_is_sent_again() {
     for (rejection, is_closing) in [(GOAWAY, true), (REJECTED, false)] {
@@ -103,7 +103,7 @@ async fn a_request_that_was_not_processed_is_sent_again() {
             answer_stream(&mut stream, again).await;
             pending().await
         });
-        let sent = send(&upstream, post(RequestBody::empty())).await;
+        let sent = send(&upstream, put(RequestBody::empty())).await;
         assert_eq!(sent.unwrap(), StatusCode::NO_CONTENT);
     }
 }
@@ -116,7 +116,7 @@ async fn a_request_with_a_body_that_was_not_processed_was_not_sent() {
     // More than those after which an address is avoided.
     for _ in 0..5 {
         let (body, _client) = unfinished().await;
-        let unanswered = send(&upstream, post(body)).await.unwrap_err();
+        let unanswered = send(&upstream, put(body)).await.unwrap_err();
         assert!(!unanswered.was_sent, "{unanswered:?}");
         for _ in 0..TURNS {
             yield_now().await;
@@ -130,7 +130,7 @@ async fn a_request_with_a_body_that_was_not_processed_was_not_sent() {
 async fn a_request_that_is_never_processed_is_sent_a_few_times() {
     let (upstream, server) = h2c_upstream().await;
     let _serving = serve(reject_all(server));
-    let sent = send(&upstream, post(RequestBody::empty())).await;
+    let sent = send(&upstream, put(RequestBody::empty())).await;
     let unanswered = sent.unwrap_err();
     assert!(!unanswered.was_sent, "{unanswered:?}");
 }
@@ -144,7 +144,7 @@ async fn a_request_that_may_have_been_processed_is_not_sent_again() {
             next_request(&mut stream).await;
             stream.write_all(end).await.unwrap();
         });
-        let sent = send(&upstream, post(RequestBody::empty())).await;
+        let sent = send(&upstream, put(RequestBody::empty())).await;
         let unanswered = sent.unwrap_err();
         assert!(unanswered.was_sent, "{unanswered:?}");
     }

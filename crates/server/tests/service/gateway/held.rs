@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tollgate_core::Span;
 
@@ -11,6 +13,8 @@ use crate::http_client::Client;
 
 /// For what another task does, however busy the machine is.
 const SOON: Duration = Duration::from_secs(60);
+/// More turns than the other tasks need to notice what has closed.
+const TURNS: usize = 1_000;
 const BOTH: &str = "identity: {descriptors: [{entries: [{key: queue, from: {constant: a}}]}, \
     {entries: [{key: anything, from: {constant: a}}]}]}";
 
@@ -26,7 +30,13 @@ async fn a_request_whose_upstream_goes_away_while_it_is_held_costs_nothing() {
     let held = tokio::spawn(async move { Client::to(address).await.get("/2").await });
     let charged = async { while remaining(&house, window).await == before {} };
     timeout(SOON, charged).await.unwrap();
+    let server = upstream.address;
     drop(upstream);
+    let closed = async { while TcpStream::connect(server).await.is_ok() {} };
+    timeout(SOON, closed).await.unwrap();
+    for _ in 0..TURNS {
+        yield_now().await;
+    }
     house.clock.advance(Span::SECOND);
     assert_eq!(held.await.unwrap().status, 502);
     assert_eq!(remaining(&house, window).await, before);
