@@ -212,7 +212,8 @@ async fn messages_do_not_follow_requests() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let (after, passed) = (store.counts(), start.elapsed());
-        let intervals = passed.as_millis() / SYNC_INTERVAL.as_millis() + 2;
+        // Those at both ends, and a few more: after a late report, the next ones come early.
+        let intervals = passed.as_millis() / SYNC_INTERVAL.as_millis() + 5;
         let reports = after.reports - before.reports;
         assert!(
             u128::from(reports) <= intervals,
