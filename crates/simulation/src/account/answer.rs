@@ -27,7 +27,7 @@ impl Account {
         let part = open.parts[denied_part(answer)];
         let counter = &self.plan.counters[part.counter];
         let cost = open.judged_units(part.counter);
-        let fits = |view| cost <= u64::from(counter.as_met(&limited.limit, view).available());
+        let fits = |view| cost <= u64::from(counter.meet_again(&limited.limit, view).available());
         let bound = self.find_bound(part.counter);
         // What others allowed beyond the limit is paid back.
         let debts = match counter.has_local_counts() {

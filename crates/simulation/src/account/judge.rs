@@ -132,7 +132,7 @@ impl Account {
         let used = moments.map(|at| self.most_used(by.counter, at)).max();
         let used = used.unwrap_or(0) + held;
         // What is kept for others is not there for this request.
-        let available = |view| u64::from(counter.as_met(&limited.limit, view).available());
+        let available = |view| u64::from(counter.meet_again(&limited.limit, view).available());
         let fits = |view| used + cost.max(1) <= available(view);
         let (view, capacity) = (open.least, available(open.least));
         let with_priority = View {

@@ -36,13 +36,13 @@ impl Account {
         if !counter.is_elastic() || open.least != open.most {
             return;
         }
-        let available = counter.as_met(&limited.limit, open.most).available();
+        let available = counter.meet_again(&limited.limit, open.most).available();
         let without = View {
             has_headroom: false,
             ..open.most
         };
         let used = available.saturating_sub(limited.decision.remaining());
-        let is_beyond = used > counter.as_met(&limited.limit, without).available();
+        let is_beyond = used > counter.meet_again(&limited.limit, without).available();
         self.effects.allowed_with_headroom += u64::from(is_beyond);
     }
 }

@@ -29,6 +29,16 @@ impl Counter {
         met
     }
 
+    /// The version of the limit that a request has met so, as such requests would meet it.
+    pub(crate) fn meet_again(&self, met: &Limit, view: View) -> Limit {
+        let is_version = |limit: &&Limit| {
+            let mut views = View::ALL.into_iter();
+            views.any(|view| self.as_met(limit, view) == *met)
+        };
+        let version = self.limits.iter().find(is_version);
+        self.as_met(version.unwrap_or(met), view)
+    }
+
     /// Whether such requests can use all of the limit, in every version.
     pub(crate) fn is_whole(&self, view: View) -> bool {
         let mut limits = self.limits.iter();

@@ -18,6 +18,20 @@ impl View {
         has_priority: true,
         has_headroom: true,
     };
+    /// Every one.
+    pub(crate) const ALL: [View; 4] = [
+        View::of(false, false),
+        View::of(false, true),
+        View::of(true, false),
+        View::WHOLE,
+    ];
+
+    const fn of(has_priority: bool, has_headroom: bool) -> View {
+        View {
+            has_priority,
+            has_headroom,
+        }
+    }
 
     /// Whether a request that meets limits so can use no more of them than one with `other`.
     pub(crate) const fn is_within(self, other: View) -> bool {
