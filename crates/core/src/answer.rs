@@ -119,6 +119,12 @@ impl Limited {
         !self.decision.is_allowed() && !matches!(self.enforcement, Enforcement::Shadow)
     }
 
+    /// What fits at once, of which [`Limited::remaining`] is a part: also what is kept for requests
+    /// with priority, but no elastic part without headroom.
+    pub const fn capacity(&self) -> u32 {
+        self.limit.for_priority().available()
+    }
+
     /// The remaining units to report: 0 for a shadow limit that would deny.
     pub const fn remaining(&self) -> u32 {
         match (&self.decision, self.enforcement) {

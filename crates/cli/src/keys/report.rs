@@ -37,12 +37,6 @@ pub(crate) struct Key {
     pub(crate) deleted: Option<bool>,
 }
 
-/// What fits at once, of which `remaining` is a part: also what is kept for requests with priority,
-/// but no elastic part without headroom.
-const fn capacity_of(limited: &Limited) -> u32 {
-    limited.limit.for_priority().available()
-}
-
 // === impl Report ===
 
 impl Report {
@@ -79,7 +73,7 @@ impl Report {
             found.status_to_json(&mut json);
             if let (Status::Limited(limited), Some(key)) = (&found.status, keys.next()) {
                 json.insert("limit".to_owned(), limited.limit.to_string().into());
-                json.insert("capacity".to_owned(), capacity_of(limited).into());
+                json.insert("capacity".to_owned(), limited.capacity().into());
                 let enforcement = limited.enforcement.name();
                 json.insert("enforcement".to_owned(), enforcement.into());
                 json.insert("key".to_owned(), key.to_json());
@@ -174,7 +168,7 @@ impl Key {
 
     /// Prints the rows about the key itself, below those about its rule.
     fn write_rows(&self, f: &mut fmt::Formatter<'_>, limited: &Limited) -> fmt::Result {
-        let (state, capacity) = (&self.state, capacity_of(limited));
+        let (state, capacity) = (&self.state, limited.capacity());
         let over = match limited.enforcement {
             Enforcement::Shadow => "over",
             Enforcement::Enforce | Enforcement::Quota => "denied",

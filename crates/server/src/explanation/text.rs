@@ -104,7 +104,7 @@ impl Part<'_, '_> {
             self.write_fallback(f)?;
             let capacity = match self.fallback.flatten() {
                 Some(share) => share.available(),
-                None => limited.limit.for_priority().available(),
+                None => limited.capacity(),
             };
             write_state(limited, capacity, f)?;
         }

@@ -192,7 +192,7 @@ pub(super) fn reply(decided: &Result<Decided, StoreError>, replies: &mut Replies
                 Decision::Allow(grant) => grant.reset,
                 Decision::Deny(denial) => denial.reset,
             };
-            let limit = found.limit.for_priority().available();
+            let limit = found.capacity();
             let left = match answer.is_store_unavailable() {
                 true => NONE,
                 false => found.remaining().into(),
