@@ -6,8 +6,8 @@
 use std::num::NonZeroU32;
 
 use tollgate_core::{
-    Charge, Cost, DecidedBy, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher,
-    Limit, LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
+    Charge, DecidedBy, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
+    LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
     SharedStore, Span, Store, StoreError, Verdict, Wait,
 };
 
@@ -17,7 +17,7 @@ mod share;
 
 use counts::Counters;
 pub use counts::FallbackCounts;
-use quotas::Quotas;
+use quotas::{Quotas, is_refund};
 use share::Share;
 
 /// The retry time of a request that is denied because the shared store has no answer.
@@ -324,10 +324,6 @@ fn first(choice: OnStoreError, charges: &[Charge<'_>], quotas: Quotas) -> Option
             && !quotas.is_dispensable(charge)
             && !(is_refund(charge) && choice == OnStoreError::Deny)
     })
-}
-
-const fn is_refund(charge: &Charge<'_>) -> bool {
-    matches!(charge.cost, Cost::Refund(_))
 }
 
 fn allow(charge: &Charge<'_>) -> Decision {

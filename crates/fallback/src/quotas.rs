@@ -12,6 +12,11 @@ pub(crate) struct Quotas {
     has_local: bool,
 }
 
+/// Whether a charge returns units, which denies nothing.
+pub(crate) const fn is_refund(charge: &Charge<'_>) -> bool {
+    matches!(charge.cost, Cost::Refund(_))
+}
+
 // === impl Quotas ===
 
 impl Quotas {
@@ -19,7 +24,7 @@ impl Quotas {
         let has = |choice: OnStoreError| {
             charges.iter().any(|charge| {
                 let is_quota = charge.enforcement == Enforcement::Quota;
-                let is_judged = !matches!(charge.cost, Cost::Refund(_));
+                let is_judged = !is_refund(charge);
                 is_quota && is_judged && charge.sharing.on_store_error == choice
             })
         };

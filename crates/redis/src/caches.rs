@@ -34,7 +34,7 @@ pub(crate) struct RefundGuard {
 }
 
 /// Whether a charge returns units.
-pub(crate) const fn is_refund(charge: &Charge<'_>) -> bool {
+pub(crate) const fn returns_units(charge: &Charge<'_>) -> bool {
     matches!(charge.cost, Cost::Refund(1..))
 }
 
@@ -74,7 +74,7 @@ impl Caches {
 
     /// Drops what is known of the keys to which `charges` return units.
     pub(crate) fn guard_refunds(self: &Arc<Caches>, charges: &[Charge<'_>]) -> Option<RefundGuard> {
-        let refunds = charges.iter().filter(|charge| is_refund(charge));
+        let refunds = charges.iter().filter(|charge| returns_units(charge));
         let keys: Vec<Key> = refunds.map(|charge| charge.key).collect();
         (!keys.is_empty()).then(|| self.guard(keys))
     }

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, Verdict};
 
-use crate::caches::{Caches, is_refund};
+use crate::caches::{Caches, returns_units};
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::fit::FittedLimit;
@@ -255,7 +255,7 @@ impl Renewer {
     ) -> Result<ScriptReply, NodeFailure> {
         let fitted = *renewal.fitted_limit();
         let charge = caller.charge(renewal.key, &fitted);
-        let returns = is_refund(&charge) || renewal.want == 0 && renewal.left > 0;
+        let returns = returns_units(&charge) || renewal.want == 0 && renewal.left > 0;
         let _returned = returns.then(|| self.caches.guard(vec![renewal.key]));
         renewal.send();
         let reply = match ask(&self.router, &renewal, &charge, since).await {

@@ -10,7 +10,7 @@ use tollgate_core::{
     Verdict,
 };
 
-use crate::caches::{Caches, is_refund};
+use crate::caches::{Caches, returns_units};
 use crate::fit::{FittedLimit, unfit};
 
 /// Whether the refunds of a request are done, by an attempt that was blocked.
@@ -136,7 +136,7 @@ impl Request {
     /// as well, may have gone.
     pub(super) fn note_refunds(&mut self, caches: &Caches) {
         let charges = self.charges().into_iter();
-        let refunds = charges.filter(is_refund);
+        let refunds = charges.filter(returns_units);
         refunds.for_each(|charge| caches.forget(charge.key));
         self.refunds = Refunds::Done;
     }
