@@ -139,13 +139,7 @@ impl Open {
                 false => (counter.limit_in(version), counter.enforcement_in(version)),
             };
             let mut views = [self.least, self.most].into_iter();
-            let is_met = views.any(|view| {
-                let met = match counter.is_override {
-                    true => *limit,
-                    false => counter.as_met(limit, view),
-                };
-                limited.limit == met
-            });
+            let is_met = views.any(|view| limited.limit == counter.as_met(limit, view));
             is_met && limited.enforcement == enforcement
         })
     }
