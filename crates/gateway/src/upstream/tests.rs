@@ -119,15 +119,23 @@ async fn health_checks_can_be_stopped_before_the_upstream_is_gone() {
     assert!(ended.unwrap().unwrap_err().is_cancelled());
 }
 
+/// Two servers, and their addresses.
+async fn two_servers() -> ([TcpListener; 2], [String; 2]) {
+    let servers = [
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+    ];
+    let addresses = servers
+        .each_ref()
+        .map(|server| server.local_addr().unwrap().to_string());
+    (servers, addresses)
+}
+
 /// A server that restarts has closed its connections, and accepts none for a moment. Nothing of the
 /// request was sent, so it can go to another, also if it may not be repeated.
 #[tokio::test]
 async fn a_request_on_a_connection_that_was_closed_goes_to_another_address() {
-    let [one, other] = [
-        TcpListener::bind("127.0.0.1:0").await.unwrap(),
-        TcpListener::bind("127.0.0.1:0").await.unwrap(),
-    ];
-    let addresses = [&one, &other].map(|listener| listener.local_addr().unwrap().to_string());
+    let ([one, other], addresses) = two_servers().await;
     let upstream = upstream_at(addresses.to_vec());
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
     let send = |lease| upstream.send(lease, request(), TIMEOUT, &clock);

@@ -78,11 +78,7 @@ async fn a_search_ends_however_many_addresses_do_not_answer() {
 /// one, has failed once.
 #[tokio::test]
 async fn a_request_that_finds_no_other_connection_is_one_failure() {
-    let [one, other] = [
-        TcpListener::bind("127.0.0.1:0").await.unwrap(),
-        TcpListener::bind("127.0.0.1:0").await.unwrap(),
-    ];
-    let addresses = [&one, &other].map(|listener| listener.local_addr().unwrap().to_string());
+    let ([one, other], addresses) = two_servers().await;
     let upstream = upstream_at(addresses.to_vec());
     drop(other);
     let manual = Arc::new(ManualClock::default());
