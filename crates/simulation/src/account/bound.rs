@@ -85,6 +85,16 @@ impl<'p> Bound<'p> {
         self.clock.find_memory_start(at, self.memory() + READ_LATE)
     }
 
+    /// The earliest moment of which units may explain a denial at `at`.
+    pub(super) fn find_cause_start(&self, at: u64) -> u64 {
+        let memory = self.memory() + READ_LATE;
+        let is_bucket = |limit: &Limit| limit.interval().is_some();
+        match self.counter.limits.iter().any(is_bucket) {
+            true => self.clock.find_debt_start(at, memory),
+            false => self.clock.find_memory_start(at, memory),
+        }
+    }
+
     /// How many units of a bucket may count at `at` that it never charged, because its clock was
     /// set back.
     pub(super) fn debt_units(&self, at: u64) -> u64 {

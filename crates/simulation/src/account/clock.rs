@@ -107,6 +107,20 @@ impl Clock {
         from
     }
 
+    /// The earliest moment of which a bucket may still owe something at `at`, of which a full debt is
+    /// this long. What it owes at a jump back it owes for that much longer, unless a decision finds
+    /// that this is more than a full debt.
+    pub(super) fn find_debt_start(&self, at: u64, full: u64) -> u64 {
+        let mut from = at.saturating_sub(full);
+        for jump in self.jumps.iter().rev().filter(|jump| jump.from <= at) {
+            let longer = from.saturating_sub(jump.back());
+            if jump.to >= longer {
+                from = longer;
+            }
+        }
+        from
+    }
+
     /// By how much the debt of a bucket may be longer at `at` than by the units that it charged:
     /// from a jump back on it is longer by that much, and this is worked off first.
     pub(super) fn debt(&self, at: u64) -> u64 {
@@ -202,6 +216,18 @@ mod tests {
         assert_eq!(moments(100, 200), [100, 200]);
         let debts = clock.moments(99 * MILLI, 101 * MILLI);
         assert_eq!(debts.map(|at| clock.debt(at)).max(), Some(1_000 * MILLI));
+    }
+
+    #[test]
+    fn a_jump_back_prolongs_what_a_bucket_owes_at_it() {
+        let clock = clock(&[(5_000, -SECOND / 2)]);
+        let from = |at: u64| clock.find_debt_start(at * MILLI, 1_000 * MILLI) / MILLI;
+        assert_eq!(from(4_999), 3_999);
+        assert_eq!(from(5_000), 3_500);
+        // Nothing is paid from 5000 to 5500.
+        assert_eq!(from(6_499), 4_999);
+        assert_eq!(from(6_500), 5_000);
+        assert_eq!(from(6_501), 5_501);
     }
 
     #[test]

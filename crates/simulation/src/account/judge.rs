@@ -207,7 +207,7 @@ impl Account {
     fn find_cause_start(&self, counter: usize, at: u64) -> u64 {
         let (plan, bound) = (&self.plan.counters[counter], self.find_bound(counter));
         if plan.is_strict() {
-            return bound.find_memory_start(at);
+            return bound.find_cause_start(at);
         }
         // What was allowed beyond the limit is paid back; and an instance may not have heard for
         // some time from Redis.

@@ -11,7 +11,7 @@ pub(super) struct Reservation {
     pub(super) counter: usize,
     /// The units that were charged as an estimate.
     pub(super) units: u64,
-    /// When its decision ended.
+    /// When its decision began: Redis made it at that moment or later.
     pub(super) since: u64,
     pub(super) is_settled: bool,
     /// An attempt to settle it had an unknown outcome.

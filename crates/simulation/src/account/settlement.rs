@@ -10,11 +10,18 @@ use crate::outcome::{Outcome, SettleOutcome};
 use crate::plan::Part;
 
 impl Account {
-    /// Records that an allowed request has made a reservation of what it was charged.
-    pub(crate) fn add_reservation(&mut self, number: u64, part: Part, now: u64, outcome: &Outcome) {
+    /// Records that an allowed request, which was sent at `from`, has made a reservation of what it
+    /// was charged.
+    pub(crate) fn add_reservation(
+        &mut self,
+        number: u64,
+        part: Part,
+        from: u64,
+        outcome: &Outcome,
+    ) {
         let Outcome::Decided(answer) = outcome else {
             let why = format!("decision {number}: a reservation without the store: {outcome:?}");
-            self.fail(now, &why);
+            self.fail(from, &why);
             return;
         };
         // A limit that a request does not meet, or a shadow limit that denies it, charges nothing.
@@ -22,7 +29,7 @@ impl Account {
         let reservation = Reservation {
             counter: part.counter,
             units: if is_charged { part.cost.units() } else { 0 },
-            since: now,
+            since: from,
             is_settled: false,
             is_in_doubt: false,
         };

@@ -59,7 +59,7 @@ impl RequestInFlight {
         if let (Some(id), Some(settles)) = (id, self.settles) {
             world
                 .account()
-                .add_reservation(number, parts[0], now, &outcome);
+                .add_reservation(number, parts[0], from, &outcome);
             for (index, (settler, settle)) in settles.into_iter().enumerate() {
                 let world = Arc::clone(&world);
                 tokio::spawn(settle_later(world, settler, (number, index), id, settle));
