@@ -86,6 +86,8 @@ pub struct Limit {
     /// What of it a request may use: all, or all but the elastic part without headroom, and but
     /// the share for requests with priority.
     available: u32,
+    /// The length of a segment of a sliding window; W for all others.
+    segment: Span,
     /// The time of one unit in a bucket, zero for windows and for N = 0.
     interval: Span,
     /// The time of a whole bucket, without the soft part and with it.
@@ -159,9 +161,11 @@ impl Limit {
         if window.is_zero() || window.as_nanos() > WINDOW_MAX.as_nanos() {
             return Err(InvalidLimit::Window(window));
         }
-        if let Algorithm::SlidingWindow(Segments(segments)) = algorithm
-            && !window.as_nanos().is_multiple_of(whole(segments))
-        {
+        let segments = match algorithm {
+            Algorithm::SlidingWindow(Segments(segments)) => segments,
+            _ => 1,
+        };
+        if !window.as_nanos().is_multiple_of(whole(segments)) {
             return Err(InvalidLimit::Indivisible { window, segments });
         }
         let bare = Limit {
@@ -172,6 +176,7 @@ impl Limit {
             extra: Extra::NONE,
             capacity: count,
             available: count,
+            segment: Span::from_nanos(window.as_nanos() / whole(segments)),
             interval: Span::ZERO,
             nominal_refill: Span::ZERO,
             refill: Span::ZERO,
@@ -287,6 +292,11 @@ impl Limit {
     /// W, the window.
     pub const fn window(&self) -> Span {
         self.window
+    }
+
+    /// The length of a segment of a sliding window; [`Limit::window`] for all others.
+    pub(crate) const fn segment(&self) -> Span {
+        self.segment
     }
 
     /// What fits at once before the soft or elastic part: N, or the burst or queue of a bucket.

@@ -22,6 +22,10 @@ pub trait Entries {
     fn units(&self) -> u64;
     /// The oldest entry.
     fn oldest(&self) -> Option<Entry>;
+    /// When the oldest entry was made.
+    fn oldest_at(&self) -> Option<Moment> {
+        self.oldest().map(|entry| entry.at)
+    }
     /// The newest entry.
     fn newest(&self) -> Option<Entry>;
     /// All entries, oldest first.
@@ -101,8 +105,8 @@ impl<E: Entries> Usage for SlidingLog<E> {
         };
         self.entries.age(newest.at.since(now));
         // A unit that is exactly one window old no longer counts.
-        while let Some(oldest) = self.entries.oldest()
-            && now.since(oldest.at) >= limit.window()
+        while let Some(oldest_at) = self.entries.oldest_at()
+            && now.since(oldest_at) >= limit.window()
         {
             self.entries.pop_oldest();
         }
@@ -116,10 +120,10 @@ impl<E: Entries> Usage for SlidingLog<E> {
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
         let room = u64::from(limit.available() - units);
         let mut used = self.entries.units();
+        if used <= room {
+            return Span::ZERO;
+        }
         for entry in self.entries.iter() {
-            if used <= room {
-                break;
-            }
             used -= u64::from(entry.units);
             if used <= room {
                 return limit.window().minus(now.since(entry.at));

@@ -88,14 +88,11 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
         if COUNTERS == 2 { 1 } else { segments(limit) }
     }
 
-    /// The length of a segment of `limit`.
+    /// How much of the newest segment has passed at `now`, which is in it once the state is settled.
     #[inline]
-    fn segment(limit: &Limit) -> Span {
-        if COUNTERS == 2 {
-            limit.window()
-        } else {
-            segment(limit)
-        }
+    fn passed(&self, limit: &Limit, now: Moment) -> u64 {
+        let start = self.not_before(limit).as_nanos();
+        now.as_nanos().saturating_sub(start)
     }
 
     /// What counts, of a limit with so many segments.
@@ -108,9 +105,18 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
         }
     }
 
+    /// The time until the offset `at` in the segment that is `ahead` segments after the newest.
+    #[inline]
+    fn until(&self, limit: &Limit, now: Moment, ahead: usize, at: u64) -> Span {
+        let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
+        let start = ahead.saturating_mul(limit.segment().as_nanos());
+        let moment = start.saturating_add(at);
+        Span::from_nanos(moment.saturating_sub(self.passed(limit, now)))
+    }
+
     /// Refunds up to `units` of those consumed at `at`; returns how many.
     pub(crate) fn refund_at(&mut self, limit: &Limit, at: Moment, units: u64) -> u64 {
-        let segment = at.as_nanos() / Self::segment(limit).as_nanos();
+        let segment = at.as_nanos() / limit.segment().as_nanos();
         // After a step back of the clock, the segment may be a future one: its units have moved.
         let age = self.newest.checked_sub(segment).map(usize::try_from);
         let Some(Ok(age)) = age else {
@@ -129,17 +135,19 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
     #[inline]
     pub(crate) fn estimate(&self, limit: &Limit, now: Moment) -> u64 {
         let sum = self.sum(Self::segments(limit));
-        let length = Self::segment(limit).as_nanos();
-        let rest = length - now.as_nanos() % length;
-        let leaving = u128::from(sum.leaving) * u128::from(rest) / u128::from(length);
-        sum.inside + u64::try_from(leaving).unwrap_or(u64::MAX)
+        if sum.leaving == 0 {
+            return sum.inside;
+        }
+        let length = limit.segment().as_nanos();
+        let rest = length.saturating_sub(self.passed(limit, now));
+        sum.inside + multiply_divide(sum.leaving, rest, length)
     }
 }
 
 impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
     #[inline]
     fn settle(&mut self, limit: &Limit, now: Moment) {
-        let current = now.as_nanos() / Self::segment(limit).as_nanos();
+        let current = now.as_nanos() / limit.segment().as_nanos();
         if self.newest > current {
             // How much of its segment had passed is unknown, so the leaving counter counts in full.
             let (inside, leaving) = self.counters.split_at_mut(Self::segments(limit));
@@ -158,14 +166,13 @@ impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
 
     #[inline]
     fn not_before(&self, limit: &Limit) -> Moment {
-        Moment::from_nanos(self.newest.saturating_mul(Self::segment(limit).as_nanos()))
+        Moment::from_nanos(self.newest.saturating_mul(limit.segment().as_nanos()))
     }
 
     #[inline]
     fn wait(&self, limit: &Limit, now: Moment, units: u32) -> Span {
         let segments = Self::segments(limit);
-        let length = Self::segment(limit).as_nanos();
-        let into = now.as_nanos() % length;
+        let length = limit.segment().as_nanos();
         let room = u64::from(limit.available() - units);
         let mut inside = self.sum(segments).inside;
         for ahead in 0..=segments {
@@ -173,10 +180,7 @@ impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
             let leaving = segments - ahead;
             if let Some(room) = room.checked_sub(inside) {
                 let at = first_fit(u64::from(self.counters[leaving]), room, length);
-                let passed = u64::try_from(ahead)
-                    .unwrap_or(u64::MAX)
-                    .saturating_mul(length);
-                return Span::from_nanos(passed.saturating_add(at).saturating_sub(into));
+                return self.until(limit, now, ahead, at);
             }
             let next = leaving.checked_sub(1).map_or(0, |next| self.counters[next]);
             inside -= u64::from(next);
@@ -189,6 +193,20 @@ impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
     fn remaining(&self, limit: &Limit, now: Moment) -> u32 {
         let free = u64::from(limit.available()).saturating_sub(self.estimate(limit, now));
         u32::try_from(free).unwrap_or(u32::MAX)
+    }
+
+    #[inline]
+    fn reset(&self, limit: &Limit, now: Moment) -> Span {
+        let segments = Self::segments(limit);
+        let newest_used = self.counters[..=segments]
+            .iter()
+            .position(|counter| *counter != 0);
+        let Some(age) = newest_used else {
+            return Span::ZERO;
+        };
+        // All before it have left when it begins to leave.
+        let at = first_fit(u64::from(self.counters[age]), 0, limit.segment().as_nanos());
+        self.until(limit, now, segments - age, at)
     }
 
     #[inline]
@@ -212,7 +230,7 @@ impl<const COUNTERS: usize> Usage for SlidingWindow<COUNTERS> {
         };
         let age = u64::try_from(newest_used).unwrap_or(u64::MAX);
         let left_at = self.newest.saturating_sub(age).saturating_add(1);
-        let length = Self::segment(limit).as_nanos();
+        let length = limit.segment().as_nanos();
         Moment::from_nanos(left_at.saturating_mul(length)) + limit.window()
     }
 }
@@ -226,10 +244,20 @@ fn first_fit(leaving: u64, room: u64, length: u64) -> u64 {
     if leaving <= room {
         return 0;
     }
-    let too_early = u128::from(length) * u128::from(leaving - room - 1) / u128::from(leaving);
-    u64::try_from(too_early)
-        .unwrap_or(u64::MAX)
-        .saturating_add(1)
+    multiply_divide(length, leaving - room - 1, leaving).saturating_add(1)
+}
+
+/// `one * other / by`, rounded down. The product of what people use fits 64 bits, and the division
+/// of 128 bits is a call that takes much longer.
+#[inline]
+fn multiply_divide(one: u64, other: u64, by: u64) -> u64 {
+    match one.checked_mul(other) {
+        Some(product) => product / by,
+        None => {
+            let quotient = u128::from(one) * u128::from(other) / u128::from(by);
+            u64::try_from(quotient).unwrap_or(u64::MAX)
+        }
+    }
 }
 
 fn segments(limit: &Limit) -> usize {
@@ -237,11 +265,6 @@ fn segments(limit: &Limit) -> usize {
         Algorithm::SlidingWindow(segments) => whole(segments.get()),
         _ => 1,
     }
-}
-
-fn segment(limit: &Limit) -> Span {
-    let segments = u64::try_from(segments(limit)).unwrap_or(1);
-    Span::from_nanos(limit.window().as_nanos() / segments)
 }
 
 #[expect(

@@ -50,7 +50,11 @@ pub trait Usage {
     }
 
     /// Whether the consumed units exceed the nominal limit.
+    #[inline]
     fn is_over_nominal(&self, limit: &Limit, now: Moment) -> bool {
+        if limit.capacity() <= limit.nominal() {
+            return false;
+        }
         let whole = limit.whole();
         whole.capacity() - self.remaining(&whole, now) > limit.nominal()
     }
