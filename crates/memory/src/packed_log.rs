@@ -7,7 +7,7 @@
 
 use tollgate_core::{Entries, Limit, LogEntry, Moment, Span};
 
-use crate::arena::{BlockId, PAYLOAD};
+use crate::arena::{Arena, BlockId, PAYLOAD};
 use crate::chain::{Chain, End, Spares, Walk};
 
 /// The most bytes that one entry takes: 56 bits of time and 33 of units.
@@ -83,6 +83,12 @@ impl<'a> PackedLog<'a> {
             newest_units,
             units,
         }
+    }
+
+    /// Whether the last block of the log in `head` has room for a charge, so that this takes no
+    /// further block.
+    pub(crate) fn has_room(arena: &Arena, head: BlockId) -> bool {
+        usize::from(arena.read_u8(head, BACK_AT)) + ENTRY_BYTES_MAX <= PAYLOAD
     }
 
     /// Reserves all blocks that one decision can need; `false` if the arena has no more.
@@ -241,6 +247,10 @@ impl Entries for PackedLog<'_> {
             at: self.oldest,
             units: step.units,
         })
+    }
+
+    fn oldest_at(&self) -> Option<Moment> {
+        (!self.chain.is_empty()).then_some(self.oldest)
     }
 
     fn newest(&self) -> Option<LogEntry> {

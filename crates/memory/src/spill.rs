@@ -12,6 +12,8 @@ use tollgate_core::{
 use crate::arena::{Arena, BLOCK_BYTES, BlockId, PAYLOAD};
 use crate::chain::Spares;
 use crate::packed_log::PackedLog;
+use crate::pair::SlotValue;
+use crate::tag::Tag;
 use crate::word_state::WordKind;
 
 /// A key's decoded state, while its slot is locked.
@@ -39,13 +41,24 @@ const MORE_COUNTERS: usize = PAYLOAD / 4;
 // === impl Stored ===
 
 impl Stored {
-    fn in_arena(expires_at: Moment, first: BlockId) -> Stored {
+    /// What the slot of this owner has for it.
+    #[inline]
+    pub(crate) const fn in_slot(self, owner: Tag) -> SlotValue {
+        let (tag, word) = match self {
+            Stored::InSlot(word) => (owner.without_spill(), word),
+            Stored::InArena(word) => (owner.with_spill(), word),
+        };
+        SlotValue { tag, word }
+    }
+
+    /// The state of which `first` is the first block.
+    pub(crate) fn in_arena(expires_at: Moment, first: BlockId) -> Stored {
         Stored::InArena(word(expires_at, first))
     }
 }
 
 /// The word of a state in the arena.
-pub(crate) fn word(expires_at: Moment, block: BlockId) -> u64 {
+fn word(expires_at: Moment, block: BlockId) -> u64 {
     let late = expires_at.as_nanos().saturating_add(BLOCK_MASK);
     late & !BLOCK_MASK | u64::from(block.number())
 }
@@ -163,15 +176,27 @@ pub(crate) fn write(state: KeyState<'_>, limit: &Limit, spares: &mut Spares<'_>)
                 Stored::in_arena(window.expires_at(limit), first)
             }
         },
-        Account::SlidingLog(log) => {
-            let expires_at = log.expires_at(limit);
-            let Some(head) = log.entries.close() else {
-                return Stored::InSlot(0);
-            };
-            spares.arena().write_u8(head, KIND_AT, KIND_LOG);
-            Stored::in_arena(expires_at, head)
-        }
+        Account::SlidingLog(log) => write_log(log, limit, spares.arena()),
     }
+}
+
+/// Opens the log in `first`, for a charge that takes no further block; `None` if it needs one, or
+/// if something else is in there.
+pub(crate) fn open_log(first: BlockId, arena: &Arena) -> Option<SlidingLog<PackedLog<'_>>> {
+    let is_log = arena.read_u8(first, KIND_AT) == KIND_LOG;
+    (is_log && PackedLog::has_room(arena, first)).then(|| SlidingLog {
+        entries: PackedLog::open(Spares::new(arena), first),
+    })
+}
+
+/// Writes a log's ends to its head, where its entries are already.
+pub(crate) fn write_log(log: SlidingLog<PackedLog<'_>>, limit: &Limit, arena: &Arena) -> Stored {
+    let expires_at = log.expires_at(limit);
+    let Some(head) = log.entries.close() else {
+        return Stored::InSlot(0);
+    };
+    arena.write_u8(head, KIND_AT, KIND_LOG);
+    Stored::in_arena(expires_at, head)
 }
 
 /// The state as a word, zero if nothing is consumed; `None` if it does not fit one.

@@ -141,6 +141,10 @@ impl Tag {
         Tag(self.0 | SPILLED)
     }
 
+    pub(crate) const fn without_spill(self) -> Tag {
+        Tag(self.0 & !SPILLED)
+    }
+
     /// The tag of the same owner, unlocked, with a state in one word that was made under another
     /// limit.
     pub(crate) fn with_limit(self, revision: u8, timeline: Timeline) -> Tag {

@@ -480,6 +480,20 @@ fn the_last_unit_of_a_log() {
     });
 }
 
+/// Two units of a log that exists, in its last block, which has room for both.
+#[test]
+fn two_units_of_a_log() {
+    explore(|| {
+        let store = store(6);
+        let log = Limit::sliding_log(3, Span::DAY).unwrap();
+        assert!(take(&store, a(), &log));
+        let ask = move |store: &Store| take(store, a(), &log);
+        assert_eq!(both(&store, ask, ask), (true, true));
+        assert_eq!(used(&store, a(), &log), 3);
+        assert_eq!(store.stats().arena_bytes, 2 * 64);
+    });
+}
+
 /// One gives a block back while another takes two: the free list loses none and gives none twice.
 #[test]
 fn blocks_taken_and_given_back() {

@@ -19,7 +19,7 @@ use super::{Memory, Time};
 use crate::chain::Spares;
 use crate::packed_log::PackedLog;
 use crate::pair::{Pair, SlotValue};
-use crate::spill::{self, KeyState, Stored};
+use crate::spill::{self, KeyState};
 use crate::sync::Backoff;
 use crate::table::{Place, Table};
 use crate::tag::Tag;
@@ -238,13 +238,10 @@ impl LockedState<'_> {
             .tag
             .with_limit(revision, limit.timeline())
             .with_heat(heat);
-        let (tag, word) = match spill::write(state, limit, &mut self.spares) {
-            Stored::InSlot(word) => (tag, word),
-            Stored::InArena(word) => (tag.with_spill(), word),
-        };
+        let new = spill::write(state, limit, &mut self.spares).in_slot(tag);
         let slot = self.lock.slot;
-        self.lock.commit(SlotValue { tag, word });
-        if tag.is_spilled() && !old.tag.is_spilled() {
+        self.lock.commit(new);
+        if new.tag.is_spilled() && !old.tag.is_spilled() {
             self.table.mark_spilled(slot);
         }
     }
