@@ -29,12 +29,8 @@ impl Account {
         let cost = open.judged_units(part.counter);
         let fits = |view| cost <= u64::from(counter.meet_again(&limited.limit, view).available());
         let bound = self.find_bound(part.counter);
-        // What others allowed beyond the limit is paid back.
-        let debts = match counter.has_local_counts() {
-            true => self.instances,
-            false => 1,
-        };
-        let most = bound.longest_lock() * debts + 2 * MILLI;
+        // What was charged beyond the limit is paid back.
+        let most = bound.longest_lock() * self.debts_of(part.counter) + 2 * MILLI;
         let is_right = match limited.decision.wait() {
             Some(Wait::For(wait)) => fits(open.most) && wait.as_nanos() <= most,
             Some(Wait::Never) => !fits(open.least),

@@ -4,7 +4,7 @@ use tollgate_core::Decision;
 
 use super::clock::UNSET;
 use super::{Account, Bound, Tab, Taken};
-use crate::plan::{Counter, Plan};
+use crate::plan::Plan;
 
 impl Account {
     /// Checks a counter when no fault, lease or unreported count is left: the used units must be
@@ -66,11 +66,18 @@ impl Account {
         memory.max().unwrap_or(0)
     }
 
-    /// How many times that, if units were charged beyond a limit: each instance may have allowed
-    /// all of it.
+    /// How many times that, if units were charged beyond a limit.
     pub(crate) fn debts(&self) -> u32 {
-        match self.plan.counters.iter().any(Counter::has_local_counts) {
-            true => u32::try_from(self.instances).unwrap_or(u32::MAX),
+        let debts = (0..self.tabs.len()).map(|counter| self.debts_of(counter));
+        u32::try_from(debts.max().unwrap_or(1)).unwrap_or(u32::MAX)
+    }
+
+    /// How many times its limit may be charged to a counter. Each instance may have allowed all of
+    /// it; and what they report comes on top of requests that Redis executed after they had given
+    /// up on them.
+    pub(super) fn debts_of(&self, counter: usize) -> u64 {
+        match self.plan.counters[counter].has_local_counts() {
+            true => self.instances + u64::from(!self.tabs[counter].unknown.is_empty()),
             false => 1,
         }
     }
