@@ -4,6 +4,8 @@
 //! written only by the thread that has locked that slot; locking and unlocking publish them, so
 //! the atomics here are relaxed and stand for plain memory without `unsafe`.
 
+use self::blocks::Blocks;
+use crate::prefetch::prefetch;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a block that a state may use.
@@ -26,10 +28,11 @@ struct Block {
 
 /// A fixed number of blocks.
 ///
-/// The pages of blocks that were never handed out have never been touched.
+/// The pages of blocks that were never handed out have never been touched; blocks are handed out in
+/// their order.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    blocks: Box<[Block]>,
+    blocks: Blocks,
     /// The first free block (low half) and how often the list has changed (high half), so that a
     /// block that was taken and returned meanwhile is noticed (the ABA problem).
     free: AtomicU64,
@@ -66,7 +69,7 @@ impl Arena {
     /// An arena of this many blocks, up to [`BLOCKS_MAX`].
     pub(crate) fn with_blocks(blocks: usize) -> Arena {
         Arena {
-            blocks: zeroed(blocks.min(BLOCKS_MAX)),
+            blocks: Blocks::zeroed(blocks.min(BLOCKS_MAX)),
             free: AtomicU64::new(0),
             fresh: AtomicU32::new(0),
             in_use: AtomicU64::new(0),
@@ -134,6 +137,12 @@ impl Arena {
         }
     }
 
+    /// Fetches a block that will be read soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: BlockId) {
+        prefetch(self.blocks.as_ptr().wrapping_add(block.index()));
+    }
+
     /// The number that the block's owner has stored as its link.
     #[inline]
     pub(crate) fn link(&self, block: BlockId) -> u32 {
@@ -183,22 +192,16 @@ impl Arena {
     }
 }
 
-/// Zeroed blocks, whose pages the operating system maps when they are first used.
-#[cfg(not(tollgate_loom))]
-#[expect(unsafe_code, reason = "safe Rust would touch every page")]
-fn zeroed(count: usize) -> Box<[Block]> {
-    // SAFETY: a block is atomics of integers only, for which all zeroes are a valid value.
-    unsafe { Box::new_zeroed_slice(count).assume_init() }
-}
-
-#[cfg(tollgate_loom)]
-fn zeroed(count: usize) -> Box<[Block]> {
-    (0..count).map(|_| Block::default()).collect()
-}
-
 #[cfg(not(tollgate_loom))]
 #[path = "arena/bytes.rs"]
 mod bytes;
+
+#[cfg(not(tollgate_loom))]
+mod blocks;
+
+#[cfg(tollgate_loom)]
+#[path = "arena/blocks_model.rs"]
+mod blocks;
 
 #[cfg(tollgate_loom)]
 #[path = "arena/model.rs"]
@@ -246,12 +249,5 @@ mod tests {
         assert_eq!(arena.take(), Some(taken[0]));
         assert_eq!(arena.take(), Some(taken[1]));
         assert_eq!(arena.take(), None);
-    }
-
-    #[test]
-    fn a_block_is_as_large_as_a_cache_line() {
-        assert_eq!(size_of::<Block>(), BLOCK_BYTES);
-        // More would make the allocator write the zeroes, and touch every page.
-        assert!(align_of::<Block>() <= 16);
     }
 }

@@ -11,9 +11,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use crate::cache_line::CacheLine;
-
-/// Bytes of a large page on x86-64 and ARM.
-const LARGE_PAGE: usize = 2 << 20;
+use crate::large_pages::{LARGE_PAGE, prefer_large_pages};
 
 /// A fixed number of lines.
 #[derive(Debug)]
@@ -39,7 +37,8 @@ impl CacheLines {
         let Some(first) = NonNull::new(bytes.cast::<CacheLine>()) else {
             handle_alloc_error(layout);
         };
-        prefer_large_pages(bytes, layout.size());
+        // SAFETY: these bytes were just allocated.
+        unsafe { prefer_large_pages(bytes, layout.size()) };
         // SAFETY: the bytes were allocated with this size. Zeroes are valid lines: every slot is
         // two integers.
         unsafe { bytes.write_bytes(0, layout.size()) };
@@ -72,21 +71,6 @@ impl Drop for CacheLines {
         unsafe { dealloc(self.first.as_ptr().cast(), CacheLines::layout(self.count)) }
     }
 }
-
-/// Asks for large pages in place of the small ones. Only a hint: without large pages the system
-/// uses small ones.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn prefer_large_pages(first: *mut u8, bytes: usize) {
-    let whole = bytes / LARGE_PAGE * LARGE_PAGE;
-    if whole > 0 {
-        // SAFETY: the range was just allocated and begins at a large page; the advice changes how
-        // its pages are backed, not what they hold.
-        unsafe { libc::madvise(first.cast(), whole, libc::MADV_HUGEPAGE) };
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-const fn prefer_large_pages(_first: *mut u8, _bytes: usize) {}
 
 #[cfg(test)]
 mod tests {

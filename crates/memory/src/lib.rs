@@ -78,6 +78,11 @@ mod cache_lines;
 #[path = "cache_lines/model.rs"]
 mod cache_lines;
 
+#[cfg(not(tollgate_loom))]
+mod large_pages;
+
+mod prefetch;
+
 mod ghosts;
 
 mod spilled_slots;

@@ -72,6 +72,10 @@ impl<'a> PackedLog<'a> {
         };
         let (oldest, newest, units) = (number(0), number(8), number(16));
         let (front, back) = (end(24, FRONT_AT), end(28, BACK_AT));
+        // A charge writes there, at the end of the decision.
+        if let Some(last) = BlockId::new(back.block) {
+            arena.prefetch(last);
+        }
         let newest_units = arena.read_u32(head, NEWEST_UNITS_AT);
         let mut chain = Chain::new(spares);
         (chain.front, chain.back) = (front, back);

@@ -31,6 +31,7 @@ use crate::cache_line::{CacheLine, Room, SLOTS, eviction_order, is_live};
 use crate::cache_lines::CacheLines;
 use crate::ghosts::Ghosts;
 use crate::pair::{Pair, SlotValue};
+use crate::prefetch::prefetch;
 use crate::spilled_slots::SpilledSlots;
 use crate::sync::{AtomicBool, AtomicU64, Backoff, Ordering};
 use crate::tag::{Heat, halves};
@@ -377,19 +378,6 @@ fn spread(bits: u64, lines: usize) -> usize {
     let lines = u128::try_from(lines).unwrap_or(1);
     usize::try_from((u128::from(bits) * lines) >> 64).unwrap_or(0)
 }
-
-#[cfg(all(target_arch = "x86_64", not(any(miri, tollgate_loom))))]
-#[inline]
-#[expect(unsafe_code, reason = "the only way to prefetch")]
-fn prefetch(line: *const CacheLine) {
-    // SAFETY: a prefetch is a hint; it reads nothing that the program sees and faults on no
-    // address.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast()) }
-}
-
-#[cfg(not(all(target_arch = "x86_64", not(any(miri, tollgate_loom)))))]
-#[inline]
-fn prefetch(_line: *const CacheLine) {}
 
 // === impl InsertLock ===
 

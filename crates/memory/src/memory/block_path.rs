@@ -40,6 +40,7 @@ impl<C: Clock> Memory<C> {
             return None;
         }
         let block = spill::block(current.word)?;
+        self.arena.prefetch(block);
         let lock = SlotLock::new(slot, current)?;
         let (decision, stored) = match in_place {
             InPlace::Window => self.decide_in_block(block, charge, time),
