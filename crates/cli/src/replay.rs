@@ -60,7 +60,8 @@ pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
 }
 
 /// Runs the replay: reads the rules, decides on every event, writes the decisions if a file for
-/// them is named, and prints the report. A closed pipe at the other end of stdout is not an error.
+/// them is named, and prints the report. A closed pipe at the other end of stdout is not an error,
+/// and ends the replay only if nothing but the decisions is asked for.
 fn execute(args: &Args) -> Result<(), Failure> {
     if let Some(url) = &args.drive.target {
         return drive::execute(args, url);
@@ -92,10 +93,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     };
     let format = args::format(args, &rules.new)?;
     let traffic = prepare(args, Traffic::new(format))?;
-    let decisions = written.decisions.as_deref();
-    let mut decisions = decisions
-        .map(|path| Decisions::create(path, inputs()))
-        .transpose()?;
+    let mut decisions = Decisions::create(written, inputs())?;
     let decided = read_and_decide(args, traffic, &rules, decisions.as_mut());
     match finish(decided, decisions)? {
         Some((found, traffic)) => found.write(written, &traffic, Preface::default()),
@@ -113,7 +111,7 @@ fn prepare(args: &Args, traffic: Traffic) -> Result<Traffic, Failure> {
 }
 
 /// Gives the file of decisions its name, if all went well; `None` if the reader of standard output
-/// has closed the pipe, as `head` does, which is not an error.
+/// has closed the pipe, as `head` does, which is not an error, and nothing else is asked for.
 pub(crate) fn finish(
     decided: Result<(Found, Traffic), Stopped>,
     decisions: Option<Decisions>,

@@ -158,9 +158,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     if fleet.is_some() {
         simulation.events_max = INSTANCE_EVENTS_MAX;
     }
-    let decisions = written.decisions.as_deref();
-    let decisions = decisions.map(|path| Decisions::create(path, &args.rules));
-    let mut decisions = decisions.transpose()?;
+    let mut decisions = Decisions::create(written, &args.rules)?;
     let partial = decisions.as_ref().and_then(Decisions::partial);
     let interrupt = Interrupt::listen(partial);
     interrupt.decide();

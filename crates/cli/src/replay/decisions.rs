@@ -1,10 +1,11 @@
 //! Where decisions are written: standard output, or a file that gets its name when it is complete.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::failure::{Failure, cannot, is_standard};
+use super::report_args::ReportArgs;
 use crate::output_file::{self, OutputFile};
 
 /// The output for decisions.
@@ -12,28 +13,41 @@ pub(crate) struct Decisions {
     out: Box<dyn Write>,
     /// The file; `None` for standard output.
     file: Option<OutputFile>,
+    /// Whether the decisions serve more than their reader: conditions, or a page.
+    has_other_use: bool,
+    /// Whether the reader of a pipe has closed it, and what is written is dropped.
+    is_closed: bool,
 }
 
 // === impl Decisions ===
 
 impl Decisions {
-    /// Opens the output before anything is read, so that a path that cannot be written is reported
-    /// at once. It is an error to overwrite an input, which would be truncated before it is read.
+    /// Opens the output, if one is named, before anything is read, so that a path that cannot be
+    /// written is reported at once. It is an error to overwrite an input, which would be truncated
+    /// before it is read.
     pub(crate) fn create<'p>(
-        path: &Path,
+        args: &ReportArgs,
         inputs: impl IntoIterator<Item = &'p PathBuf>,
-    ) -> Result<Decisions, Failure> {
+    ) -> Result<Option<Decisions>, Failure> {
+        let Some(path) = &args.decisions else {
+            return Ok(None);
+        };
+        let mut decisions = Decisions {
+            out: Box::new(io::sink()),
+            file: None,
+            has_other_use: args.report.is_some() || !args.fail_if.is_empty(),
+            is_closed: false,
+        };
         if is_standard(path) {
-            let out = Box::new(io::stdout().lock());
-            return Ok(Decisions { out, file: None });
+            decisions.out = Box::new(io::stdout().lock());
+            return Ok(Some(decisions));
         }
         output_file::check("--decisions", path, inputs).map_err(Failure::Message)?;
         let file = OutputFile::at(path);
         let opened = File::create(file.path()).map_err(|error| cannot("write", path, &error))?;
-        Ok(Decisions {
-            out: Box::new(opened),
-            file: Some(file),
-        })
+        decisions.out = Box::new(opened);
+        decisions.file = Some(file);
+        Ok(Some(decisions))
     }
 
     /// The path that is written until the file gets its name.
@@ -68,14 +82,34 @@ impl Decisions {
             "{target} is not written, the decisions so far are in {partial}"
         ))
     }
+
+    /// That the reader has closed the pipe is no error if there is more to do than to write to it:
+    /// a condition that was not judged would look like one that does not hold.
+    fn go_on<T>(&mut self, written: io::Result<T>, unread: T) -> io::Result<T> {
+        match written {
+            Err(error) if self.has_other_use && error.kind() == ErrorKind::BrokenPipe => {
+                self.is_closed = true;
+                Ok(unread)
+            }
+            written => written,
+        }
+    }
 }
 
 impl Write for Decisions {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes)
+        if self.is_closed {
+            return Ok(bytes.len());
+        }
+        let written = self.out.write(bytes);
+        self.go_on(written, bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        if self.is_closed {
+            return Ok(());
+        }
+        let flushed = self.out.flush();
+        self.go_on(flushed, ())
     }
 }

@@ -5,6 +5,7 @@ mod bounds;
 mod checking;
 mod deploying;
 mod driving;
+mod ending_early;
 mod explaining;
 mod house;
 mod keys;

@@ -1,0 +1,65 @@
+//! Commands that end before all is written: readers that go away, full disks and Ctrl-C.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::house::{RULES, directory, text, tollgate};
+
+const LINE: &str = "192.0.2.1 - - [01/Jan/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
+/// All but the first request of a day are denied.
+const REPLAY: [&str; 5] = [
+    "replay",
+    "--rules",
+    "rules.yaml",
+    "--descriptor",
+    "k={client}",
+];
+/// Their decisions are more than a pipe holds.
+const EVENTS: usize = 3000;
+
+fn scene() -> TempDir {
+    directory(&[("rules.yaml", RULES), ("x.log", &LINE.repeat(EVENTS))])
+}
+
+fn read(directory: &TempDir, name: &str) -> String {
+    fs::read_to_string(directory.path().join(name)).unwrap()
+}
+
+/// What a command prints to standard error, of whose output nothing is read.
+fn run_unread(directory: &Path, arguments: &[&str]) -> Output {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = tollgate(directory);
+    command.args(arguments).stdin(Stdio::null()).stdout(writer);
+    command.stderr(Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn conditions_are_judged_when_nobody_reads_the_decisions() {
+    let directory = scene();
+    let traffic = ["--traffic", "constant 100/s for 30s"];
+    let simulate = [&["simulate", "--rules", "rules.yaml"][..], &traffic].concat();
+    let by_client = ["--descriptor", "k={client}"];
+    let simulate = [&simulate[..], &by_client].concat();
+    let replay = [&REPLAY[..], &["x.log"]].concat();
+    for command in [replay, simulate] {
+        let run = |more: &[&str]| {
+            let arguments = [&command[..], &["--decisions", "-"], more].concat();
+            run_unread(directory.path(), &arguments)
+        };
+        let shown = text(&run(&["--fail-if", "denied > 0"]), 3);
+        assert!(shown.contains("        2999 denied\n"), "{shown}");
+        assert!(shown.contains("error: --fail-if denied > 0"), "{shown}");
+        assert_eq!(run(&["--fail-if", "denied > 2999"]).status.code(), Some(0));
+        assert_eq!(run(&["--report", "page.html"]).status.code(), Some(0));
+        assert!(read(&directory, "page.html").contains("</html>"));
+        fs::remove_file(directory.path().join("page.html")).unwrap();
+        // Without them, nothing is left to do, or to say.
+        let output = run(&[]);
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    }
+}
