@@ -230,10 +230,14 @@ fn print_speed(events: usize, elapsed: Duration) {
 impl Stopped {
     /// The message: why the replay ended, how far it got, and where the decisions so far are.
     pub(crate) fn failure(self, decisions: Option<Decisions>) -> Failure {
-        let noun = Noun(self.events.unwrap_or(0), "event");
-        let of = self.events.map(|events| format!("{events} {noun}"));
+        let events = self.events.and_then(|events| u64::try_from(events).ok());
+        let noun = Noun(events.unwrap_or(0), "event");
+        let of = events.map(|events| format!("{events} {noun}"));
         let is_interrupt = matches!(self.why, Error::Stopped { .. });
         let message = match (&self.why, &of) {
+            (Error::Stopped { decided }, Some(of)) if events == Some(*decided) => {
+                return interrupted_at_the_end(of, decisions);
+            }
             (Error::Stopped { decided }, Some(of)) => {
                 format!("interrupted after {decided} of {of}")
             }
@@ -247,13 +251,7 @@ impl Stopped {
             }
             (why, _) => with_causes(why),
         };
-        let has_decided = match self.why {
-            Error::Stopped { decided } => decided > 0 && of.is_some(),
-            Error::Write { .. } => true,
-            _ => false,
-        };
-        let left = decisions.and_then(|decisions| decisions.give_up(has_decided));
-        let message = match left {
+        let message = match decisions.and_then(Decisions::give_up) {
             Some(left) => format!("{message}; {left}"),
             None => message,
         };
@@ -261,6 +259,22 @@ impl Stopped {
             true => Failure::Interrupted(message),
             false => Failure::Message(message),
         }
+    }
+}
+
+/// An interrupt while all events are decided again for a page: their decisions are complete.
+fn interrupted_at_the_end(of: &str, decisions: Option<Decisions>) -> Failure {
+    let message = format!("interrupted after all {of} were decided; the report is not written");
+    let Some(decisions) = decisions else {
+        return Failure::Interrupted(message);
+    };
+    match decisions.finish() {
+        Ok(None) => Failure::Interrupted(message),
+        Ok(Some(path)) => Failure::Interrupted(format!(
+            "{message}, the decisions are in {}",
+            path.display()
+        )),
+        Err(failure) => failure,
     }
 }
 

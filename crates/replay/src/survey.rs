@@ -61,7 +61,8 @@ pub struct Survey {
 ///
 /// # Errors
 ///
-/// As [`crate::replay`].
+/// As [`crate::replay`]. [`Error::Stopped`] with the number of all events says that `progress`
+/// returned so when they were decided again: all decisions are written then.
 pub fn survey(
     traffic: &mut Traffic,
     rules: &RuleSet,
@@ -87,7 +88,7 @@ pub fn survey(
     let mut again = decider.again(options.memories, traffic)?;
     let report = decider.report(traffic, options.top_keys);
     let mut patterns = Patterns::of(&keys, collected.timeline.slots.len());
-    run(
+    let followed = run(
         traffic,
         &mut again,
         None,
@@ -97,7 +98,14 @@ pub fn survey(
             patterns.add(event, outcome, slot, traffic);
             Ok(())
         },
-    )?;
+    );
+    followed.map_err(|error| match error {
+        // All were decided, and written, in the first pass.
+        Error::Stopped { .. } => Error::Stopped {
+            decided: report.events,
+        },
+        error => error,
+    })?;
     let denied = patterns.finish(&report, traffic);
     Ok((report, collected.survey(denied)))
 }

@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 use tollgate_replay::{
-    DeniedPattern, Distribution, Format, LogKind, Options, PATTERNS_MAX, Page, RULES_SHOWN_MAX,
-    Report, SLOTS_MAX, Survey, Traffic, replay, survey,
+    DeniedPattern, Distribution, Error, Format, LogKind, Options, PATTERNS_MAX, Page,
+    RULES_SHOWN_MAX, Report, SLOTS_MAX, Survey, Traffic, replay, survey,
 };
 use tollgate_rules::{RuleSet, Source};
 
@@ -130,6 +130,35 @@ fn the_sums_of_every_log_are_those_of_its_decisions() {
         );
     }
     assert_eq!(tried, 13);
+}
+
+#[test]
+fn stopped_in_the_second_pass_all_events_are_decided_and_written() {
+    const EVENTS: usize = 20_000;
+    let line = "192.0.2.1 - - [01/Jan/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
+    let rules = rules(RULES);
+    let stop_at = |pass: u32| {
+        let mut traffic = traffic("x.log", line.repeat(EVENTS).as_bytes());
+        let mut lines = Vec::new();
+        let out: Option<&mut dyn Write> = Some(&mut lines);
+        let mut passes = 0;
+        let progress = &mut |decided: u64| {
+            passes += u32::from(decided == 0);
+            match passes == pass && decided > 0 {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let stopped = survey(&mut traffic, &rules, Options::default(), out, progress);
+        let Err(Error::Stopped { decided }) = stopped else {
+            panic!("not stopped in pass {pass}");
+        };
+        let written = lines.split(|byte| *byte == b'\n').count() - 1;
+        assert_eq!(decided, u64::try_from(written).unwrap(), "pass {pass}");
+        written
+    };
+    assert!(stop_at(1) < EVENTS);
+    assert_eq!(stop_at(2), EVENTS);
 }
 
 fn sums(name: &str, found: &Found) {

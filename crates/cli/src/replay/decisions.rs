@@ -15,6 +15,8 @@ pub(crate) struct Decisions {
     file: Option<OutputFile>,
     /// Whether the decisions serve more than their reader: conditions, or a page.
     has_other_use: bool,
+    /// Whether any decision was to be written.
+    is_begun: bool,
     /// Whether the reader of a pipe has closed it, and what is written is dropped.
     is_closed: bool,
 }
@@ -36,6 +38,7 @@ impl Decisions {
             out: Box::new(io::sink()),
             file: None,
             has_other_use: args.report.is_some() || !args.fail_if.is_empty(),
+            is_begun: false,
             is_closed: false,
         };
         if is_standard(path) {
@@ -56,23 +59,25 @@ impl Decisions {
         partial.map(Path::to_owned)
     }
 
-    /// Flushes the file and gives it its name.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+    /// Flushes the file and gives it its name, which is returned.
+    pub(crate) fn finish(mut self) -> Result<Option<PathBuf>, Failure> {
         let Some(file) = self.file else {
-            return Ok(());
+            return Ok(None);
         };
         let flushed = self.out.flush();
         flushed.map_err(|error| cannot("write", file.path(), &error))?;
         let name = file.target().unwrap_or(file.path());
-        file.finish().map_err(|error| cannot("write", name, &error))
+        let named = file.finish();
+        named.map_err(|error| cannot("write", name, &error))?;
+        Ok(Some(name.to_owned()))
     }
 
-    /// Ends an incomplete file: removes it if it has no decision, otherwise returns a message that
-    /// says where it is.
-    pub(crate) fn give_up(self, has_decided: bool) -> Option<String> {
+    /// Ends an incomplete file: removes it if nothing was written to it, otherwise returns a
+    /// message that says where it is.
+    pub(crate) fn give_up(self) -> Option<String> {
         let file = self.file?;
         let (partial, target) = (file.partial()?, file.target()?);
-        if !has_decided {
+        if !self.is_begun {
             // It is empty. If it cannot be removed, an empty file does no harm.
             let _ = fs::remove_file(partial);
             return None;
@@ -101,6 +106,7 @@ impl Write for Decisions {
         if self.is_closed {
             return Ok(bytes.len());
         }
+        self.is_begun = true;
         let written = self.out.write(bytes);
         self.go_on(written, bytes.len())
     }

@@ -1,8 +1,9 @@
 //! Commands that end before all is written: readers that go away, full disks and Ctrl-C.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -62,4 +63,37 @@ fn conditions_are_judged_when_nobody_reads_the_decisions() {
         assert_eq!(output.status.code(), Some(0));
         assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     }
+}
+
+/// The file of decisions is a pipe, which the test reads once it has interrupted: all events are
+/// decided before the process asks again, which is when it begins to decide them a second time.
+#[test]
+fn decisions_are_kept_if_an_interrupt_comes_after_the_last_of_them() {
+    let directory = scene();
+    let partial = directory.path().join("out.jsonl.partial");
+    let made = Command::new("mkfifo").arg(&partial).status().unwrap();
+    assert!(made.success());
+    let mut command = tollgate(directory.path());
+    let written = ["--decisions", "out.jsonl", "--report", "page.html", "x.log"];
+    let command = command.args(REPLAY).args(written).stdin(Stdio::null());
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut decisions = BufReader::new(File::open(&partial).unwrap());
+    assert!(decisions.read_line(&mut String::new()).unwrap() > 0);
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(sent.success());
+    assert_eq!(decisions.lines().count(), EVENTS - 1);
+    let errors = text(&child.wait_with_output().unwrap(), 130);
+    let path = directory.path().join("out.jsonl");
+    let expected = format!(
+        "error: interrupted after all {EVENTS} events were decided; the report is not written, \
+         the decisions are in out.jsonl\n"
+    );
+    assert_eq!(errors, expected);
+    assert!(path.exists() && !partial.exists());
+    assert!(!directory.path().join("page.html").exists());
 }
