@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::house::{RULES, directory, text, tollgate};
+use crate::house::{RULES, directory, run, text, tollgate};
 
 const LINE: &str = "192.0.2.1 - - [01/Jan/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1\n";
 /// All but the first request of a day are denied.
@@ -96,4 +96,25 @@ fn decisions_are_kept_if_an_interrupt_comes_after_the_last_of_them() {
     assert_eq!(errors, expected);
     assert!(path.exists() && !partial.exists());
     assert!(!directory.path().join("page.html").exists());
+}
+
+#[test]
+fn a_run_without_a_decision_leaves_what_an_earlier_one_left() {
+    let directory = scene();
+    let earlier = "the decisions of an earlier run, which are longer than one\n".repeat(10);
+    let path = directory.path().join("out.jsonl.partial");
+    fs::write(&path, &earlier).unwrap();
+    let replay = |log| {
+        let arguments = [&REPLAY[..], &["--decisions", "out.jsonl", log]].concat();
+        run(directory.path(), &arguments)
+    };
+    text(&replay("no.log"), 2);
+    assert_eq!(read(&directory, "out.jsonl.partial"), earlier);
+    fs::write(directory.path().join("one.log"), LINE).unwrap();
+    text(&replay("one.log"), 0);
+    assert!(!path.exists());
+    assert_eq!(read(&directory, "out.jsonl").lines().count(), 1);
+    // Its own empty file is removed.
+    text(&replay("no.log"), 2);
+    assert!(!path.exists());
 }
