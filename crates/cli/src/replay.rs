@@ -10,7 +10,7 @@ use std::time::Duration;
 use tollgate_replay::{Error, Noun, Traffic, compare, replay, survey};
 use tollgate_rules::RuleSet;
 
-use crate::message::{pluralize, print_error, print_notice, with_causes};
+use crate::message::{pluralize, print_notice, with_causes};
 use crate::output_file;
 use crate::replay::decisions::Decisions;
 use crate::replay::failure::{Failure, is_standard};
@@ -32,8 +32,6 @@ pub(crate) use report_args::ReportArgs;
 
 /// With fewer events, nothing is said about how fast they were decided.
 const SPEED_EVENTS_MIN: usize = 1_000_000;
-/// The exit status if a condition of `--fail-if` holds.
-const CONDITION_HOLDS: u8 = 3;
 
 pub(crate) fn run(args: &Args) -> ExitCode {
     exit(execute(args))
@@ -43,19 +41,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Rules) => ExitCode::from(1),
-        Err(Failure::Message(message)) => {
-            print_error(&message);
-            ExitCode::from(2)
-        }
-        Err(Failure::Condition(message)) => {
-            print_error(&message);
-            ExitCode::from(CONDITION_HOLDS)
-        }
-        Err(Failure::Interrupted(message)) => {
-            print_error(&message);
-            ExitCode::from(interrupt::EXIT)
-        }
+        Err(failure) => ExitCode::from(failure.print()),
     }
 }
 

@@ -35,8 +35,9 @@ pub(crate) enum Found {
 // === impl Found ===
 
 impl Found {
-    /// Writes the page if one is asked for, and the report to standard output, or to standard error
-    /// if that has the decisions. Then fails if a condition holds.
+    /// Writes the report to standard output, or to standard error if that has the decisions, and
+    /// the page if one is asked for. Then fails if a condition holds. What cannot be written keeps
+    /// nothing else from being done.
     pub(crate) fn write(
         &self,
         args: &ReportArgs,
@@ -52,9 +53,6 @@ impl Found {
             },
         };
         let page = self.to_page(traffic, preface.simulation.as_ref());
-        if let (Some(path), Some(page)) = (&args.report, page) {
-            output_file::write(path, &page).map_err(Failure::Message)?;
-        }
         let conditions = args.fail_if.iter();
         let conditions: Vec<Checked> = conditions
             .map(|condition| condition.check(&counted))
@@ -73,8 +71,12 @@ impl Found {
             }
         };
         let has_decisions = args.decisions.as_deref().is_some_and(is_standard);
-        print(&text, has_decisions)?;
-        fail_if_any(&conditions)
+        let printed = print(&text, has_decisions);
+        let written = match (&args.report, page) {
+            (Some(path), Some(page)) => output_file::write(path, &page).map_err(Failure::Message),
+            _ => Ok(()),
+        };
+        last_failure([printed, written, fail_if_any(&conditions)])
     }
 
     /// The report; of a comparison, that of the new rules.
@@ -144,6 +146,16 @@ pub(super) fn print(text: &str, to_error: bool) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// The last failure; those before it are printed here.
+fn last_failure(outcomes: [Result<(), Failure>; 3]) -> Result<(), Failure> {
+    let mut failures: Vec<Failure> = outcomes.into_iter().filter_map(Result::err).collect();
+    let last = failures.pop();
+    for failure in failures {
+        failure.print();
+    }
+    last.map_or(Ok(()), Err)
 }
 
 /// Fails if a condition holds or cannot be judged, and says which.

@@ -118,3 +118,23 @@ fn a_run_without_a_decision_leaves_what_an_earlier_one_left() {
     text(&replay("no.log"), 2);
     assert!(!path.exists());
 }
+
+#[test]
+fn a_page_that_cannot_be_written_costs_neither_the_report_nor_the_conditions() {
+    let directory = scene();
+    let unwritable = ["--report", "/dev/full", "x.log"];
+    for (condition, status) in [("denied > 0", 3), ("denied > 2999", 2)] {
+        let arguments = [&REPLAY[..], &["--fail-if", condition], &unwritable].concat();
+        let output = run(directory.path(), &arguments);
+        let errors = text(&output, status);
+        let mut lines = errors.lines();
+        let no_space = "error: cannot write /dev/full: No space left on device (os error 28)";
+        assert_eq!(lines.next(), Some(no_space));
+        let holds = lines
+            .next()
+            .map(|line| line.contains("--fail-if denied > 0"));
+        assert_eq!(holds, (status == 3).then_some(true), "{errors}");
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(shown.contains("        2999 denied\n"), "{shown}");
+    }
+}
