@@ -2,9 +2,11 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::Instant;
 use tollgate_core::Span;
 use tollgate_replay::{Format, LogKind, Outgoing, Traffic};
@@ -98,7 +100,6 @@ pub(super) fn execute(args: &Args, url: &ServiceUrl) -> Result<(), Failure> {
     let interrupt = Interrupt::listen(None);
     let read = super::read(&args.files, &mut traffic, &interrupt).and_then(|()| traffic.check());
     read.map_err(|why| Failure::Message(with_causes(&why)))?;
-    interrupt.decide();
     let outgoing = traffic.outgoing_requests();
     let target = Target::new(url.clone(), outgoing.path(), token, tls);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -106,7 +107,7 @@ pub(super) fn execute(args: &Args, url: &ServiceUrl) -> Result<(), Failure> {
         .build();
     let runtime = runtime
         .map_err(|error| Failure::Message(format!("cannot start the event loop: {error}")))?;
-    let sent = runtime.block_on(send(drive, &outgoing, Arc::new(target)));
+    let sent = runtime.block_on(send(drive, &outgoing, Arc::new(target), &interrupt));
     // A request that the service never answers must not keep the process.
     runtime.shutdown_background();
     let (end, sums, elapsed) = sent?;
@@ -145,6 +146,7 @@ async fn send(
     drive: &DriveArgs,
     outgoing: &Outgoing<'_>,
     target: Arc<Target>,
+    interrupt: &Interrupt,
 ) -> Result<(End, Sums, Duration), Failure> {
     let unreachable = |why| Failure::Message(format!("{}: {why}", target.url()));
     target.connect_first().await.map_err(unreachable)?;
@@ -169,9 +171,14 @@ async fn send(
         let (target, body) = (Arc::clone(&target), outgoing.body(request));
         async move { target.ask(body).await }
     });
+    // Up to here, Ctrl-C ends the process. This one is polled first, so that it listens before the
+    // other one only takes note.
+    let mut interrupted = pin!(tokio::signal::ctrl_c().fuse());
+    let _ = interrupted.as_mut().now_or_never();
+    interrupt.decide();
     let end = tokio::select! {
         biased;
-        _ = tokio::signal::ctrl_c() => End::Interrupted,
+        _ = interrupted => End::Interrupted,
         end = sending => end,
     };
     let elapsed = start.elapsed();

@@ -394,3 +394,32 @@ fn a_token_is_sent_only_if_it_is_named() {
         ));
     }
 }
+
+/// The service accepts a connection, and never answers its first message of TLS.
+#[test]
+fn ctrl_c_ends_the_process_while_it_connects() {
+    let directory = log();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let access = ["--domain", "web", "--descriptor", "client={client}"];
+    let mut command = tollgate(directory.path());
+    let command = command.args(arguments(&url, &access)).arg("access.log");
+    let child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (_stream, _) = listener.accept().unwrap();
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(sent.success());
+    let errors = text(&child.wait_with_output().unwrap(), 130);
+    assert!(
+        errors.starts_with("error: interrupted after reading "),
+        "{errors}"
+    );
+    assert!(
+        errors.ends_with("; nothing was decided, nothing written\n"),
+        "{errors}"
+    );
+}
