@@ -160,7 +160,9 @@ pub use report::{DeniedKey, JSON_VERSION, Report, RuleTotals, Summary, TopKeys};
 pub use selection::{Filter, InvalidFilter, Selection, parse_moment};
 pub use series::{EVENTS_PER_SECOND_MAX, KEYS_MAX};
 pub use simulate::{Simulation, WorkloadTotals, Workloads};
-pub use skipped::{EXCERPT_BYTES_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, SkippedLine};
+pub use skipped::{
+    EXCERPT_BYTES_MAX, REASON_CHARS_MAX, REASONS_MAX, SKIPPED_SHOWN_MAX, Skipped, SkippedLine,
+};
 pub use study::{
     Part, Quantiles, ROUTE_EVENTS_MIN, ROUTES_MAX, SHARES, STUDY_VERSION, Study, StudyWarning,
     SuggestedLimit, WINDOWS, WindowPart,

@@ -3,11 +3,14 @@
 use tollgate_core::Escaped;
 
 use crate::input::Line;
+use crate::plain::Cut;
 
 /// The skipped lines that are kept to be shown; the others are counted.
 pub const SKIPPED_SHOWN_MAX: usize = 10;
 /// The most bytes of a skipped line that are shown.
 pub const EXCERPT_BYTES_MAX: usize = 120;
+/// The most characters of a reason that are shown.
+pub const REASON_CHARS_MAX: usize = 500;
 /// The most reasons that are counted separately.
 pub const REASONS_MAX: usize = 20;
 /// The reason under which further ones are counted together.
@@ -30,7 +33,7 @@ pub struct Skipped {
 pub struct SkippedLine {
     /// Among the lines of all inputs, from 0; see [`crate::Traffic::place`].
     pub line: u32,
-    /// What is wrong with it.
+    /// What is wrong with it, with control characters escaped.
     pub reason: String,
     /// Its beginning, with control characters escaped.
     pub excerpt: String,
@@ -39,7 +42,9 @@ pub struct SkippedLine {
 // === impl Skipped ===
 
 impl Skipped {
-    pub(crate) fn add(&mut self, number: u32, line: &Line<'_>, reason: String) {
+    /// Counts a line. The reason may name what the log has, such as columns.
+    pub(crate) fn add(&mut self, number: u32, line: &Line<'_>, reason: &str) {
+        let reason = Cut(reason, REASON_CHARS_MAX).to_string();
         self.count += 1;
         self.tally(&reason);
         if self.first.len() < SKIPPED_SHOWN_MAX {
@@ -106,7 +111,7 @@ mod tests {
                 1 => format!("reason {number}"),
                 _ => "blank".to_owned(),
             };
-            skipped.add(number, &Line::Text(b""), reason);
+            skipped.add(number, &Line::Text(b""), &reason);
         }
         let reasons = &skipped.reasons;
         assert_eq!(reasons[0], ("blank".to_owned(), 500));
@@ -120,12 +125,24 @@ mod tests {
     }
 
     #[test]
+    fn reasons_have_nothing_that_controls_a_terminal_and_are_not_long() {
+        let mut skipped = Skipped::default();
+        skipped.add(0, &Line::Text(b""), "no `\u{1b}[2J\u{202e}`");
+        skipped.add(1, &Line::Text(b""), &"x".repeat(REASON_CHARS_MAX + 1));
+        let long = "x".repeat(REASON_CHARS_MAX) + "…";
+        for (at, expected) in ["no `\\u{1b}[2J\\u{202e}`", &long].iter().enumerate() {
+            assert_eq!(skipped.first[at].reason, *expected);
+            assert_eq!(skipped.reasons[at].0, *expected);
+        }
+    }
+
+    #[test]
     fn whatever_the_order_of_reasons_they_are_counted_the_most_first() {
         for sequence in 0..3_usize.pow(7) {
             let mut skipped = Skipped::default();
             for at in 0..7 {
                 let reason = ["a", "b", "c"][sequence / 3_usize.pow(at) % 3];
-                skipped.add(at, &Line::Text(b""), reason.to_owned());
+                skipped.add(at, &Line::Text(b""), reason);
                 let reasons = &skipped.reasons;
                 assert!(reasons.is_sorted_by_key(|(_, count)| std::cmp::Reverse(*count)));
                 let all: u64 = reasons.iter().map(|(_, count)| count).sum();

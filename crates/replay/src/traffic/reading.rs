@@ -119,7 +119,7 @@ impl Traffic {
                 if let Line::Text(text) = line {
                     input.guess_from(text, reader);
                 }
-                self.skipped.add(self.lines, line, reason);
+                self.skipped.add(self.lines, line, &reason);
                 if let Some(series) = &mut self.series {
                     series.push(0);
                 }
