@@ -6,12 +6,15 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use super::names::FieldNames;
 use crate::field::Field;
+use crate::plain::Cut;
 use crate::record::{BadRecord, Record, Slot, is_had};
 
 /// The most columns of a line.
 const COLUMNS_MAX: usize = 1024;
 /// The most columns that an error names.
 const COLUMNS_NAMED_MAX: usize = 20;
+/// The most characters of a column's name that an error shows.
+pub(super) const COLUMN_CHARS_MAX: usize = 40;
 /// What may stand between the columns of CSV.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
@@ -218,7 +221,9 @@ impl<'f> Columns<'f> {
     /// Why lines with these columns cannot be read: a value is missing.
     fn describe_missing(&self, missing: Slot, columns: &[Cow<'_, str>]) -> String {
         let shown = columns.iter().take(COLUMNS_NAMED_MAX);
-        let shown: Vec<_> = shown.map(|name| name.trim()).collect();
+        // Each line that cannot be read repeats them.
+        let shown = shown.map(|name| Cut(name.trim(), COLUMN_CHARS_MAX).to_string());
+        let shown: Vec<String> = shown.collect();
         let more = if columns.len() > COLUMNS_NAMED_MAX {
             ", …"
         } else {

@@ -1,5 +1,6 @@
 use tollgate_behaviour::{Random, check};
 
+use super::columns::COLUMN_CHARS_MAX;
 use super::*;
 use crate::timestamp::Utc;
 
@@ -281,6 +282,18 @@ fn a_column_that_is_chosen_and_missing_is_named() {
         let csv = Layout::csv(names.or(FieldNames::common()), None);
         check_reasons(&csv, &[needed], &[("time,ip,x\n1,a,b", why)]);
     }
+}
+
+/// The reason is made again for each line.
+#[test]
+fn long_names_of_columns_are_cut_in_a_reason() {
+    let (long, cut) = ("x".repeat(10_000), "x".repeat(COLUMN_CHARS_MAX) + "…");
+    let text = format!("time,{}\n1,a", format!("{long},").repeat(100));
+    let csv = Layout::csv(FieldNames::common(), None);
+    let why = read(&csv, &[Field::Path], text.as_bytes()).unwrap_err();
+    let expected = format!("not names: time, {cut}, {cut}, ");
+    assert!(why.contains(&expected), "{why}");
+    assert!(why.len() < 2000, "{}", why.len());
 }
 
 #[test]
