@@ -204,7 +204,7 @@ fn simulation(args: &Args, rules: &Rules) -> Result<Simulation, Failure> {
             "more than {WORKLOADS_MAX} times --traffic; that is the most"
         ));
     }
-    Ok(Simulation {
+    let simulation = Simulation {
         workloads: args.traffic.clone(),
         seed: args.seed,
         start: args.start.unwrap_or(Moment::ZERO),
@@ -212,7 +212,14 @@ fn simulation(args: &Args, rules: &Rules) -> Result<Simulation, Failure> {
         descriptors: args.descriptors.clone(),
         memories: args.written.memories(),
         events_max: EVENTS_MAX,
-    })
+    };
+    match simulation.find_late() {
+        None => Ok(simulation),
+        Some(late) => usage(format!(
+            "--traffic '{late}': it ends after 2500-01-01, when times saturate; give it less time, \
+             or begin earlier with --start"
+        )),
+    }
 }
 
 /// Makes the events; stops between two of them if the user interrupts.

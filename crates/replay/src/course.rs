@@ -12,6 +12,7 @@ use crate::format::{Format, LogKind};
 use crate::random::Random;
 use crate::series::render_client;
 use crate::simulate::{Simulation, WorkloadTotals};
+use crate::timestamp::MOMENT_MAX;
 use crate::traffic::Traffic;
 use crate::values::Values;
 use crate::verdicts::Verdicts;
@@ -223,14 +224,17 @@ impl<'s> Course<'s> {
         self.traffic.generate(next.at, self.values.as_bytes())
     }
 
-    /// Schedules another attempt after a denial, unless the client gives up.
+    /// Schedules another attempt after a denial, unless the client gives up, or would come after
+    /// the last moment that can be replayed.
     fn retry(&mut self, attempt: &Attempt, now: Moment, wait: Wait) {
         let attempts = attempt.before + 1;
         let source = &mut self.sources[attempt.workload];
         let pause = |retry: Retry| retry.pause(attempts, wait, &mut source.random);
         if let Some(pause) = source.workload.retry().and_then(pause) {
-            let request = Asked::Again(attempt.event.request);
-            self.schedule(now + pause, attempt.workload, request, attempts);
+            let (at, request) = (now + pause, Asked::Again(attempt.event.request));
+            if at <= MOMENT_MAX {
+                self.schedule(at, attempt.workload, request, attempts);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::pattern::Pattern;
 use crate::plain::Plain;
 use crate::replay::{Memories, PROGRESS_EVENTS};
-use crate::timestamp::Seconds;
+use crate::timestamp::{MOMENT_MAX, Seconds};
 use crate::traffic::Traffic;
 use crate::workload::Workload;
 
@@ -64,6 +64,13 @@ pub struct Workloads<'a>(
 // === impl Simulation ===
 
 impl Simulation {
+    /// The first workload that ends after the last moment that can be replayed, 2500-01-01. Later
+    /// times may saturate, and what is decided then means nothing.
+    pub fn find_late(&self) -> Option<&Workload> {
+        let mut workloads = self.workloads.iter();
+        workloads.find(|workload| self.start + workload.end() > MOMENT_MAX)
+    }
+
     /// Decides all requests by `rules`, in order of time, and returns the events that there were:
     /// [`crate::replay`] and [`crate::survey`] decide these by the same rules with the same result.
     ///

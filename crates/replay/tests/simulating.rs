@@ -145,6 +145,23 @@ fn denied_clients_try_again_until_they_are_allowed_or_give_up() {
     assert!(backing_off.attempts < storm.attempts, "{backing_off:?}");
 }
 
+/// The last second before 2500, of which the client would try again for another one.
+#[test]
+fn no_client_tries_again_when_times_saturate() {
+    let late = Simulation {
+        start: Moment::from_nanos(16_725_225_599_000_000_000),
+        ..simulation(
+            &["bursts 30 every 1s for 1s retry every 400ms attempts 9"],
+            1,
+        )
+    };
+    let (mut traffic, totals) = run(&late, &rules("fixed_window"));
+    // Twenty are denied, and come again after 0.4 s and 0.8 s.
+    assert_eq!((totals[0].attempts, totals[0].given_up()), (70, 20));
+    let (_, [allowed, denied]) = replayed(&mut traffic, &rules("fixed_window"));
+    assert_eq!([allowed, denied], [10, 60]);
+}
+
 #[test]
 fn what_can_never_be_allowed_has_no_wait() {
     let text = "{domain: web, descriptors: [{key: client, rate_limit: 0/minute}]}";

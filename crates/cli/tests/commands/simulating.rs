@@ -529,7 +529,7 @@ fn one_instance_without_delay_and_faults_has_the_report_of_a_single_one() {
 }
 
 #[test]
-fn traffic_starts_before_times_saturate() {
+fn traffic_ends_before_times_saturate() {
     let directory = rules();
     let from = |start: &str| {
         let traffic = ["--start", start, "--traffic", "constant 50/s for 10s"];
@@ -538,12 +538,27 @@ fn traffic_starts_before_times_saturate() {
     let denied = |output: &Output| json(output)["denied"].as_u64().unwrap();
     let usual = denied(&from("1970-01-01"));
     assert!(usual > 0);
-    assert_eq!(denied(&from("2500-01-01")), usual);
-    let late = from("2500-01-01T00:00:01Z");
-    assert_eq!(late.status.code(), Some(2));
-    let shown = message(&late);
+    assert_eq!(denied(&from("2499-12-31T23:59:50Z")), usual);
+    for (start, expected) in [
+        (
+            "2499-12-31T23:59:51Z",
+            "--traffic 'constant 50/s for 10s': it ends after 2500-01-01, when times saturate; \
+             give it less time, or begin earlier with --start",
+        ),
+        (
+            "2500-01-01T00:00:01Z",
+            "'--start <TIME>': the time is after 2500-01-01; write",
+        ),
+    ] {
+        let late = from(start);
+        assert_eq!(late.status.code(), Some(2));
+        let shown = message(&late);
+        assert!(shown.contains(expected), "{shown}");
+    }
+    let long = "constant 1/day for 36500d from 200000d";
+    let late = simulate(&directory, &["--traffic", long]);
     assert!(
-        shown.contains("'--start <TIME>': the time is after 2500-01-01; write"),
-        "{shown}"
+        message(&late).contains("it ends after 2500-01-01"),
+        "{late:?}"
     );
 }
