@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::ArgGroup;
 use clap::builder::TypedValueParser;
-use tollgate_core::{Moment, Sharing};
+use tollgate_core::{Moment, Sharing, Span};
 use tollgate_replay::{Condition, Filter, KEYS_MAX, LogKind, Pattern, Selection, parse_moment};
 use tollgate_rules::{RuleSet, read_paths};
 
@@ -206,11 +206,29 @@ pub(super) fn selection(args: &Args) -> Result<Selection, Failure> {
             "--to is not after --from, so no event can be between them".to_owned(),
         ));
     }
+    if args.log.format == LogFormat::Counts {
+        check_whole_seconds(args)?;
+    }
     Ok(Selection {
         from: args.from,
         to: args.to,
         filters: args.filters.clone(),
     })
+}
+
+/// Fails if a second of generated events would be selected in part.
+fn check_whole_seconds(args: &Args) -> Result<(), Failure> {
+    let (_, start) = generation(args);
+    for (option, at) in [("--from", args.from), ("--to", args.to)] {
+        let since = at.map_or(0, |at| at.as_nanos().abs_diff(start.as_nanos()));
+        if !since.is_multiple_of(Span::SECOND.as_nanos()) {
+            return Err(Failure::Message(format!(
+                "{option}: with --format counts, it must be a whole number of seconds from --start \
+                 (1970-01-01 without it), because a second is decided as a whole"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The rules in these files; what is wrong with them is printed.

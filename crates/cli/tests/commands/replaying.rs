@@ -5,7 +5,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::house::{directory, run};
+use crate::house::{directory, run, text};
 use crate::schema::violations;
 
 const RULES: &str = "domain: web
@@ -481,8 +481,21 @@ fn events_are_generated_from_requests_per_second() {
         report["topDeniedKeys"][0]["descriptor"][0]["value"],
         "key-0"
     );
+    let part = ["--from", "1970-01-01T00:00:02Z", "--output", "json"];
+    let report: Value =
+        serde_json::from_str(&text(&counts(&[&client[..], &part].concat()), 0)).unwrap();
+    assert_eq!([&report["events"], &report["excluded"]], [6, 6]);
     for (arguments, expected) in [
         (&["--keys", "0"][..], "0 is not in 1..=10000000"),
+        (
+            &["--from", "1970-01-01T00:00:00.5Z"],
+            "--from: with --format counts, it must be a whole number of seconds from --start \
+             (1970-01-01 without it), because a second is decided as a whole",
+        ),
+        (
+            &["--start", "0.5", "--to", "1970-01-01T00:00:02Z"],
+            "--to: with --format counts, it must be a whole",
+        ),
         (
             &["--start", "2554-07-21"],
             "'--start <TIME>': the time is after 2500-01-01",
