@@ -83,10 +83,9 @@ impl Preset {
         let template = |text, expected| match names {
             Some(_) => Err(NoNames),
             None => {
-                let template = Template::parse(text).expect("a preset is valid");
-                Ok(Layout(Kind::Template(Arc::new(
-                    template.of_program(expected),
-                ))))
+                let template = Template::of_program(text, expected);
+                let template = template.expect("a preset is valid");
+                Ok(Layout(Kind::Template(Arc::new(template))))
             }
         };
         match self {

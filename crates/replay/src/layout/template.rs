@@ -39,6 +39,8 @@ struct Part {
     width: usize,
     until: Vec<u8>,
     is_quoted: bool,
+    /// A line is not in the format if it has a blank.
+    is_word: bool,
     /// It is a number, and a line is not in the format if it is none: a port behind an address.
     is_port: bool,
 }
@@ -69,9 +71,14 @@ enum Blanks {
     Never,
     /// In its first bytes, so many.
     Within(usize),
+    /// Anywhere, if a client chooses it so, which hardly one does.
+    Rarely,
     /// Anywhere.
     Maybe,
 }
+
+/// A value, what stands before it, and what stands behind it.
+type Placed<'v> = (String, &'v Value, String);
 
 /// Why a text is not a log format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +120,7 @@ impl Template {
             return Err(InvalidLogFormat::Json);
         }
         let pieces = match format.contains('$') {
-            true => nginx::pieces(format)?,
+            true => nginx::pieces(format, Blanks::Maybe)?,
             false => apache::pieces(format)?,
         };
         let template = Template::of(&pieces)?;
@@ -126,41 +133,38 @@ impl Template {
         Ok(template)
     }
 
-    /// Puts together values and what stands between them, up to the last value that is needed.
+    /// A format of a program, whose values that are not named as nginx's have no blanks. A line
+    /// that is not in it is said to be not as `expected`.
+    pub(super) fn of_program(
+        format: &str,
+        expected: &'static str,
+    ) -> Result<Template, InvalidLogFormat> {
+        let template = Template::of(&nginx::pieces(format, Blanks::Never)?)?;
+        Ok(Template {
+            expected: Some(expected),
+            ..template
+        })
+    }
+
+    /// The values up to the last one that is needed.
     fn of(pieces: &[Piece]) -> Result<Template, InvalidLogFormat> {
-        let mut lead = String::new();
-        let mut before = String::new();
-        let mut values: Vec<(String, &Value, String)> = Vec::new();
-        for piece in pieces {
-            match piece {
-                Piece::Text(text) => match values.last_mut() {
-                    None => lead.push_str(text),
-                    Some((_, _, until)) => until.push_str(text),
-                },
-                Piece::Value(value) => {
-                    if let Some((_, last, until)) = values.last() {
-                        before.clone_from(until);
-                        if until.is_empty() {
-                            return Err(InvalidLogFormat::Adjacent {
-                                first: last.name.clone(),
-                                second: value.name.clone(),
-                            });
-                        }
-                    } else {
-                        before.clone_from(&lead);
-                    }
-                    values.push((before.clone(), value, String::new()));
-                }
-            }
-        }
+        let (lead, values) = place(pieces)?;
         let slots = choose_slots(&values);
         let needed = slots.iter().rposition(Option::is_some);
         let needed = needed.ok_or(InvalidLogFormat::NoValue)?;
-        let (mut parts, mut lost_at) = (Vec::new(), None);
-        for (index, (before, value, until)) in values.iter().enumerate().take(needed + 1) {
+        let (mut parts, mut lost_at, mut words) = (Vec::new(), None, 0);
+        for (index, (before, value, until)) in values.iter().enumerate() {
+            if index > needed && index >= words {
+                break;
+            }
             let is_quoted = before.ends_with('"') && until.starts_with('"');
             let has_blank_end = until.starts_with(' ');
-            if value.blanks == Blanks::Maybe && has_blank_end && !is_quoted {
+            if value.blanks == Blanks::Rarely && has_blank_end && !is_quoted {
+                words = words.max(end_of_words(&lead, &values, &slots, index).unwrap_or(0));
+            }
+            let is_word = index < words && !matches!(value.blanks, Blanks::Within(_));
+            let may_have_blanks = matches!(value.blanks, Blanks::Rarely | Blanks::Maybe);
+            if may_have_blanks && has_blank_end && !is_quoted && !is_word {
                 lost_at = Some(value.name.clone());
                 break;
             }
@@ -173,6 +177,7 @@ impl Template {
                 },
                 until: until.clone().into_bytes(),
                 is_quoted,
+                is_word,
                 is_port: value.name == nginx::PORT,
             });
         }
@@ -182,14 +187,6 @@ impl Template {
             lost_at,
             expected: None,
         })
-    }
-
-    /// The same, which says of a line that is not in the format what is expected of a program's.
-    pub(super) fn of_program(self, expected: &'static str) -> Template {
-        Template {
-            expected: Some(expected),
-            ..self
-        }
     }
 
     fn slots(&self) -> impl Iterator<Item = Slot> {
@@ -243,11 +240,12 @@ impl Template {
                 let why = format!("not in the log format: {} is not a number", part.name);
                 return Err(BadRecord::Layout(why));
             }
+            let is_word = part.is_word || part.slot == Some(Slot::Field(Field::Client));
+            if is_word && value.contains(&b' ') {
+                let why = format!("not in the log format: {} has a blank", part.name);
+                return Err(BadRecord::Layout(why));
+            }
             if let Some(slot) = part.slot {
-                if slot == Slot::Field(Field::Client) && value.contains(&b' ') {
-                    let why = format!("not in the log format: {} has a blank", part.name);
-                    return Err(BadRecord::Layout(why));
-                }
                 record.set(slot, Cow::Borrowed(value));
             }
             rest = &rest[end + part.until.len()..];
@@ -256,8 +254,73 @@ impl Template {
     }
 }
 
+/// Puts together values and what stands between them; and what a line begins with.
+fn place(pieces: &[Piece]) -> Result<(String, Vec<Placed<'_>>), InvalidLogFormat> {
+    let mut lead = String::new();
+    let mut values: Vec<Placed<'_>> = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Text(text) => match values.last_mut() {
+                None => lead.push_str(text),
+                Some((_, _, until)) => until.push_str(text),
+            },
+            Piece::Value(value) => {
+                let before = match values.last() {
+                    None => lead.clone(),
+                    Some((_, last, until)) if until.is_empty() => {
+                        return Err(InvalidLogFormat::Adjacent {
+                            first: last.name.clone(),
+                            second: value.name.clone(),
+                        });
+                    }
+                    Some((_, _, until)) => until.clone(),
+                };
+                values.push((before, value, String::new()));
+            }
+        }
+    }
+    Ok((lead, values))
+}
+
+/// The end of the values from this one on of which each must be a word, so that a blank in one of
+/// them makes a line one with too many words: up to the quote that closes those in quotes, or up to
+/// a time in brackets. `None` if a blank could make another value the client.
+fn end_of_words(
+    lead: &str,
+    values: &[Placed<'_>],
+    slots: &[Option<Slot>],
+    from: usize,
+) -> Option<usize> {
+    let is_client = |slot: &Option<Slot>| *slot == Some(Slot::Field(Field::Client));
+    let texts = values[..from].iter().map(|(_, _, until)| until.as_str());
+    let quotes: usize = texts
+        .chain([lead])
+        .map(|text| text.matches('"').count())
+        .sum();
+    let is_in_quotes = !quotes.is_multiple_of(2);
+    for (index, (_, value, until)) in values.iter().enumerate().skip(from) {
+        if value.blanks == Blanks::Maybe || is_client(&slots[index]) {
+            return None;
+        }
+        let next = values.get(index + 1).map(|(_, next, _)| *next);
+        let is_before_time = next.is_some_and(|next| {
+            let has_brackets = until.ends_with('[') || next.blanks == apache::IN_BRACKETS;
+            next.slot == Some(Slot::Time) && has_brackets
+        });
+        match (is_in_quotes, until.contains('"')) {
+            (true, true) => return Some(index + 1),
+            (false, true) => return None,
+            // A client could choose a time in brackets, and what is behind it.
+            _ if is_before_time && slots[index..].iter().any(is_client) => return None,
+            _ if is_before_time => return Some(index + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
 /// The slots of the values: of several values for one slot, that of the lowest rank has it.
-fn choose_slots(values: &[(String, &Value, String)]) -> Vec<Option<Slot>> {
+fn choose_slots(values: &[Placed<'_>]) -> Vec<Option<Slot>> {
     let is_best = |one: &Value| {
         let others = values.iter().filter(|(_, other, _)| other.slot == one.slot);
         let best = others.min_by_key(|(_, other, _)| other.rank);

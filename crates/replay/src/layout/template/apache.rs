@@ -43,6 +43,9 @@ const TIMES: [(&str, usize); 8] = [
     ("%F %T %z", "2015-05-17 10:05:03 +0000".len()),
 ];
 
+/// The blanks of `%t`.
+pub(super) const IN_BRACKETS: Blanks = Blanks::Within(TIME_BYTES + "[]".len());
+
 /// Splits a format into text and directives.
 pub(super) fn pieces(format: &str) -> Result<Vec<Piece>, InvalidLogFormat> {
     let mut pieces = Vec::new();
@@ -116,8 +119,7 @@ fn value(
     match (letter, argument) {
         (Some('t'), None) => {
             value.slot = Some(Slot::Time);
-            // With its brackets.
-            value.blanks = Blanks::Within(TIME_BYTES + 2);
+            value.blanks = IN_BRACKETS;
         }
         (Some('t'), Some(format)) => {
             let format = format.strip_prefix("begin:").unwrap_or(format);
@@ -144,9 +146,12 @@ fn value(
             value.slot = known.map(|at| DIRECTIVES[at].1);
             value.blanks = match letter {
                 Some('r') => Blanks::Maybe,
+                Some('u' | 'U') => Blanks::Rarely,
                 _ => Blanks::Never,
             };
         }
+        (Some('l'), None) => value.blanks = Blanks::Rarely,
+        (Some('f'), None) => value.blanks = Blanks::Maybe,
         (Some(letter), _) if OTHERS.contains(letter) => {}
         (Some(_), _) => {
             return Err(invalid(

@@ -31,20 +31,46 @@ const VARIABLES: [(&str, Slot); 22] = [
 ];
 /// The variable that says nothing of a request, but is a number.
 pub(super) const PORT: &str = "$remote_port";
-/// What the names of variables begin with whose values may have blanks.
-const WITH_BLANKS: [&str; 8] = [
-    "http_",
-    "sent_http_",
-    "upstream_",
-    "cookie_",
-    "ssl_",
-    "request_body",
-    "request_filename",
-    "proxy_add_",
+/// Variables that cannot have a blank, whatever a client sends.
+const WITHOUT_BLANKS: [&str; 22] = [
+    "remote_addr",
+    "remote_port",
+    "realip_remote_addr",
+    "realip_remote_port",
+    "proxy_protocol_addr",
+    "proxy_protocol_port",
+    "status",
+    "bytes_sent",
+    "body_bytes_sent",
+    "request_method",
+    "request_length",
+    "request_time",
+    "request_id",
+    "msec",
+    "time_iso8601",
+    "host",
+    "hostname",
+    "scheme",
+    "https",
+    "pipe",
+    "pid",
+    "gzip_ratio",
+];
+/// What the names of others begin with.
+const FAMILIES_WITHOUT_BLANKS: [&str; 2] = ["server_", "connection"];
+/// Variables that a client may choose with a blank in it.
+const RARELY_WITH_BLANKS: [&str; 6] = [
+    "remote_user",
+    "request_uri",
+    "uri",
+    "document_uri",
+    "args",
+    "query_string",
 ];
 
-/// Splits a format into text and variables.
-pub(super) fn pieces(format: &str) -> Result<Vec<Piece>, InvalidLogFormat> {
+/// Splits a format into text and variables; `others` are the blanks of variables that are not known
+/// here.
+pub(super) fn pieces(format: &str, others: Blanks) -> Result<Vec<Piece>, InvalidLogFormat> {
     let mut pieces = Vec::new();
     let mut rest = format;
     while let Some(at) = rest.find('$') {
@@ -63,7 +89,7 @@ pub(super) fn pieces(format: &str) -> Result<Vec<Piece>, InvalidLogFormat> {
                 why: "no name of a variable follows; write such as $remote_addr".to_owned(),
             });
         }
-        pieces.push(Piece::Value(value(name)));
+        pieces.push(Piece::Value(value(name, others)));
         rest = after;
     }
     if !rest.is_empty() {
@@ -72,18 +98,19 @@ pub(super) fn pieces(format: &str) -> Result<Vec<Piece>, InvalidLogFormat> {
     Ok(pieces)
 }
 
-fn value(name: &str) -> Value {
+fn value(name: &str, others: Blanks) -> Value {
     let known = VARIABLES.iter().position(|(variable, _)| *variable == name);
-    let may_have_blanks =
-        name == "request" || WITH_BLANKS.iter().any(|prefix| name.starts_with(prefix));
+    let is_of_family = |family: &&str| name.starts_with(*family);
     Value {
         name: format!("${name}"),
         slot: known.map(|at| VARIABLES[at].1),
         rank: known.unwrap_or_default(),
         blanks: match name {
             "time_local" => Blanks::Within(TIME_BYTES),
-            _ if may_have_blanks => Blanks::Maybe,
-            _ => Blanks::Never,
+            _ if RARELY_WITH_BLANKS.contains(&name) => Blanks::Rarely,
+            _ if WITHOUT_BLANKS.contains(&name) => Blanks::Never,
+            _ if FAMILIES_WITHOUT_BLANKS.iter().any(is_of_family) => Blanks::Never,
+            _ => others,
         },
     }
 }

@@ -60,8 +60,8 @@ fn formats_of_nginx_and_apache_find_the_values() {
             "",
         ),
         (
-            r#"%v:%p %{c}a %a %{msec}t %m %U %q %H"#,
-            "v:80 10.0.0.1 192.0.2.1 1431857103000 PUT /a ?b HTTP/2".to_owned(),
+            r#"%v:%p %{c}a %a %{msec}t "%m %U %q %H""#,
+            "v:80 10.0.0.1 192.0.2.1 1431857103000 \"PUT /a ?b HTTP/2\"".to_owned(),
             "client=192.0.2.1 method=PUT path=/a query=b protocol=HTTP/2 host=v",
         ),
     ];
@@ -113,6 +113,8 @@ fn a_format_that_cannot_be_used_says_why() {
             "%{%I:%M %p}t: times in this form cannot be read; write %t, or one of",
         ),
         ("%h %r %t", "the time is behind %r"),
+        ("$uri $time_iso8601", "the time is behind $uri"),
+        ("$mine $time_iso8601", "the time is behind $mine"),
         ("%h %l", "it has no time"),
     ];
     for (format, why) in table {
@@ -161,5 +163,67 @@ fn a_line_that_is_not_in_the_format_says_where() {
                 || found.clone().is_err_and(|bad| bad.contains(why)),
             "{line}: {found:?}"
         );
+    }
+}
+
+/// What a client chooses must not become the value behind it.
+#[test]
+fn a_client_cannot_choose_which_client_is_counted() {
+    for (format, at) in [
+        (
+            "$time_local $request_method $uri $remote_addr $host",
+            "$uri",
+        ),
+        ("$time_local $document_uri $remote_addr", "$document_uri"),
+        ("$time_local $mine $remote_addr", "$mine"),
+        ("$remote_user [$time_local] $remote_addr", "$remote_user"),
+        ("[$time_local] $remote_user $remote_addr", "$remote_user"),
+        ("[$time_local] \"$uri $remote_addr\"", "$uri"),
+        ("%{sec}t %U %a", "%U"),
+        ("%{sec}t %u %a", "%u"),
+        ("%{sec}t %l %a", "%l"),
+        ("%{sec}t %f %a", "%f"),
+        ("%u %t %a", "%u"),
+    ] {
+        match Template::parse(format) {
+            Ok(template) => {
+                let why = template.lacks(Field::Client).unwrap();
+                assert!(why.contains(&format!("before {at}, which may")), "{why}");
+            }
+            Err(why) => assert!(why.to_string().contains(&format!("behind {at}, ")), "{why}"),
+        }
+    }
+}
+
+/// Formats in which a blank makes a line one with too many words, which is skipped.
+#[test]
+fn words_before_a_time_or_in_quotes_have_no_blank() {
+    let time = "17/May/2015:10:05:03 +0000";
+    for (format, line, bad) in [
+        (
+            "$remote_addr - $remote_user [$time_local] \"$request\"",
+            "192.0.2.1 - WORD [TIME] \"GET / HTTP/1.1\"",
+            "$remote_user has a blank",
+        ),
+        (
+            "%h %l %u %t \"%r\"",
+            "192.0.2.1 - WORD [TIME] \"GET / HTTP/1.1\"",
+            "the time is not in the form",
+        ),
+        (
+            "%h %l %u %t \"%r\"",
+            "192.0.2.1 WORD - [TIME] \"GET / HTTP/1.1\"",
+            "the time is not in the form",
+        ),
+        (
+            "$remote_addr [$time_local] \"$request_method $uri $server_protocol\" $status",
+            "192.0.2.1 [TIME] \"GET /WORD HTTP/1.1\" 200",
+            "$server_protocol has a blank",
+        ),
+    ] {
+        let read = |word| fields(format, &line.replace("TIME", time).replace("WORD", word));
+        assert!(read("a").unwrap()[0] == "client=192.0.2.1", "{format}");
+        let why = read("a 198.51.100.7").unwrap_err();
+        assert!(why.contains(bad), "{format}: {why}");
     }
 }
