@@ -37,6 +37,11 @@ pub struct Decided {
     at: Duration,
 }
 
+/// The wall-clock time since 1970. To be read when a decision is made, before anything is held.
+pub(super) fn time_of(clock: &impl Clock) -> Duration {
+    clock.on(Timeline::Utc).since(Moment::ZERO).into()
+}
+
 /// The problem of a request whose peer is unknown: an error of this program.
 pub(super) fn missing_peer() -> Problem {
     Problem::new(
@@ -48,12 +53,12 @@ pub(super) fn missing_peer() -> Problem {
 // === impl Decided ===
 
 impl Decided {
-    /// A decision that was just made, and after which nothing has to be held any more.
-    pub(super) fn new(answer: Answer, clock: &impl Clock) -> Decided {
+    /// A decision that was made at this time, and after which nothing has to be held any more.
+    pub(super) fn new(answer: Answer, at: Duration) -> Decided {
         let delay = Span::ZERO;
         Decided {
             answer: Answer { delay, ..answer },
-            at: clock.on(Timeline::Utc).since(Moment::ZERO).into(),
+            at,
         }
     }
 

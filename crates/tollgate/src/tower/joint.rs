@@ -3,11 +3,12 @@
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::{Clock, Key, PerCharge};
 use tollgate_http::ClientAddress;
 
-use super::gate::{Decided, Outcome};
+use super::gate::{Decided, Outcome, time_of};
 use super::keyed::{ClientLimits, KeyedLimits, RuleNames, answer};
 use crate::joint::{JointDecision, hold};
 use crate::limiter::Limiter;
@@ -32,11 +33,12 @@ impl<C: Clock + 'static> ClientLimits for Limits<C> {
         };
         if !self.may_delay() {
             let decision = self.decide_keys(&keys);
-            return Outcome::Decided(decide(self, &decision, rules, clock));
+            return Outcome::Decided(decide(self, &decision, rules, time_of(clock)));
         }
         let (limits, rules) = (Arc::clone(self), Arc::clone(rules));
         Outcome::Delayed(Box::pin(async move {
             let clock = limits.clock().expect("it has limits");
+            let at = time_of(clock);
             // If this is dropped before the turn of the request, what still counts is refunded.
             let decision = match limits.reserve_keys(&keys) {
                 Ok(reservation) => {
@@ -46,7 +48,7 @@ impl<C: Clock + 'static> ClientLimits for Limits<C> {
                 }
                 Err(denial) => denial.into_decision(),
             };
-            Ok(decide(&limits, &decision, &rules, clock))
+            Ok(decide(&limits, &decision, &rules, at))
         }))
     }
 }
@@ -62,10 +64,10 @@ fn decide<C: Clock>(
     limits: &Limits<C>,
     decision: &JointDecision,
     rules: &RuleNames,
-    clock: &C,
+    at: Duration,
 ) -> Decided {
     let verdict = decision.verdict();
     let of_each = limits.limiters().map(Limiter::limit);
     let answer = answer(rules, of_each, &verdict.decisions, verdict.denial);
-    Decided::new(answer, clock)
+    Decided::new(answer, at)
 }

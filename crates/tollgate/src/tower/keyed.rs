@@ -4,6 +4,7 @@ use std::hash::Hash;
 use std::iter;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use tollgate_core::{
@@ -12,7 +13,7 @@ use tollgate_core::{
 };
 use tollgate_http::{ClientAddress, Problem};
 
-use super::gate::{Decided, Gate, Outcome};
+use super::gate::{Decided, Gate, Outcome, time_of};
 use crate::limiter::{Limiter, denial_without_answer};
 
 /// Limits that a [`RateLimitLayer`](super::RateLimitLayer) asks about one key of each request: a
@@ -99,12 +100,15 @@ impl<C: Clock + 'static> ClientLimits for Limiter<C> {
 
     fn gate(self: &Arc<Self>, key: Key, rules: &RuleNames) -> Outcome {
         if self.limit().algorithm() != Algorithm::LeakyBucket {
-            return Outcome::Decided(decide(self, self.try_check_key(key), rules));
+            let (decision, at) = (self.try_check_key(key), time_of(self.clock()));
+            return Outcome::Decided(decide(self, decision, rules, at));
         }
         let (limiter, rules) = (Arc::clone(self), Arc::clone(rules));
         Outcome::Delayed(Box::pin(async move {
+            let at = time_of(limiter.clock());
+            // It decides at once; what takes time is the turn of the request.
             let decision = limiter.check_in_turn(key, tokio::time::sleep).await;
-            Ok(decide(&limiter, decision, &rules))
+            Ok(decide(&limiter, decision, &rules, at))
         }))
     }
 }
@@ -120,6 +124,7 @@ fn decide<C: Clock>(
     limiter: &Limiter<C>,
     decision: Result<Decision, StoreError>,
     rules: &RuleNames,
+    at: Duration,
 ) -> Decided {
     let (decision, reason) = match decision {
         Ok(decision) => (decision, DenialReason::Exceeded),
@@ -134,7 +139,7 @@ fn decide<C: Clock>(
         reason,
     });
     let answer = answer(rules, [limiter.limit()], &[decision], denial);
-    Decided::new(answer, limiter.clock())
+    Decided::new(answer, at)
 }
 
 /// The decisions of limits as an answer, after which nothing has to be held any more.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use tollgate_core::{Cost, Key, Span, StoreError};
 use tollgate_http::{ClientAddress, Problem};
 
-use super::gate::{Decided, Outcome};
+use super::gate::{Decided, Outcome, time_of};
 use super::keyed::{ClientLimits, KeyedLimits, RuleNames, answer};
 use crate::redis::{KeyParts, Limiter, SharedKey};
 
@@ -53,7 +53,7 @@ impl ClientLimits for Limiter {
         Outcome::Delayed(Box::pin(async move {
             let verdict = limiter.decide_key(key, Cost::ONE).await;
             let verdict = verdict.map_err(|error| problem(&error))?;
-            let delay = verdict.delay();
+            let (at, delay) = (time_of(limiter.redis().clock()), verdict.delay());
             if verdict.is_allowed() && !delay.is_zero() {
                 let (limiter, charged_by) = (Arc::clone(&limiter), verdict.decided_by);
                 let refund = async move {
@@ -64,7 +64,7 @@ impl ClientLimits for Limiter {
             }
             let limit = [limiter.limit()];
             let answer = answer(&rules, limit, &verdict.decisions, verdict.denial);
-            Ok(Decided::new(answer, limiter.redis().clock()))
+            Ok(Decided::new(answer, at))
         }))
     }
 }

@@ -8,7 +8,7 @@ use tollgate_core::{Clock, Request, Span};
 use tollgate_http::{Classifier, Head, Peer, Problem};
 use tollgate_rules::ReservedPart;
 
-use super::gate::{Decided, Gate, Outcome, missing_peer};
+use super::gate::{Decided, Gate, Outcome, missing_peer, time_of};
 use crate::joint::hold;
 use crate::rule_limiter::{RuleError, RuleLimiter};
 
@@ -83,15 +83,16 @@ impl<C: Clock + 'static> RuleLimits for RuleLimiter<C> {
             Err(error) => return Outcome::Failed(problem(&error)),
         };
         let delay = answer.delay;
-        if delay.is_zero() || !answer.is_allowed() {
-            return Outcome::Decided(Decided::new(answer, self.clock()));
+        let is_held = !delay.is_zero() && answer.is_allowed();
+        let decided = Decided::new(answer, time_of(self.clock()));
+        if !is_held {
+            return Outcome::Decided(decided);
         }
         let held = Held {
             limiter: Arc::clone(self),
             charged,
             has_gone: false,
         };
-        let decided = Decided::new(answer, self.clock());
         Outcome::Delayed(Box::pin(async move {
             held.until_turn(delay).await;
             Ok(decided)

@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 use tollgate::tower::{Classifier, ClientAddress, IdentitySettings, RateLimitLayer};
 use tollgate::{
-    Algorithm, Limit, Limiter, ManualClock, Memory, RuleLimiter, Source, Span, TokioClock,
+    Algorithm, Limit, Limiter, Limits, ManualClock, Memory, RuleLimiter, Source, Span, TokioClock,
 };
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -296,4 +296,37 @@ async fn a_delayed_response_names_no_delay() {
     let second = app.oneshot(request(CLIENT)).await.unwrap();
     assert!(second.headers().contains_key("ratelimit"));
     assert!(!second.headers().contains_key("x-tollgate-delay-ms"));
+}
+
+/// The second of three requests is held for a minute. Its limit is unused two minutes after it was
+/// decided, however long it was held since.
+#[tokio::test(start_paused = true)]
+async fn a_held_response_says_when_the_limit_resets_not_how_late_it_is() {
+    let limit = Limit::per_minute(1)
+        .counted_by(Algorithm::LeakyBucket)
+        .burst(3);
+    let rules = "{domain: shop, descriptors: [{key: remote_address, rate_limit: {unit: minute, \
+        requests_per_unit: 1, algorithm: leaky_bucket, queue: 3}}]}";
+    let limits = Limits::builder().max_keys(100).clock(TokioClock::new());
+    let limits = Arc::new(limits.limit("only", limit).build());
+    let addresses = ClientAddress::default;
+    for layer in [
+        RateLimitLayer::by_client_address(limiter(limit), addresses(), peer),
+        RateLimitLayer::by_client_address(limits, addresses(), peer),
+        rules_layer(rules, &IdentitySettings::default()).0,
+    ] {
+        let settings = serde_json::json!({"headers": ["x_ratelimit_epoch"]});
+        let settings = serde_json::from_value(settings).unwrap();
+        let app = app(layer.responses(&settings).unwrap());
+        let reset = async || -> u64 {
+            let response = app.clone().oneshot(request(CLIENT)).await.unwrap();
+            let reset = &response.headers()["x-ratelimit-reset"];
+            reset.to_str().unwrap().parse().unwrap()
+        };
+        let (began, first) = (Instant::now(), reset().await);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        let second = reset().await;
+        assert_eq!(began.elapsed(), Duration::from_secs(60));
+        assert_eq!(second - first, 60);
+    }
 }

@@ -9,7 +9,7 @@ use tollgate_http::ClientAddress;
 
 use super::{hold, parts_of, problem};
 use crate::redis::{KeyParts, Limiter, Limits, SharedKey};
-use crate::tower::gate::{Decided, Outcome};
+use crate::tower::gate::{Decided, Outcome, time_of};
 use crate::tower::keyed::{ClientLimits, KeyedLimits, RuleNames, answer};
 
 // === impl Limits ===
@@ -30,7 +30,7 @@ impl ClientLimits for Limits {
         Outcome::Delayed(Box::pin(async move {
             let verdict = limits.decide_keys(&keys).await;
             let verdict = verdict.map_err(|error| problem(&error))?;
-            let delay = verdict.delay();
+            let (at, delay) = (time_of(limits.redis().clock()), verdict.delay());
             if verdict.is_allowed() && !delay.is_zero() {
                 let (limits, verdict, began) =
                     (Arc::clone(&limits), verdict.clone(), Instant::now());
@@ -42,7 +42,7 @@ impl ClientLimits for Limits {
             }
             let of_each = limits.limiters().map(Limiter::limit);
             let answer = answer(&rules, of_each, &verdict.decisions, verdict.denial);
-            Ok(Decided::new(answer, limits.redis().clock()))
+            Ok(Decided::new(answer, at))
         }))
     }
 }

@@ -7,7 +7,7 @@ use tollgate_core::{OwnedRequest, Request};
 
 use super::hold;
 use crate::redis::RuleLimiter;
-use crate::tower::gate::{Decided, Outcome};
+use crate::tower::gate::{Decided, Outcome, time_of};
 use crate::tower::ruled::{RuleLimits, problem};
 
 impl RuleLimits for RuleLimiter {
@@ -17,12 +17,13 @@ impl RuleLimits for RuleLimiter {
             let request = asked.request();
             let decided = limiter.decide_held(&request).await;
             let (answer, places) = decided.map_err(|error| problem(&error))?;
+            let at = time_of(limiter.redis().clock());
             if answer.is_allowed() && !answer.delay.is_zero() {
                 let (limiter, began) = (Arc::clone(&limiter), Instant::now());
                 let refund = async move { limiter.give_up(&places, began.elapsed().into()).await };
                 hold(answer.delay, refund).await;
             }
-            Ok(Decided::new(answer, limiter.redis().clock()))
+            Ok(Decided::new(answer, at))
         }))
     }
 }
