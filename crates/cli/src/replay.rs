@@ -222,7 +222,7 @@ impl Stopped {
         let is_interrupt = matches!(self.why, Error::Stopped { .. });
         let message = match (&self.why, &of) {
             (Error::Stopped { decided }, Some(of)) if events == Some(*decided) => {
-                return interrupted_at_the_end(of, decisions);
+                return failure_at_the_end(of, decisions);
             }
             (Error::Stopped { decided }, Some(of)) => {
                 format!("interrupted after {decided} of {of}")
@@ -249,7 +249,7 @@ impl Stopped {
 }
 
 /// An interrupt while all events are decided again for a page: their decisions are complete.
-fn interrupted_at_the_end(of: &str, decisions: Option<Decisions>) -> Failure {
+fn failure_at_the_end(of: &str, decisions: Option<Decisions>) -> Failure {
     let message = format!("interrupted after all {of} were decided; the report is not written");
     let Some(decisions) = decisions else {
         return Failure::Interrupted(message);
