@@ -123,11 +123,10 @@ async fn serve(
         }
     }
     session.decide(out).await;
-    if !out.is_empty() {
-        stream.write_all(out).await?;
-        stream.flush().await?;
-        out.clear();
-    }
+    stream.write_all(out).await?;
+    out.clear();
+    // Also what has left before: a stream of TLS may keep it, and the client may wait for it.
+    stream.flush().await?;
     Ok(next)
 }
 
@@ -172,3 +171,6 @@ async fn execute(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
