@@ -1,7 +1,7 @@
 //! The state of one connection, shared by its socket, its requests and its listener.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
@@ -14,6 +14,7 @@ use crate::budget::Budget;
 use crate::exchange::Exchange;
 use crate::idleness::Idleness;
 use crate::quantum::Quantum;
+use crate::source::Source;
 use crate::tunnel::Tunnel;
 
 /// The counters of unread responses: for the current period, the one before it, and the next one.
@@ -22,16 +23,6 @@ const PERIODS: usize = 3;
 /// The orders as numbers; 0 is none.
 const DRAIN: u8 = 1;
 const CLOSE: u8 = 2;
-
-/// What a connection is counted under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Source {
-    /// An IPv4 address, or an IPv6 /64: one host usually has a whole /64. An IPv4 address that is
-    /// mapped into IPv6 counts as IPv4.
-    Network(IpAddr),
-    /// Any process on this host.
-    Unix,
-}
 
 /// Why this side closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,24 +81,11 @@ pub struct Connection {
     period: AtomicUsize,
     /// Milliseconds from `opened` to the order to drain, or 0.
     drained: AtomicU64,
+    /// For calls without an end, which no order reaches.
+    drain_begins: Notify,
     /// What it becomes after the response that is being written.
     tunnel: Mutex<Option<Tunnel>>,
     has_tunnel: AtomicBool,
-}
-
-// === impl Source ===
-
-impl Source {
-    pub(crate) fn of(peer: PeerAddress) -> Source {
-        match peer.ip().map(|address| address.to_canonical()) {
-            None => Source::Unix,
-            Some(IpAddr::V4(address)) => Source::Network(address.into()),
-            Some(IpAddr::V6(address)) => {
-                let [a, b, c, d, ..] = address.segments();
-                Source::Network(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
-            }
-        }
-    }
 }
 
 // === impl Connection ===
@@ -141,6 +119,7 @@ impl Connection {
             unread: [const { AtomicU32::new(0) }; PERIODS],
             period: AtomicUsize::new(1),
             drained: AtomicU64::new(0),
+            drain_begins: Notify::new(),
             tunnel: Mutex::default(),
             has_tunnel: AtomicBool::new(false),
         }
@@ -299,6 +278,16 @@ impl Connection {
         if self.drained.compare_exchange(0, now, order, order).is_ok() {
             self.order.fetch_max(DRAIN, Ordering::Relaxed);
             self.notify.notify_one();
+            self.drain_begins.notify_waiters();
+        }
+    }
+
+    /// Waits until it is asked to end.
+    pub async fn wait_until_drain(&self) {
+        // Before the check, so that no drain is missed that begins after it.
+        let begins = self.drain_begins.notified();
+        if self.time_since_drain().is_none() {
+            begins.await;
         }
     }
 
@@ -402,26 +391,20 @@ impl fmt::Display for Close {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::future::poll_fn;
+    use std::pin::{Pin, pin};
+
     use super::*;
     use crate::limits::Limits;
+
+    async fn poll_once(mut future: Pin<&mut impl Future<Output = ()>>) -> Poll<()> {
+        poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+    }
 
     fn connection() -> Connection {
         let budget = Arc::new(Budget::new(&Limits::default()));
         let peer = PeerAddress::Unix;
         Connection::new(peer, false, 1000, budget, Instant::now())
-    }
-
-    #[test]
-    fn a_network_of_one_client_is_one_source() {
-        let source = |address: &str| {
-            let address: IpAddr = address.parse().unwrap();
-            Source::of(PeerAddress::Tcp((address, 1).into()))
-        };
-        assert_eq!(source("2001:db8:0:1::1"), source("2001:db8:0:1:ffff::2"));
-        assert_ne!(source("2001:db8:0:1::1"), source("2001:db8:0:2::1"));
-        assert_eq!(source("::ffff:10.0.0.1"), source("10.0.0.1"));
-        assert_ne!(source("10.0.0.1"), source("10.0.0.2"));
-        assert_ne!(source("::ffff:10.0.0.1"), source("::ffff:10.0.0.2"));
     }
 
     #[test]
@@ -450,6 +433,23 @@ mod tests {
         assert_eq!(connection.idle_time(later(9)), Duration::ZERO);
         connection.end_request(later(9));
         assert_eq!(connection.idle_time(later(11)), Duration::from_secs(2));
+    }
+
+    #[tokio::test]
+    async fn a_drain_is_known_to_all_who_wait_for_it_and_to_those_who_come_later() {
+        let connection = connection();
+        let mut waiting = pin!(connection.wait_until_drain());
+        let mut other = pin!(connection.wait_until_drain());
+        for waiting in [&mut waiting, &mut other] {
+            assert_eq!(poll_once(waiting.as_mut()).await, Poll::Pending);
+        }
+        connection.drain();
+        for waiting in [&mut waiting, &mut other] {
+            assert_eq!(poll_once(waiting.as_mut()).await, Poll::Ready(()));
+        }
+        let later = pin!(connection.wait_until_drain());
+        assert_eq!(poll_once(later).await, Poll::Ready(()));
+        assert_eq!(connection.next_order().await, Order::Drain);
     }
 
     #[tokio::test]

@@ -26,6 +26,8 @@ mod budget;
 
 mod quantum;
 
+mod source;
+
 mod deferral;
 
 mod head_timer;

@@ -11,9 +11,10 @@ use std::time::Instant;
 
 use crate::address::PeerAddress;
 use crate::budget::Budget;
-use crate::connection::{Close, Connection, Source};
+use crate::connection::{Close, Connection};
 use crate::idleness::{CloseIdle, Idleness};
 use crate::limits::Limits;
+use crate::source::Source;
 
 /// Permits beyond `connections`, for health checks.
 pub(crate) const RESERVED: usize = 16;

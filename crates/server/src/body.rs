@@ -13,6 +13,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use tollgate_listen::{Connection, ShutdownSignal};
 use tonic::Status;
 
+use crate::call_end::{CallEnd, call_end};
 use crate::held_bytes::hold;
 
 /// The error type of bodies.
@@ -37,7 +38,7 @@ enum State {
 }
 
 /// The body of a response. It records whether the peer reads it, and a response without an end of
-/// its own ends on shutdown.
+/// its own ends on shutdown, or once its connection drains.
 pub(crate) struct ResponseBody {
     content: Content,
     connection: Arc<Connection>,
@@ -46,7 +47,7 @@ pub(crate) struct ResponseBody {
     /// The period of the part that was sent last, until the peer has room for the next one.
     period: Option<usize>,
     /// For responses that may never end.
-    stop: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    stop: Option<CallEnd>,
 }
 
 /// The bytes of a response.
@@ -311,9 +312,9 @@ impl ResponseBody {
         }
     }
 
-    /// The same, ended on shutdown.
-    pub(crate) fn until_stop(mut self, mut shutdown: ShutdownSignal) -> ResponseBody {
-        self.stop = Some(Box::pin(async move { shutdown.wait().await }));
+    /// The same, ended on shutdown, or once the connection drains.
+    pub(crate) fn until_stop(mut self, shutdown: ShutdownSignal) -> ResponseBody {
+        self.stop = Some(call_end(&self.connection, shutdown));
         self
     }
 
@@ -359,12 +360,10 @@ impl HttpBody for ResponseBody {
         }
         if polled.is_pending()
             && let Some(stop) = &mut this.stop
-            && stop.as_mut().poll(cx).is_ready()
+            && let Poll::Ready(status) = stop.as_mut().poll(cx)
         {
             this.stop = None;
             this.content = Content::Whole(None);
-            let status =
-                Status::unavailable("the service is stopping; retry with another instance");
             return Poll::Ready(Some(Ok(Frame::trailers(trailers(&status)))));
         }
         polled

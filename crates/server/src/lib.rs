@@ -26,6 +26,8 @@ mod stores;
 
 mod metrics;
 
+mod call_end;
+
 mod body;
 
 mod head;

@@ -26,7 +26,6 @@ use tokio::task::JoinHandle;
 use super::http_session::run_tunnel;
 use super::*;
 use crate::address::PeerAddress;
-use crate::connection::Source;
 use crate::handler::Handler;
 use crate::handshake::{Failure, Plain};
 use crate::permits::{ConnectionLimits, RESERVED};
@@ -35,6 +34,7 @@ use crate::protocol::Protocol;
 use crate::proxy_header::ProxyHeader;
 use crate::raw_responses::NOT_HTTP2;
 use crate::shutdown::{Shutdown, shutdown_channel};
+use crate::source::Source;
 use crate::tls::Tls;
 use crate::tunnel::Tunnel;
 

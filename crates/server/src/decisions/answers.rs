@@ -17,6 +17,7 @@ use super::answer_bytes::AnswerBytes;
 use super::requests::Requests;
 use super::{Decider, RawCheck};
 use crate::body::{no_room, trailers};
+use crate::call_end::{CallEnd, call_end};
 use crate::held_bytes::{ANSWER_BYTES_FREE, hold};
 
 /// The most requests of a call that are read before their answers are taken.
@@ -35,7 +36,7 @@ pub(crate) struct Answers {
     caller: Option<TraceContext>,
     requests: Requests,
     connection: Arc<Connection>,
-    stopped: Pin<Box<dyn Future<Output = ()> + Send>>,
+    stopped: CallEnd,
     /// The requests that are decided next.
     batch: Vec<RawCheck>,
     deciding: Option<Deciding>,
@@ -51,20 +52,21 @@ type Deciding = Pin<Box<dyn Future<Output = AnswerBytes> + Send>>;
 // === impl Answers ===
 
 impl Answers {
-    /// The answers to `requests`, until they or the service end. `caller` opened the call.
+    /// The answers to `requests`, until they or the service end, or `connection` drains. `caller`
+    /// opened the call.
     pub(super) fn new(
         decider: Arc<Decider>,
         caller: Option<TraceContext>,
         requests: Requests,
         connection: Arc<Connection>,
-        mut shutdown: ShutdownSignal,
+        shutdown: ShutdownSignal,
     ) -> Answers {
         Answers {
             decider,
             caller,
             requests,
+            stopped: call_end(&connection, shutdown),
             connection,
-            stopped: Box::pin(async move { shutdown.wait().await }),
             batch: Vec::new(),
             deciding: None,
             reserved: 0,
@@ -76,9 +78,8 @@ impl Answers {
     /// Reads the requests that have arrived, as many as a batch has.
     fn read_batch(&mut self, cx: &mut Context<'_>) {
         self.batch.clear();
-        if self.connection.ends() || self.stopped.as_mut().poll(cx).is_ready() {
-            let text = "the connection is closing; retry on a new one";
-            self.end = Some(Status::unavailable(text));
+        if let Poll::Ready(status) = self.stopped.as_mut().poll(cx) {
+            self.end = Some(status);
             return;
         }
         let (mut bytes, mut descriptors) = (0, 0);

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
+use tokio_stream::StreamExt;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
+use crate::{decisions, grpc_client};
 
 const RULES: &str = "domain: d\ndescriptors: [{key: k, rate_limit: 1000/day}]\n";
 const GOOD: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
@@ -153,6 +154,36 @@ async fn a_client_that_watches_health_does_not_delay_shutdown() {
         .await
         .expect("the end comes")
         .unwrap();
+}
+
+#[tokio::test]
+async fn calls_without_an_end_are_ended_when_their_connection_is_old() {
+    let house = House::with(RULES, |config| {
+        config.limits.connection_age = Duration::from_millis(500);
+        // How often ages are looked at.
+        config.limits.write_timeout = Duration::from_millis(100);
+        config.limits.drain_timeout = Duration::from_secs(3600);
+    })
+    .await;
+    let watching = grpc_client::Client::to(house.grpc()).await;
+    let mut watch = watching.watch_health("ratelimit").await;
+    let deciding = grpc_client::Client::to(house.grpc()).await;
+    let check = decisions::check_in("d", decisions::entry("k", b"v"));
+    let requests = tokio_stream::once(check).chain(tokio_stream::pending());
+    let mut answers = decisions::call(&deciding, requests).await.unwrap();
+    let ends = async {
+        assert_eq!(watch.message().await.unwrap().unwrap().status, 1);
+        assert!(answers.message().await.unwrap().unwrap().allowed);
+        [
+            watch.message().await.unwrap_err(),
+            answers.message().await.unwrap_err(),
+        ]
+    };
+    let ends = timeout(Duration::from_secs(20), ends).await;
+    for end in ends.expect("the ends come") {
+        assert_eq!(end.code(), tonic::Code::Unavailable, "{end:?}");
+        assert!(end.message().contains("a new one"), "{end:?}");
+    }
 }
 
 #[tokio::test]
