@@ -21,6 +21,7 @@ use tonic::{Code, Status};
 use crate::body::{Content, RequestBody};
 use crate::grpc::{Calls, GRPC_ENCODING, describe_call, kind};
 use crate::metrics::{ListenerName, Metrics};
+use crate::options::Options;
 use crate::reply::{store_kind, store_unavailable};
 use crate::trace::describe_batch;
 
@@ -54,6 +55,7 @@ pub(crate) struct Decider {
     listener: ListenerName,
     engine: Arc<Engine>,
     metrics: Arc<Metrics>,
+    options: Options,
     tracing: Tracing,
 }
 
@@ -80,6 +82,7 @@ impl DecisionCalls {
             listener: calls.listener,
             engine: Arc::clone(&calls.engine),
             metrics: Arc::clone(&calls.metrics),
+            options: calls.options,
             tracing: calls.tracing.clone(),
         };
         DecisionCalls {
@@ -191,7 +194,7 @@ impl Decider {
         for message in messages {
             let check = message.check();
             let id = check.id;
-            let invalid = match request::request(check) {
+            let invalid = match request::request(check, self.options) {
                 Ok(request) => {
                     requests.push(request);
                     None

@@ -70,6 +70,7 @@ pub(crate) struct Calls {
     pub(crate) listener: ListenerName,
     pub(crate) engine: Arc<Engine>,
     pub(crate) metrics: Arc<Metrics>,
+    /// With who may refund units at this listener.
     pub(crate) options: Options,
     pub(crate) tracing: Tracing,
     /// How long a decision may take.
@@ -224,6 +225,10 @@ impl Calls {
         let request = tollgate_rls::request(&message.message).map_err(|invalid| {
             span.set_outcome(INVALID);
             Status::invalid_argument(invalid.to_string())
+        })?;
+        self.options.check_refund(&request).map_err(|text| {
+            span.set_outcome(INVALID);
+            Status::invalid_argument(text)
         })?;
         self.metrics.count_left_out(self.listener, message.left_out);
         let decided = trace::decide(&self.engine, &request, span).await;

@@ -15,7 +15,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use hyper::body::Body as HttpBody;
-use tollgate_core::{Cost, Request};
+use tollgate_core::Request;
 use tollgate_engine::{Decided, Engine};
 use tollgate_gateway::{keep_denial, request_id};
 use tollgate_listen::ShutdownSignal;
@@ -299,16 +299,10 @@ impl AppState {
         }
     }
 
-    /// Rejects a refund, unless the operator allows HTTP clients to return units.
+    /// Rejects a refund, unless the operator allows clients to return units.
     fn check_refund(&self, request: &Request<'_>) -> Result<(), Failure> {
-        let own = request.descriptors.iter().filter_map(|asked| asked.cost);
-        let mut costs = own.chain([request.cost]);
-        if self.options.allow_refund || !costs.any(|cost| matches!(cost, Cost::Refund(_))) {
-            return Ok(());
-        }
-        let detail = "a refund (a negative cost) over HTTP needs `allow_refund: true` \
-             in the service's configuration; gRPC takes it without";
-        Err(Failure::new("refund", StatusCode::BAD_REQUEST, detail))
+        let checked = self.options.check_refund(request);
+        checked.map_err(|detail| Failure::new("refund", StatusCode::BAD_REQUEST, detail))
     }
 }
 

@@ -214,11 +214,15 @@ impl Serving {
     /// The services of gRPC, whose health is this service's.
     async fn grpc_routes(&mut self, kind: ListenerKind, context: &Context) -> Arc<GrpcRoutes> {
         let limits = &context.limits;
+        let options = match kind {
+            ListenerKind::Grpc => context.options.with_refunds(),
+            _ => context.options,
+        };
         let calls = Arc::new(grpc::Calls {
             listener: kind.name(),
             engine: Arc::clone(&context.engine),
             metrics: Arc::clone(&context.metrics),
-            options: context.options,
+            options,
             tracing: context.tracing.for_listener(kind.name()),
             body_timeout: limits.body_timeout,
         });

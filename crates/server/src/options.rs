@@ -1,15 +1,15 @@
 //! Settings that change requests and responses.
 
 use serde_json::{Map, Value};
-use tollgate_core::Request;
+use tollgate_core::{Cost, Request};
 use tollgate_engine::Decided;
 use tollgate_http::{DELAY_MS, Problem, STORE, STORE_UNAVAILABLE};
 use tollgate_rls::{HeaderValue, RateLimitResponse, Struct};
 
-/// Settings that all listeners share.
+/// Settings that listeners share, but for who may refund.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// HTTP clients may refund units.
+    /// Clients of the listener may refund units: those of `grpc` always.
     pub(crate) allow_refund: bool,
     /// Envoy receives the metadata of the rules.
     pub(crate) dynamic_metadata: bool,
@@ -20,6 +20,31 @@ pub(crate) struct Options {
 // === impl Options ===
 
 impl Options {
+    /// The same for the listener `grpc`, whose clients are trusted with refunds.
+    pub(crate) const fn with_refunds(self) -> Options {
+        Options {
+            allow_refund: true,
+            ..self
+        }
+    }
+
+    /// Whether a client may send this request.
+    ///
+    /// # Errors
+    ///
+    /// What to do about a refund that is not allowed.
+    pub(crate) fn check_refund(&self, request: &Request<'_>) -> Result<(), &'static str> {
+        let own = request.descriptors.iter().filter_map(|asked| asked.cost);
+        let mut costs = own.chain([request.cost]);
+        if self.allow_refund || !costs.any(|cost| matches!(cost, Cost::Refund(_))) {
+            return Ok(());
+        }
+        Err(
+            "a refund (a negative cost) at the `http` listener needs `allow_refund: true` in the \
+             service's configuration; the `grpc` listener takes it without",
+        )
+    }
+
     /// The answer in Envoy's protocol. A delay and an unavailable store have no fields there, so
     /// they are headers that Envoy adds; the latter is also the body of Envoy's 429.
     pub(crate) fn response(&self, request: &Request<'_>, decided: &Decided) -> RateLimitResponse {

@@ -166,6 +166,34 @@ async fn the_stream_of_decisions_is_there() {
     assert_eq!(remaining, [3, 2]);
 }
 
+#[tokio::test]
+async fn refunds_need_the_operators_word_whatever_the_protocol() {
+    const REFUND: &str = r#"{"domain":"d","descriptors":[
+        {"entries":[{"key":"k","value":"v"}],"hitsAddend":"1","isNegativeHits":true}]}"#;
+    let mut refund = decisions::check_in("d", decisions::entry("k", b"v"));
+    refund.cost = Some(-1);
+    let mut allowing = House::on(RULES).await;
+    for is_allowed in [false, true] {
+        if is_allowed {
+            allowing = House::with(RULES, |config| config.allow_refund = true).await;
+        }
+        let house = &allowing;
+        for (address, is_taken) in [(house.http(), is_allowed), (house.grpc(), true)] {
+            let client = grpc_client::Client::to(address).await;
+            let requests = tokio_stream::iter([refund.clone()]);
+            let mut answers = decisions::call(&client, requests).await.unwrap();
+            let answer = answers.message().await.unwrap().unwrap();
+            let error = answer.error.map(|error| error.code);
+            let expected = (!is_taken).then_some(i32::from(tonic::Code::InvalidArgument));
+            assert_eq!(error, expected, "{is_allowed} {address}");
+            let answer = client.ask(REFUND).await.map_err(|error| error.code());
+            let error = answer.err();
+            let expected = (!is_taken).then_some(tonic::Code::InvalidArgument);
+            assert_eq!(error, expected, "{is_allowed} {address}");
+        }
+    }
+}
+
 /// The library closes connections with many short frames that were not read.
 #[tokio::test]
 async fn a_stream_of_short_messages_waits_for_a_client_that_does_not_read() {
