@@ -313,7 +313,8 @@ fn store_failed(error: StoreError) -> Status {
 pub(crate) const fn kind(code: Code) -> &'static str {
     match code {
         Code::InvalidArgument => "bad_request",
-        Code::OutOfRange | Code::ResourceExhausted => "too_large",
+        Code::OutOfRange => "too_large",
+        Code::ResourceExhausted => "no_room",
         Code::DeadlineExceeded => "timeout",
         Code::Unimplemented => "not_found",
         Code::Unavailable => "unavailable",

@@ -39,6 +39,8 @@ pub(crate) struct Answers {
     stopped: CallEnd,
     /// The requests that are decided next.
     batch: Vec<RawCheck>,
+    /// Those of the same batch that come after them, because there was no room for all.
+    rest: Vec<RawCheck>,
     deciding: Option<Deciding>,
     /// Bytes of the present batch that are reserved: its requests, and its answers as estimated.
     reserved: usize,
@@ -68,6 +70,7 @@ impl Answers {
             stopped: call_end(&connection, shutdown),
             connection,
             batch: Vec::new(),
+            rest: Vec::new(),
             deciding: None,
             reserved: 0,
             end: None,
@@ -75,13 +78,41 @@ impl Answers {
         }
     }
 
-    /// Reads the requests that have arrived, as many as a batch has.
-    fn read_batch(&mut self, cx: &mut Context<'_>) {
+    /// Takes the requests that are decided next, as many as there is room for.
+    fn next_batch(&mut self, cx: &mut Context<'_>) {
         self.batch.clear();
         if let Poll::Ready(status) = self.stopped.as_mut().poll(cx) {
-            self.end = Some(status);
+            self.fail(status);
             return;
         }
+        match self.rest.is_empty() {
+            true => self.read_batch(cx),
+            false => self.batch = std::mem::take(&mut self.rest),
+        }
+        loop {
+            let held = held_bytes(&self.batch);
+            if self.connection.reserve(held) {
+                self.reserved = held;
+                return;
+            }
+            if self.batch.len() <= 1 {
+                self.fail(no_room());
+                return;
+            }
+            let second_half = self.batch.split_off(self.batch.len() / 2);
+            self.rest.splice(..0, second_half);
+        }
+    }
+
+    /// Ends the call with an error: what has no answer is not decided.
+    fn fail(&mut self, status: Status) {
+        self.batch.clear();
+        self.rest.clear();
+        self.end = Some(status);
+    }
+
+    /// Reads the requests that have arrived, as many as a batch has.
+    fn read_batch(&mut self, cx: &mut Context<'_>) {
         let (mut bytes, mut descriptors) = (0, 0);
         let most = IN_FLIGHT_MAX.min(self.decider.batch_size());
         while self.batch.len() < most && bytes < BATCH_BYTES && descriptors < BATCH_DESCRIPTORS {
@@ -102,13 +133,6 @@ impl Answers {
                 Poll::Pending => break,
             }
         }
-        let held = bytes + self.batch.len() * ANSWER_BYTES + descriptors * STATUS_BYTES;
-        if self.connection.reserve(held) {
-            self.reserved = held;
-            return;
-        }
-        self.end = Some(no_room());
-        self.batch.clear();
     }
 
     /// Decides on the batch, at once if that is possible.
@@ -157,10 +181,10 @@ impl Answers {
                 self.deciding = None;
                 return Poll::Ready(Some(answers));
             }
-            if self.end.is_some() || self.has_ended {
+            if self.rest.is_empty() && (self.end.is_some() || self.has_ended) {
                 return Poll::Ready(None);
             }
-            self.read_batch(cx);
+            self.next_batch(cx);
             if self.batch.is_empty() && self.end.is_none() {
                 // A call that waits takes no memory for a batch.
                 self.batch = Vec::new();
@@ -184,6 +208,15 @@ impl Answers {
         }
         Some(trailers(&status))
     }
+}
+
+/// What a batch takes: its requests, and its answers as estimated.
+fn held_bytes(batch: &[RawCheck]) -> usize {
+    let held = batch.iter().map(|request| {
+        let statuses = request.descriptors * STATUS_BYTES;
+        request.len() + ANSWER_BYTES + statuses
+    });
+    held.sum()
 }
 
 impl Body for Answers {

@@ -15,7 +15,7 @@ use prost::Message;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{JoinSet, yield_now};
-use tollgate_rls::decisions::CheckResponse;
+use tollgate_rls::decisions::{CheckRequest, CheckResponse, Descriptor};
 
 use crate::decisions::{check_in, entry};
 use crate::house::House;
@@ -84,10 +84,10 @@ impl Call {
     /// The next answer.
     async fn answer(&mut self) -> CheckResponse {
         let frame = self.response.body_mut().frame().await.unwrap().unwrap();
-        let data = frame.into_data().unwrap();
-        let length = usize::try_from(u32::from_be_bytes(data[1..5].try_into().unwrap())).unwrap();
-        assert_eq!((data[0], data.len()), (0, 5 + length));
-        CheckResponse::decode(&data[5..]).unwrap()
+        let mut data = frame.into_data().unwrap();
+        let answer = next_answer(&mut data);
+        assert!(data.is_empty());
+        answer
     }
 
     /// Ends the body.
@@ -112,9 +112,22 @@ impl Call {
 fn framed(id: u64, value: &[u8]) -> Vec<u8> {
     let mut request = check_in("d", entry("k", value));
     request.id = id;
+    frame(&request)
+}
+
+/// A message as gRPC frames it.
+fn frame(request: &CheckRequest) -> Vec<u8> {
     let message = request.encode_to_vec();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     [&[0], &length[..], &message].concat()
+}
+
+/// Takes the answer at the beginning of `bytes`.
+fn next_answer(bytes: &mut Bytes) -> CheckResponse {
+    let head = bytes.split_to(5);
+    let length = usize::try_from(u32::from_be_bytes(head[1..].try_into().unwrap())).unwrap();
+    assert_eq!(head[0], 0);
+    CheckResponse::decode(bytes.split_to(length)).unwrap()
 }
 
 #[tokio::test]
@@ -192,6 +205,55 @@ async fn only_what_has_arrived_of_a_message_is_reserved() {
             yield_now().await;
         }
     }
+}
+
+/// A message for so many descriptors without entries, which are short and have long answers.
+fn framed_empty(id: u64, descriptors: usize) -> Vec<u8> {
+    let mut request = check_in("d", entry("k", b"v"));
+    request.id = id;
+    request.descriptors = vec![Descriptor::default(); descriptors];
+    frame(&request)
+}
+
+#[tokio::test]
+async fn a_batch_that_has_no_room_is_decided_in_parts() {
+    let house = House::with(RULES, |config| {
+        config.limits.buffer_per_connection = 48 * 1024;
+    })
+    .await;
+    let mut connection = Connection::to(&house).await;
+    let mut call = connection.call("identity").await;
+    // As many descriptors as a batch may have, for whose answers there is no room at once.
+    let ids = 0..32;
+    let parts: Vec<_> = ids.clone().map(|id| framed_empty(id, 16)).collect();
+    call.send(&parts.concat()).await;
+    call.close();
+    let body = call.response.into_body().collect().await.unwrap();
+    let status = body.trailers().unwrap()["grpc-status"].clone();
+    assert_eq!(status, "0");
+    let mut answers = body.to_bytes();
+    for id in ids {
+        assert_eq!(next_answer(&mut answers).id, id);
+    }
+    assert!(answers.is_empty());
+}
+
+#[tokio::test]
+async fn a_request_that_has_no_room_ends_the_call_and_is_counted_as_that() {
+    let house = House::with(RULES, |config| {
+        config.limits.buffer_per_connection = 48 * 1024;
+    })
+    .await;
+    let mut connection = Connection::to(&house).await;
+    let call = connection.call("identity").await;
+    call.send(&framed_empty(1, 1000)).await;
+    assert_eq!(call.end().await.0, "8");
+    let counted = |kind: &str| {
+        let line = format!("tollgate_request_errors_total{{listener=\"grpc\",kind=\"{kind}\"}}");
+        let house = &house;
+        async move { metric(house, &line).await }
+    };
+    assert_eq!(counted("no_room").await, 1);
 }
 
 #[tokio::test]
