@@ -103,12 +103,17 @@ impl TelemetryConfig {
     /// # Errors
     ///
     /// [`InvalidTelemetry`] is the first variable that cannot be used. Without an endpoint, none
-    /// is read.
+    /// is judged.
     pub fn with_environment(
         self,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<TelemetryConfig, InvalidTelemetry> {
         environment::add(self, &variable)
+    }
+
+    /// Whether an endpoint is known, of any signal.
+    pub(crate) const fn has_endpoint(&self) -> bool {
+        self.endpoint.is_some() || self.traces.endpoint.is_some() || self.metrics.endpoint.is_some()
     }
 
     /// Whether anything is exported.

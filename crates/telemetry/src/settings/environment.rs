@@ -8,6 +8,27 @@ use crate::sampler::Ratio;
 
 type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 
+/// A variable that chooses what exports a signal.
+struct Exporter {
+    name: &'static str,
+    /// The values with which it is not sent.
+    others: &'static [&'static str],
+    /// What is wrong with any other value than these and `otlp`.
+    problem: &'static str,
+}
+
+const TRACES_EXPORTER: Exporter = Exporter {
+    name: "OTEL_TRACES_EXPORTER",
+    others: &["none"],
+    problem: "it is neither `otlp` nor `none`",
+};
+const METRICS_EXPORTER: Exporter = Exporter {
+    name: "OTEL_METRICS_EXPORTER",
+    // Prometheus has `/metrics`, whatever is sent.
+    others: &["none", "prometheus"],
+    problem: "it is not `otlp`, `prometheus` or `none`",
+};
+
 /// Adds what the environment has to what is written.
 pub(super) fn add(
     written: TelemetryConfig,
@@ -15,12 +36,18 @@ pub(super) fn add(
 ) -> Result<TelemetryConfig, InvalidTelemetry> {
     // An empty variable is as one that is not set.
     let variable = &|name: &str| variable(name).filter(|value| !value.trim().is_empty());
-    if read_flag(variable, "OTEL_SDK_DISABLED")? == Some(true) {
+    let disabled = read_flag(variable, "OTEL_SDK_DISABLED");
+    if disabled == Ok(Some(true)) {
         return Ok(TelemetryConfig::default());
     }
     let mut config = add_endpoints(written, variable)?;
-    add_exporter(&mut config.traces, variable, "OTEL_TRACES_EXPORTER")?;
-    add_exporter(&mut config.metrics, variable, "OTEL_METRICS_EXPORTER")?;
+    if !config.has_endpoint() {
+        // The variables may be meant for other programs.
+        return Ok(config);
+    }
+    disabled?;
+    add_exporter(&mut config.traces, variable, &TRACES_EXPORTER)?;
+    add_exporter(&mut config.metrics, variable, &METRICS_EXPORTER)?;
     if !config.is_on() {
         return Ok(config);
     }
@@ -45,12 +72,7 @@ fn add_endpoints(
     mut config: TelemetryConfig,
     variable: Variable<'_>,
 ) -> Result<TelemetryConfig, InvalidTelemetry> {
-    let written = [
-        &config.endpoint,
-        &config.traces.endpoint,
-        &config.metrics.endpoint,
-    ];
-    if written.into_iter().any(Option::is_some) {
+    if config.has_endpoint() {
         return Ok(config);
     }
     let endpoint = |name: &str, parse: fn(&str) -> Result<Endpoint, String>| {
@@ -69,16 +91,16 @@ fn add_endpoints(
 fn add_exporter(
     signal: &mut SignalConfig,
     variable: Variable<'_>,
-    name: &str,
+    exporter: &Exporter,
 ) -> Result<(), InvalidTelemetry> {
-    let exporter = variable(name);
-    match exporter.as_deref().filter(|_| signal.is_on.is_none()) {
+    let value = variable(exporter.name);
+    match value.as_deref().filter(|_| signal.is_on.is_none()) {
         None | Some("otlp") => {}
-        Some("none") => signal.is_on = Some(false),
+        Some(value) if exporter.others.contains(&value) => signal.is_on = Some(false),
         Some(_) => {
             return Err(invalid(
-                name,
-                "it is neither `otlp` nor `none`",
+                exporter.name,
+                exporter.problem,
                 "write one of them",
             ));
         }

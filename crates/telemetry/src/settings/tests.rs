@@ -33,6 +33,25 @@ fn nothing_is_exported_without_an_endpoint() {
 }
 
 #[test]
+fn without_an_endpoint_no_variable_is_judged() {
+    for (name, value) in [
+        ("OTEL_SDK_DISABLED", "yes"),
+        ("OTEL_TRACES_EXPORTER", "jaeger"),
+        ("OTEL_METRICS_EXPORTER", "console"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+    ] {
+        assert_eq!(resolve(&[(name, value)]), None, "{name}");
+    }
+}
+
+#[test]
+fn metrics_for_prometheus_are_not_sent() {
+    let found = resolve(&[ENDPOINT, ("OTEL_METRICS_EXPORTER", "prometheus")]);
+    let found = found.expect("it exports");
+    assert!(found.traces.is_some() && found.metrics.is_none());
+}
+
+#[test]
 fn an_endpoint_alone_exports_with_the_defaults() {
     let found = resolve(&[ENDPOINT]).expect("it exports");
     let traces = found.traces.expect("traces");
@@ -145,6 +164,8 @@ fn invalid_variables_are_named() {
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
         ("OTEL_TRACES_SAMPLER", "always_on"),
         ("OTEL_TRACES_EXPORTER", "zipkin"),
+        ("OTEL_TRACES_EXPORTER", "prometheus"),
+        ("OTEL_METRICS_EXPORTER", "console"),
         ("OTEL_RESOURCE_ATTRIBUTES", "a"),
         ("OTEL_SDK_DISABLED", "yes"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "1"),
