@@ -97,7 +97,9 @@ impl Budget {
         if after <= self.bytes_per_connection && total <= self.bytes_max {
             return true;
         }
-        self.release(reserved, bytes);
+        // Not `release`: nothing was in use that would now be free.
+        reserved.fetch_sub(bytes, Ordering::Relaxed);
+        self.bytes.fetch_sub(pooled, Ordering::Relaxed);
         false
     }
 
@@ -212,6 +214,19 @@ mod tests {
         budget.release(&second, 60_000 + BYTES_GUARANTEED);
         budget.release(&third, BYTES_GUARANTEED);
         assert_eq!(budget.bytes(), 0);
+    }
+
+    #[test]
+    fn what_has_no_room_frees_nothing() {
+        let budget = budget();
+        let reserved = AtomicUsize::new(0);
+        assert!(budget.reserve(&reserved, 50_000));
+        assert!(!budget.reserve(&reserved, 50_000));
+        assert_eq!(reserved.load(Ordering::Relaxed), 50_000);
+        assert_eq!(budget.bytes(), 50_000 - BYTES_GUARANTEED);
+        assert_eq!(budget.freed_bytes(), 0);
+        budget.release(&reserved, 50_000);
+        assert_eq!(budget.freed_bytes(), 50_000 - BYTES_GUARANTEED);
     }
 
     #[test]
