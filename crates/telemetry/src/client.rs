@@ -38,10 +38,16 @@ pub(crate) struct Client {
     endpoint: Endpoint,
     headers: HeaderMap,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    is_gzip: bool,
+    encoding: Encoding,
     timeout: Duration,
     /// A connection that may take another request.
     connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+/// How exports are encoded, on any thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Encoding {
+    is_gzip: bool,
 }
 
 /// What a collector has rejected of an export that it took.
@@ -64,6 +70,21 @@ pub(crate) struct ExportError {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+// === impl Encoding ===
+
+impl Encoding {
+    /// Encodes an export.
+    pub(crate) fn encode(self, message: &impl Message) -> Bytes {
+        let plain = message.encode_to_vec();
+        if !self.is_gzip {
+            return plain.into();
+        }
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let written = encoder.write_all(&plain).and_then(|()| encoder.finish());
+        written.expect("a Vec takes everything").into()
+    }
+}
 
 // === impl Client ===
 
@@ -92,7 +113,9 @@ impl Client {
             endpoint,
             headers,
             tls,
-            is_gzip: settings.gzip,
+            encoding: Encoding {
+                is_gzip: settings.gzip,
+            },
             timeout: settings.timeout,
             connection: None,
         })
@@ -102,15 +125,8 @@ impl Client {
         &self.endpoint
     }
 
-    /// Encodes an export.
-    pub(crate) fn encode(&self, message: &impl Message) -> Bytes {
-        let plain = message.encode_to_vec();
-        if !self.is_gzip {
-            return plain.into();
-        }
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        let written = encoder.write_all(&plain).and_then(|()| encoder.finish());
-        written.expect("a Vec takes everything").into()
+    pub(crate) const fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     /// Sends an export once, within the timeout.

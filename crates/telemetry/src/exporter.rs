@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::client::{Client, ExportError, Taken};
+use crate::client::{Client, Encoding, ExportError, Taken};
 use crate::message::Resource;
 use crate::span::FinishedSpan;
 use crate::span_message::trace_request;
@@ -76,7 +75,8 @@ impl SpanExporter {
 
     /// Sends a batch, and counts what becomes of it.
     async fn export(&mut self, batch: &mut Vec<FinishedSpan>) {
-        let body = self.sending.encode(&trace_request(&self.resource, batch));
+        let encoding = self.sending.encoding();
+        let body = encoding.encode(&trace_request(&self.resource, batch));
         let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         batch.clear();
         let counts = Arc::clone(&self.sending.counts);
@@ -114,9 +114,9 @@ impl Sending {
         *self.closing.borrow()
     }
 
-    /// Encodes an export.
-    pub(crate) fn encode(&self, message: &impl Message) -> Bytes {
-        self.client.encode(message)
+    /// How exports are encoded.
+    pub(crate) const fn encoding(&self) -> Encoding {
+        self.client.encoding()
     }
 
     /// Logs what a collector has rejected, if it has.

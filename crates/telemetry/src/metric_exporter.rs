@@ -55,28 +55,38 @@ impl MetricExporter {
 
     /// Sends what the source writes now.
     async fn export(&mut self, source: Source) {
-        // On a thread that may block: a store may have to count its keys one by one.
-        let Ok(text) = spawn_blocking(move || source()).await else {
+        let (resource, clock) = (self.resource.clone(), Arc::clone(&self.clock));
+        let (start, encoding) = (self.start, self.sending.encoding());
+        // On a thread that may block: a store may have to count its keys one by one, and the text
+        // may have many thousands of lines.
+        let encoded = spawn_blocking(move || {
+            let text = source();
+            let period = Period {
+                start_nanos: nanos(start),
+                at_nanos: nanos(now(&*clock)),
+            };
+            encoding.encode(&metrics_request(&text, period, resource))
+        });
+        let Ok(body) = encoded.await else {
             return;
         };
-        let period = Period {
-            start_nanos: nanos(self.start),
-            at_nanos: nanos(now(&*self.clock)),
-        };
-        let scope = ScopeMetrics {
-            scope: Some(Scope::own()),
-            metrics: read(&text, period),
-        };
-        let request = MetricsRequest {
-            resources: vec![ResourceMetrics {
-                resource: Some(self.resource.clone()),
-                scopes: vec![scope],
-            }],
-        };
-        let body = self.sending.encode(&request);
         if let Some(taken) = self.sending.send(body, ATTEMPTS).await {
             self.sending.warn_of_rejected(&taken);
         }
+    }
+}
+
+/// The export of all metrics in a text.
+fn metrics_request(text: &str, period: Period, resource: Resource) -> MetricsRequest {
+    let scope = ScopeMetrics {
+        scope: Some(Scope::own()),
+        metrics: read(text, period),
+    };
+    MetricsRequest {
+        resources: vec![ResourceMetrics {
+            resource: Some(resource),
+            scopes: vec![scope],
+        }],
     }
 }
 
