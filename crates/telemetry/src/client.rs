@@ -125,7 +125,7 @@ impl Client {
         &self.endpoint
     }
 
-    pub(crate) const fn encoding(&self) -> Encoding {
+    pub(crate) const fn export_format(&self) -> Encoding {
         self.encoding
     }
 

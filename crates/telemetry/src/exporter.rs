@@ -75,7 +75,7 @@ impl SpanExporter {
 
     /// Sends a batch, and counts what becomes of it.
     async fn export(&mut self, batch: &mut Vec<FinishedSpan>) {
-        let encoding = self.sending.encoding();
+        let encoding = self.sending.export_format();
         let body = encoding.encode(&trace_request(&self.resource, batch));
         let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         batch.clear();
@@ -115,8 +115,8 @@ impl Sending {
     }
 
     /// How exports are encoded.
-    pub(crate) const fn encoding(&self) -> Encoding {
-        self.client.encoding()
+    pub(crate) const fn export_format(&self) -> Encoding {
+        self.client.export_format()
     }
 
     /// Logs what a collector has rejected, if it has.

@@ -56,7 +56,7 @@ impl MetricExporter {
     /// Sends what the source writes now.
     async fn export(&mut self, source: Source) {
         let (resource, clock) = (self.resource.clone(), Arc::clone(&self.clock));
-        let (start, encoding) = (self.start, self.sending.encoding());
+        let (start, encoding) = (self.start, self.sending.export_format());
         // On a thread that may block: a store may have to count its keys one by one, and the text
         // may have many thousands of lines.
         let encoded = spawn_blocking(move || {
