@@ -88,9 +88,9 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
         if COUNTERS == 2 { 1 } else { segments(limit) }
     }
 
-    /// How much of the newest segment has passed at `now`, which is in it once the state is settled.
+    /// How much of the newest segment has passed at `now`, which is in it in a settled state.
     #[inline]
-    fn passed(&self, limit: &Limit, now: Moment) -> u64 {
+    fn elapsed_part(&self, limit: &Limit, now: Moment) -> u64 {
         let start = self.not_before(limit).as_nanos();
         now.as_nanos().saturating_sub(start)
     }
@@ -111,7 +111,7 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
         let ahead = u64::try_from(ahead).unwrap_or(u64::MAX);
         let start = ahead.saturating_mul(limit.segment().as_nanos());
         let moment = start.saturating_add(at);
-        Span::from_nanos(moment.saturating_sub(self.passed(limit, now)))
+        Span::from_nanos(moment.saturating_sub(self.elapsed_part(limit, now)))
     }
 
     /// Refunds up to `units` of those consumed at `at`; returns how many.
@@ -139,7 +139,7 @@ impl<const COUNTERS: usize> SlidingWindow<COUNTERS> {
             return sum.inside;
         }
         let length = limit.segment().as_nanos();
-        let rest = length.saturating_sub(self.passed(limit, now));
+        let rest = length.saturating_sub(self.elapsed_part(limit, now));
         sum.inside + multiply_divide(sum.leaving, rest, length)
     }
 }

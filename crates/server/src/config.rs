@@ -89,8 +89,8 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// `log`.
     pub log: Log,
-    /// `allow_refund`: clients of the listener `http` may refund units with a negative cost, as those
-    /// of `grpc` always may. Default: `false`.
+    /// `allow_refund`: clients of the listener `http` may refund units with a negative cost, as
+    /// those of `grpc` always may. Default: `false`.
     pub allow_refund: bool,
     /// `dynamic_metadata`: responses to Envoy have the request and the rules' `metadata`. Default:
     /// `false`.

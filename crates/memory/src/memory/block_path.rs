@@ -25,7 +25,7 @@ enum InPlace {
 }
 
 impl<C: Clock> Memory<C> {
-    /// Decides on a state in the arena; `None` if anything is unusual, and then nothing was charged.
+    /// Decides on a state in the arena; `None` if anything is unusual: nothing was charged then.
     pub(super) fn try_block_path(
         &self,
         place: Place,

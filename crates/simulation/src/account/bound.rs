@@ -117,21 +117,21 @@ impl<'p> Bound<'p> {
     pub(super) fn most(&self, from: u64, to: u64) -> u64 {
         let limits = self.counter.limits.iter();
         let most = limits.map(|limit| self.most_of(limit, from, to)).max();
-        most.unwrap_or(0) + self.most_forgotten(from, to)
+        most.unwrap_or(0) + self.most_expired(from, to)
     }
 
-    /// Units that one of several versions of the limit has allowed and then forgotten, as the clock
-    /// was set forward by its window, before another with a longer window has seen any of them.
-    fn most_forgotten(&self, from: u64, to: u64) -> u64 {
+    /// Units that one of several versions of the limit has allowed and that expired there, as the
+    /// clock was set forward by its window, before another with a longer window has seen any.
+    fn most_expired(&self, from: u64, to: u64) -> u64 {
         let limits = &self.counter.limits;
         let forward = self.clock.forward(from, to, u64::MAX);
         let longest = limits.iter().map(Limit::window).max();
-        let forgets = |limit: &&Limit| {
+        let expires = |limit: &&Limit| {
             let window = limit.window();
             window.as_nanos() <= forward && Some(window) < longest
         };
-        let forgotten = limits.iter().filter(forgets);
-        let most = forgotten.map(|limit| u64::from(self.usable(limit))).max();
+        let expired = limits.iter().filter(expires);
+        let most = expired.map(|limit| u64::from(self.usable(limit))).max();
         most.unwrap_or(0)
     }
 

@@ -107,9 +107,9 @@ impl Clock {
         from
     }
 
-    /// The earliest moment of which a bucket may still owe something at `at`, of which a full debt is
-    /// this long. What it owes at a jump back it owes for that much longer, unless a decision finds
-    /// that this is more than a full debt.
+    /// The earliest moment of which a bucket may still owe something at `at`. A full debt is this
+    /// long. What it owes at a jump back it owes for that much longer, unless a decision finds that
+    /// this is more than a full debt.
     pub(super) fn find_debt_start(&self, at: u64, full: u64) -> u64 {
         let mut from = at.saturating_sub(full);
         for jump in self.jumps.iter().rev().filter(|jump| jump.from <= at) {
