@@ -21,9 +21,9 @@ use crate::busy_queue::{BusyQueue, Ticket};
 /// request is parsed and decided on as well.
 const WRITTEN_FOR_READ: usize = 8;
 
-/// How many times as long a quantum is as its first part: with the default of 32 KiB, this has room
-/// for a pipeline of a hundred short commands.
-const FIRST_PART: usize = 4;
+/// How many times as long a quantum is as its first part. With the default of 32 KiB, this has room
+/// for ten usual requests.
+const FIRST_PART: usize = 16;
 
 /// What is left of a connection's quantum.
 #[derive(Debug)]
@@ -209,8 +209,8 @@ mod tests {
         let of_task = Context::from_waker(&task_waker);
         let of_stream = Context::from_waker(&stream_waker);
         quantum.begin(&of_task);
-        // The first part has room for 25 bytes.
-        assert!(quantum.poll_decide(20, &of_stream).is_ready());
+        // The first part has room for seven bytes.
+        assert!(quantum.poll_decide(6, &of_stream).is_ready());
         assert!(quantum.poll_decide(60, &of_stream).is_ready());
         for _ in 0..5 {
             assert!(quantum.poll_decide(60, &of_stream).is_pending());
@@ -237,21 +237,21 @@ mod tests {
         let read: (Poll, fn(&Quantum, usize), usize) = (
             |quantum, cx| quantum.poll_read(cx),
             Quantum::record_read,
-            100,
+            160,
         );
         let written: (Poll, fn(&Quantum, usize), usize) = (
             |quantum, cx| quantum.poll_write(cx),
             Quantum::record_written,
-            800,
+            1280,
         );
         for (poll, record, whole) in [read, written] {
-            let quantum = Quantum::new(100, Arc::default());
+            let quantum = Quantum::new(160, Arc::default());
             let task = Arc::new(Woken::default());
             let waker = Arc::clone(&task).into();
             let cx = Context::from_waker(&waker);
             // Without a wait, the first part of a quantum; after one, a whole one; then without
             // one again.
-            for (turn, bytes) in (0..).zip([whole / 4, whole, whole]) {
+            for (turn, bytes) in (0..).zip([whole / FIRST_PART, whole, whole]) {
                 quantum.begin(&cx);
                 record(&quantum, bytes - 1);
                 assert!(poll(&quantum, &cx).is_ready());
@@ -264,7 +264,7 @@ mod tests {
             }
             quantum.begin(&cx);
             quantum.begin(&cx);
-            record(&quantum, whole / 4);
+            record(&quantum, whole / FIRST_PART);
             assert!(poll(&quantum, &cx).is_pending());
         }
     }
