@@ -24,7 +24,7 @@ impl Engine {
         expires_in: Span,
     ) -> Result<(), HeadroomError> {
         let rules = self.rules();
-        if !rules.domains().any(|known| known == domain) {
+        if !rules.has_domain(domain.as_bytes()) {
             return Err(HeadroomError::UnknownDomain);
         }
         if !rules.uses_headroom(domain, HeadroomSource::Reported) {

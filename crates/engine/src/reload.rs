@@ -187,7 +187,7 @@ impl<S: RuleSource> Reloader<S> {
     fn check_stores(&self, rules: &RuleSet) {
         let stores = self.engine.stores();
         for (domain, named) in stores.chosen_stores() {
-            if !rules.domains().any(|known| known == domain) {
+            if !rules.has_domain(domain.as_bytes()) {
                 let store = &named.name;
                 warn!(
                     domain,

@@ -85,6 +85,12 @@ impl RuleSet {
         self.domains.keys().map(|name| &**name)
     }
 
+    /// Whether there is a domain of this name. Found in the logarithm of their number, however many
+    /// there are.
+    pub fn has_domain(&self, name: &[u8]) -> bool {
+        self.domain_of_bytes(name).is_some()
+    }
+
     /// Whether there are no domains.
     pub fn is_empty(&self) -> bool {
         self.domains.is_empty()
@@ -92,9 +98,12 @@ impl RuleSet {
 
     /// Whether a leaky bucket of a domain may delay its requests.
     pub fn may_delay(&self, domain: &[u8]) -> bool {
-        let name = str::from_utf8(domain).ok();
-        let domain = name.and_then(|name| self.domain(name));
-        domain.is_some_and(|domain| domain.has_leaky_bucket)
+        self.domain_of_bytes(domain)
+            .is_some_and(|domain| domain.has_leaky_bucket)
+    }
+
+    fn domain_of_bytes(&self, name: &[u8]) -> Option<&Domain> {
+        str::from_utf8(name).ok().and_then(|name| self.domain(name))
     }
 
     pub(crate) fn domain(&self, name: &str) -> Option<&Domain> {

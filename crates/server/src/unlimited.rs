@@ -73,7 +73,7 @@ fn find_without_rule(
     let mut found = BTreeSet::new();
     for identified in auth_identity.into_iter().chain(gateway_identities) {
         let domain = identified.domain;
-        if !rules.domains().any(|known| known == domain) {
+        if !rules.has_domain(domain.as_bytes()) {
             let path = path_of_domain(&identified, gateway);
             let asks = format!("`{}` asks for the domain `{domain}`", identified.section);
             found.insert(match has_errors(domain) {

@@ -60,8 +60,8 @@ impl ActiveRules {
     /// The rules for a request, unless there have to be some for its domain and there are none.
     pub(crate) fn load_for(&self, request: &Request<'_>) -> Result<Guard<Arc<RuleSet>>, RuleError> {
         let rules = self.rules.load();
-        let is_known = |domain: &str| domain.as_bytes() == request.domain;
-        if self.on_unknown_domain == OnUnknownDomain::Error && !rules.domains().any(is_known) {
+        let is_known = || rules.has_domain(request.domain);
+        if self.on_unknown_domain == OnUnknownDomain::Error && !is_known() {
             let domain = Escaped(request.domain).to_string();
             return Err(RuleError::UnknownDomain { domain });
         }
