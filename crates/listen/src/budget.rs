@@ -86,6 +86,24 @@ impl Budget {
 
     /// Adds `bytes` to the reserved ones of a connection; whether there was room.
     pub(crate) fn reserve(&self, reserved: &AtomicUsize, bytes: usize) -> bool {
+        let has_room = self.add(reserved, bytes);
+        if !has_room {
+            // Not `release`: nothing was in use that would now be free.
+            self.subtract(reserved, bytes);
+        }
+        has_room
+    }
+
+    /// Releases what [`Budget::reserve`] added.
+    pub(crate) fn release(&self, reserved: &AtomicUsize, bytes: usize) {
+        let pooled = self.subtract(reserved, bytes);
+        if pooled > 0 {
+            self.freed.fetch_add(pooled, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds `bytes` to the reserved ones of a connection, room or not; returns whether there is.
+    fn add(&self, reserved: &AtomicUsize, bytes: usize) -> bool {
         // Relaxed everywhere: the counts publish nothing else.
         let before = reserved.fetch_add(bytes, Ordering::Relaxed);
         let after = before + bytes;
@@ -94,23 +112,18 @@ impl Budget {
         }
         let pooled = beyond(after) - beyond(before);
         let total = self.bytes.fetch_add(pooled, Ordering::Relaxed) + pooled;
-        if after <= self.bytes_per_connection && total <= self.bytes_max {
-            return true;
-        }
-        // Not `release`: nothing was in use that would now be free.
-        reserved.fetch_sub(bytes, Ordering::Relaxed);
-        self.bytes.fetch_sub(pooled, Ordering::Relaxed);
-        false
+        after <= self.bytes_per_connection && total <= self.bytes_max
     }
 
-    /// Releases what [`Budget::reserve`] added.
-    pub(crate) fn release(&self, reserved: &AtomicUsize, bytes: usize) {
+    /// Subtracts what was added; returns how much of it is beyond what is guaranteed now: other
+    /// streams of the connection may have changed its bytes meanwhile.
+    fn subtract(&self, reserved: &AtomicUsize, bytes: usize) -> usize {
         let before = reserved.fetch_sub(bytes, Ordering::Relaxed);
         let pooled = beyond(before) - beyond(before - bytes);
         if pooled > 0 {
             self.bytes.fetch_sub(pooled, Ordering::Relaxed);
-            self.freed.fetch_add(pooled, Ordering::Relaxed);
         }
+        pooled
     }
 
     /// How many calls at once a new connection is promised.
@@ -195,6 +208,21 @@ mod tests {
             streams_per_connection: 32,
             ..Limits::default()
         })
+    }
+
+    /// While a stream finds no room, another one of the connection releases its bytes: both were
+    /// beyond the guaranteed amount then, and neither is in the end.
+    #[test]
+    fn a_reservation_without_room_leaves_the_sum_as_it_is() {
+        let budget = budget();
+        let (connection, other) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        assert!(budget.reserve(&other, 50_000));
+        let sum = budget.bytes();
+        assert!(budget.reserve(&connection, 10_000));
+        assert!(!budget.add(&connection, 79_000));
+        budget.release(&connection, 8_000);
+        budget.subtract(&connection, 79_000);
+        assert_eq!(budget.bytes(), sum);
     }
 
     #[test]
