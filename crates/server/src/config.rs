@@ -90,7 +90,7 @@ pub struct Config {
     /// `log`.
     pub log: Log,
     /// `allow_refund`: clients of the listener `http` may refund units with a negative cost, as
-    /// those of `grpc` always may. Default: `false`.
+    /// those of `grpc` always may, and all users of the Redis protocol. Default: `false`.
     pub allow_refund: bool,
     /// `dynamic_metadata`: responses to Envoy have the request and the rules' `metadata`. Default:
     /// `false`.

@@ -42,7 +42,9 @@ pub(crate) struct Answers {
     /// Those of the same batch that come after them, because there was no room for all.
     rest: Vec<RawCheck>,
     deciding: Option<Deciding>,
-    /// Bytes of the present batch that are reserved: its requests, and its answers as estimated.
+    /// Bytes of the requests in both that are reserved.
+    waiting: usize,
+    /// Bytes reserved for what is being decided: its requests, and its answers as estimated.
     reserved: usize,
     /// The status with which the call ends after the answers so far.
     end: Option<Status>,
@@ -72,6 +74,7 @@ impl Answers {
             batch: Vec::new(),
             rest: Vec::new(),
             deciding: None,
+            waiting: 0,
             reserved: 0,
             end: None,
             has_ended: false,
@@ -86,16 +89,18 @@ impl Answers {
             return;
         }
         match self.rest.is_empty() {
-            true => self.read_batch(cx),
+            true => self.receive(cx),
             false => self.batch = std::mem::take(&mut self.rest),
         }
-        loop {
-            let held = held_bytes(&self.batch);
-            if self.connection.reserve(held) {
-                self.reserved = held;
+        while !self.batch.is_empty() {
+            let answers = answer_bytes(&self.batch);
+            if self.connection.reserve(answers) {
+                let requests = request_bytes(&self.batch);
+                self.waiting -= requests;
+                self.reserved = requests + answers;
                 return;
             }
-            if self.batch.len() <= 1 {
+            if self.batch.len() == 1 {
                 self.fail(no_room());
                 return;
             }
@@ -108,7 +113,18 @@ impl Answers {
     fn fail(&mut self, status: Status) {
         self.batch.clear();
         self.rest.clear();
+        self.connection.release(std::mem::take(&mut self.waiting));
         self.end = Some(status);
+    }
+
+    /// Reads a batch and reserves what its requests take, until each part of it is answered.
+    fn receive(&mut self, cx: &mut Context<'_>) {
+        self.read_batch(cx);
+        let requests = request_bytes(&self.batch);
+        match self.connection.reserve(requests) {
+            true => self.waiting = requests,
+            false => self.fail(no_room()),
+        }
     }
 
     /// Reads the requests that have arrived, as many as a batch has.
@@ -210,13 +226,15 @@ impl Answers {
     }
 }
 
-/// What a batch takes: its requests, and its answers as estimated.
-fn held_bytes(batch: &[RawCheck]) -> usize {
-    let held = batch.iter().map(|request| {
-        let statuses = request.descriptors * STATUS_BYTES;
-        request.len() + ANSWER_BYTES + statuses
-    });
-    held.sum()
+/// What the requests of a batch take.
+fn request_bytes(batch: &[RawCheck]) -> usize {
+    batch.iter().map(RawCheck::len).sum()
+}
+
+/// What their answers take, as estimated.
+fn answer_bytes(batch: &[RawCheck]) -> usize {
+    let of_each = |request: &RawCheck| ANSWER_BYTES + request.descriptors * STATUS_BYTES;
+    batch.iter().map(of_each).sum()
 }
 
 impl Body for Answers {
@@ -239,5 +257,6 @@ impl Body for Answers {
 impl Drop for Answers {
     fn drop(&mut self) {
         self.release();
+        self.connection.release(self.waiting);
     }
 }
