@@ -309,6 +309,10 @@ fn end_of_words(
         });
         match (is_in_quotes, until.contains('"')) {
             (true, true) => return Some(index + 1),
+            // Servers escape quotes in values, so a blank and a quote end the value.
+            (false, true) if until == " \"" && !slots[index..].iter().any(is_client) => {
+                return Some(index + 1);
+            }
             (false, true) => return None,
             // A client could choose a time in brackets, and what is behind it.
             _ if is_before_time && slots[index..].iter().any(is_client) => return None,

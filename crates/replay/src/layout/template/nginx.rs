@@ -32,7 +32,7 @@ const VARIABLES: [(&str, Slot); 22] = [
 /// The variable that says nothing of a request, but is a number.
 pub(super) const PORT: &str = "$remote_port";
 /// Variables that cannot have a blank, whatever a client sends.
-const WITHOUT_BLANKS: [&str; 22] = [
+const WITHOUT_BLANKS: [&str; 33] = [
     "remote_addr",
     "remote_port",
     "realip_remote_addr",
@@ -55,9 +55,20 @@ const WITHOUT_BLANKS: [&str; 22] = [
     "pipe",
     "pid",
     "gzip_ratio",
+    "connection",
+    "connection_requests",
+    "connection_time",
+    "server_addr",
+    "server_name",
+    "server_port",
+    "server_protocol",
+    "content_length",
+    "limit_req_status",
+    "limit_conn_status",
+    "request_completion",
 ];
 /// What the names of others begin with.
-const FAMILIES_WITHOUT_BLANKS: [&str; 2] = ["server_", "connection"];
+const FAMILIES_WITHOUT_BLANKS: [&str; 1] = ["tcpinfo_"];
 /// Variables that a client may choose with a blank in it.
 const RARELY_WITH_BLANKS: [&str; 6] = [
     "remote_user",

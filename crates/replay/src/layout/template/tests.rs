@@ -176,6 +176,14 @@ fn a_client_cannot_choose_which_client_is_counted() {
         ),
         ("$time_local $document_uri $remote_addr", "$document_uri"),
         ("$time_local $mine $remote_addr", "$mine"),
+        (
+            "$time_local $connection_upgrade $remote_addr",
+            "$connection_upgrade",
+        ),
+        (
+            "[$time_local] $remote_user \"$request\" $remote_addr",
+            "$remote_user",
+        ),
         ("$remote_user [$time_local] $remote_addr", "$remote_user"),
         ("[$time_local] $remote_user $remote_addr", "$remote_user"),
         ("[$time_local] \"$uri $remote_addr\"", "$uri"),
@@ -219,6 +227,11 @@ fn words_before_a_time_or_in_quotes_have_no_blank() {
             "$remote_addr [$time_local] \"$request_method $uri $server_protocol\" $status",
             "192.0.2.1 [TIME] \"GET /WORD HTTP/1.1\" 200",
             "$server_protocol has a blank",
+        ),
+        (
+            "[$time_local] $remote_addr - $remote_user \"$request\" $status",
+            "[TIME] 192.0.2.1 - WORD \"GET / HTTP/1.1\" 200",
+            "$remote_user has a blank",
         ),
     ] {
         let read = |word| fields(format, &line.replace("TIME", time).replace("WORD", word));
