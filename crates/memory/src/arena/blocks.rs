@@ -13,10 +13,9 @@ use std::ptr::NonNull;
 use super::{BLOCK_BYTES, Block};
 use crate::large_pages::prefer_large_pages;
 
-/// The alignment up to which allocators return zeroed memory that nobody has touched; for more,
-/// they write the zeroes.
-const ALLOCATED_ALIGN: usize = 16;
-const _: () = assert!(align_of::<Block>() <= ALLOCATED_ALIGN && size_of::<Block>() == BLOCK_BYTES);
+/// Not that of a cache line: for so large an alignment, allocators write the zeroes.
+const ALLOCATED_ALIGN: usize = align_of::<Block>();
+const _: () = assert!(size_of::<Block>() == BLOCK_BYTES);
 
 /// A fixed number of blocks, each in one cache line.
 #[derive(Debug)]
@@ -38,19 +37,20 @@ unsafe impl Sync for Blocks {}
 impl Blocks {
     /// Allocates `count` blocks.
     pub(super) fn zeroed(count: usize) -> Blocks {
-        let bytes = count * BLOCK_BYTES;
         // With room for a block more, so that they fit wherever the allocation begins.
-        let layout = Layout::from_size_align(bytes + BLOCK_BYTES, ALLOCATED_ALIGN)
-            .expect("less than half of all addresses");
+        let bytes = (count + 1).checked_mul(BLOCK_BYTES);
+        let layout = bytes.map(|bytes| Layout::from_size_align(bytes, ALLOCATED_ALIGN));
+        let layout = layout.and_then(Result::ok);
+        let layout = layout.expect("less than half of all addresses");
         // SAFETY: the layout is not empty.
         let allocated = unsafe { alloc_zeroed(layout) };
         let Some(allocated) = NonNull::new(allocated) else {
             handle_alloc_error(layout);
         };
-        // SAFETY: less than a block is skipped, and `bytes` follow.
+        // SAFETY: less than a block is skipped, and `count` blocks follow.
         let first = unsafe { allocated.add(allocated.align_offset(BLOCK_BYTES)) };
         // SAFETY: these bytes were just allocated.
-        unsafe { prefer_large_pages(first.as_ptr(), bytes) };
+        unsafe { prefer_large_pages(first.as_ptr(), count * BLOCK_BYTES) };
         Blocks {
             first: first.cast(),
             count,

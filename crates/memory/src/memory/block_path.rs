@@ -80,6 +80,8 @@ impl<C: Clock> Memory<C> {
     ) -> Option<(Decision, Stored)> {
         let limit = charge.limit;
         let mut log = spill::open_log(head, &self.arena)?;
+        // Another thread may have dropped entries at a later moment, which nothing in the log says.
+        time.refresh();
         let now = moment_for(&log, limit, time);
         let decision = step(&mut log, limit, now, charge.cost, charge.on_own_denial());
         Some((decision, spill::write_log(log, limit, &self.arena)))
