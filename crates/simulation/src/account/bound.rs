@@ -124,10 +124,10 @@ impl<'p> Bound<'p> {
     /// clock was set forward by its window, before another with a longer window has seen any.
     fn most_expired(&self, from: u64, to: u64) -> u64 {
         let limits = &self.counter.limits;
-        let forward = self.clock.forward(from, to, u64::MAX);
         let longest = limits.iter().map(Limit::window).max();
         let expires = |limit: &&Limit| {
             let window = limit.window();
+            let forward = self.clock_of(limit).forward(from, to, u64::MAX);
             window.as_nanos() <= forward && Some(window) < longest
         };
         let expired = limits.iter().filter(expires);
@@ -135,14 +135,19 @@ impl<'p> Bound<'p> {
         most.unwrap_or(0)
     }
 
+    /// The clock by which a limit is decided.
+    fn clock_of(&self, limit: &Limit) -> &Clock {
+        match self.is_in_memory && !is_aligned(limit) {
+            true => &UNSET,
+            false => self.clock,
+        }
+    }
+
     /// The most that `limit` allows from `from` to `to`, whatever happened before: a full capacity,
     /// and what becomes free in that time, rounded up.
     fn most_of(&self, limit: &Limit, from: u64, to: u64) -> u64 {
         let (capacity, window) = (u64::from(self.usable(limit)), limit.window().as_nanos());
-        let clock = match self.is_in_memory && !is_aligned(limit) {
-            true => &UNSET,
-            false => self.clock,
-        };
+        let clock = self.clock_of(limit);
         let span = |from: u64, memory: u64| to - from + READ_LATE + clock.forward(from, to, memory);
         if let Some(interval) = limit.interval() {
             // A changed bucket keeps the time until it is full, which is more with the longer
