@@ -60,8 +60,8 @@ impl ActiveRules {
     /// The rules for a request, unless there have to be some for its domain and there are none.
     pub(crate) fn load_for(&self, request: &Request<'_>) -> Result<Guard<Arc<RuleSet>>, RuleError> {
         let rules = self.rules.load();
-        let is_known = || rules.has_domain(request.domain);
-        if self.on_unknown_domain == OnUnknownDomain::Error && !is_known() {
+        let must_be_known = self.on_unknown_domain == OnUnknownDomain::Error;
+        if must_be_known && !rules.has_domain(request.domain) {
             let domain = Escaped(request.domain).to_string();
             return Err(RuleError::UnknownDomain { domain });
         }

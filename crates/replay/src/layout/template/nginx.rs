@@ -67,8 +67,8 @@ const WITHOUT_BLANKS: [&str; 33] = [
     "limit_conn_status",
     "request_completion",
 ];
-/// What the names of others begin with.
-const FAMILIES_WITHOUT_BLANKS: [&str; 1] = ["tcpinfo_"];
+/// What the names of others begin with, which are numbers.
+const TCP_INFO: &str = "tcpinfo_";
 /// Variables that a client may choose with a blank in it.
 const RARELY_WITH_BLANKS: [&str; 6] = [
     "remote_user",
@@ -111,7 +111,6 @@ pub(super) fn pieces(format: &str, others: Blanks) -> Result<Vec<Piece>, Invalid
 
 fn value(name: &str, others: Blanks) -> Value {
     let known = VARIABLES.iter().position(|(variable, _)| *variable == name);
-    let is_of_family = |family: &&str| name.starts_with(*family);
     Value {
         name: format!("${name}"),
         slot: known.map(|at| VARIABLES[at].1),
@@ -120,7 +119,7 @@ fn value(name: &str, others: Blanks) -> Value {
             "time_local" => Blanks::Within(TIME_BYTES),
             _ if RARELY_WITH_BLANKS.contains(&name) => Blanks::Rarely,
             _ if WITHOUT_BLANKS.contains(&name) => Blanks::Never,
-            _ if FAMILIES_WITHOUT_BLANKS.iter().any(is_of_family) => Blanks::Never,
+            _ if name.starts_with(TCP_INFO) => Blanks::Never,
             _ => others,
         },
     }
