@@ -11,7 +11,6 @@ use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response;
 use axum::routing::{any, get, post};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use hyper::body::Body as HttpBody;
@@ -24,6 +23,7 @@ use tollgate_telemetry::{RequestSpan, Tracing, Value, attribute};
 use crate::auth::{self, ActiveAuth};
 use crate::body::BoxError;
 use crate::config::ListenerKind;
+use crate::media_type::{is_json, is_not_from_page};
 use crate::metrics::{ListenerName, Metrics};
 use crate::options::Options;
 use crate::reply::{self, Failure, problem, reply};
@@ -175,6 +175,7 @@ impl AppState {
         request: HttpRequest,
         span: &mut RequestSpan,
     ) -> Result<Response, Failure> {
+        is_not_from_page(request.headers())?;
         let (head, body) = request.into_parts();
         let body = self.read(&head, body).await?;
         let read =
@@ -317,31 +318,6 @@ fn has_no_query(uri: &Uri) -> Result<(), Failure> {
             uri.path()
         ))),
     }
-}
-
-/// Accepts JSON, and the media types that `curl -d` and simple clients send with it; nothing else.
-pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
-    let Some(value) = headers.get(CONTENT_TYPE) else {
-        return Ok(());
-    };
-    // What nearly every client sends.
-    if value == "application/json" {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-    let media_type = text.split(';').next().unwrap_or_default().trim();
-    let accepted = [
-        "application/json",
-        "application/x-www-form-urlencoded",
-        "text/json",
-        "text/plain",
-    ];
-    if accepted.contains(&media_type) || media_type.ends_with("+json") {
-        return Ok(());
-    }
-    let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    let detail = "the body must be JSON; send `content-type: application/json`";
-    Err(Failure::new("media_type", status, detail))
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ mod options;
 
 mod reply;
 
+mod media_type;
+
 mod trace;
 
 mod check;

@@ -1,6 +1,6 @@
 //! What is kept of the head of a call that waits for its message.
 
-use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE};
+use http::header::{ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN, TE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -14,12 +14,13 @@ const FIELD_VALUES_KEPT: usize = 2;
 /// How much of a query is kept: enough to say that there is one, and how it begins.
 const QUERY_BYTES_KEPT: usize = 64;
 /// The metadata that this service reads.
-const METADATA_READ: [HeaderName; 12] = [
+const METADATA_READ: [HeaderName; 13] = [
     CONTENT_TYPE,
     CONTENT_LENGTH,
     TE,
     HOST,
     ACCEPT_ENCODING,
+    ORIGIN,
     HeaderName::from_static("grpc-timeout"),
     HeaderName::from_static("grpc-encoding"),
     HeaderName::from_static("grpc-accept-encoding"),
@@ -66,6 +67,7 @@ mod tests {
         let kept = [
             ("content-type", "application/grpc"),
             ("te", "trailers"),
+            ("origin", "null"),
             ("x-request-id", "abc-1"),
         ];
         let large = HeaderValue::from_bytes(&[b'x'; 4000]).expect("x is allowed");

@@ -11,9 +11,10 @@ use tollgate_engine::{Decided, ReservationReceipt};
 use tollgate_gateway::{keep_denial, request_id};
 use tollgate_telemetry::RequestSpan;
 
-use super::{AppState, CHECK_PATH, NAME, has_no_query, is_json};
+use super::{AppState, CHECK_PATH, NAME, has_no_query};
 use crate::body::BoxError;
 use crate::check::{Batch, BatchAnswers, Check, verdict};
+use crate::media_type::is_json;
 use crate::reply::Failure;
 use crate::trace;
 

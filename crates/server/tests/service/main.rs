@@ -21,6 +21,7 @@ mod admin_tokens;
 mod auth;
 mod browser;
 mod clock_back;
+mod cross_site;
 mod dashboard;
 mod gateway;
 mod page;
