@@ -35,6 +35,10 @@ pub(super) fn parse_forwarded(element: &[u8]) -> Option<IpAddr> {
     };
     while let Some(parameter) = parameters.next_before(b';') {
         let parameter = parameter?.trim_ascii();
+        // RFC 7239, section 4: any of them may be missing between semicolons.
+        if parameter.is_empty() {
+            continue;
+        }
         let equals = parameter.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (&parameter[..equals], &parameter[equals + 1..]);
         if !name.eq_ignore_ascii_case(b"for") {
@@ -151,6 +155,8 @@ mod tests {
                 Some("2001:db8::1"),
             ),
             ("for=192.0.2.7;host=\"a;for=b\"", Some("192.0.2.7")),
+            ("for=192.0.2.7;proto=https;", Some("192.0.2.7")),
+            (";; for=192.0.2.7", Some("192.0.2.7")),
             ("for=\"_hidden\"", None),
             ("for=unknown", None),
             ("for=\"192.0.2.7", None),
@@ -158,6 +164,7 @@ mod tests {
             ("for=192.0.2.7;for=192.0.2.8", None),
             ("192.0.2.7", None),
             ("", None),
+            (";", None),
         ];
         for (element, expected) in table {
             let expected = expected.map(|text| text.parse().unwrap());
