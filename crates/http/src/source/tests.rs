@@ -123,7 +123,17 @@ fn a_host_has_one_spelling() {
     ] {
         assert_eq!(get("/", host), found("api.example"), "{host}");
     }
-    assert_eq!(get("http://Api.example:80/", "other"), found("api.example"));
+    assert_eq!(
+        get("http://Api.example:80/", "api.example."),
+        found("api.example")
+    );
+    assert_eq!(get("http://Api.example:80/", ""), found("api.example"));
+    assert_eq!(
+        read(json!("host"), Request::get("http://Api.example:80/")),
+        found("api.example")
+    );
+    // The application may read the header.
+    assert_eq!(get("http://other/", "api.example"), Err(Flaw::Repeated));
     assert_eq!(get("/", "[2001:DB8::1]:80"), found("[2001:db8::1]"));
     assert_eq!(get("/", ""), Ok(None));
     assert_eq!(get("/", "a b"), Err(Flaw::BadHost));
