@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, advance, sleep};
 use tollgate::{
-    Algorithm, Anchor, Clock, Limit, Limiter, ManualClock, Moment, NotReady, Now, Segments, Span,
-    TokioClock, until_all_ready,
+    Algorithm, Anchor, ChargeDenied, Clock, Limit, Limiter, ManualClock, Moment, NotReady, Now,
+    Segments, Span, TokioClock, until_all_ready,
 };
 
 const TASKS: usize = 8;
@@ -358,6 +358,20 @@ in_virtual_time! {
             }
             assert_eq!(waiting.await.unwrap().unwrap(), Duration::from_secs(2));
         }
+    }
+
+    async fn a_joint_wait_is_not_a_denial_each_time_that_it_asks() {
+        let slow = limiter(Limit::per_minute(6).burst(1));
+        let day = slow.sibling("day", Limit::per_day(100));
+        assert!(slow.check("key").is_allowed());
+        let began = Instant::now();
+        let charged = [&slow, &day].map(|limit| {
+            limit.ask("key").charge_denied(ChargeDenied::Always)
+        });
+        let allowed = tokio::time::timeout(Duration::from_secs(60), until_all_ready(&charged));
+        assert!(allowed.await.unwrap().unwrap().is_allowed());
+        assert_eq!(began.elapsed(), Duration::from_secs(10));
+        assert_eq!(day.peek("key", 1).remaining(), 99);
     }
 
     async fn a_joint_wait_that_is_dropped_while_it_is_held_gives_back() {

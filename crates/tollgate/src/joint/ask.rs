@@ -84,9 +84,18 @@ impl<'l, L> Ask<'l, L> {
     }
 
     /// Sets whether a denied request is charged to this limit. Default: [`ChargeDenied::Never`].
+    /// Without effect on a request that waits until it is allowed.
     pub const fn charge_denied(mut self, charge_denied: ChargeDenied) -> Ask<'l, L> {
         self.charge_denied = charge_denied;
         self
+    }
+
+    /// The same part of a request that waits, and so is not denied before it is given up.
+    pub(super) const fn waiting(&self) -> Ask<'l, L> {
+        Ask {
+            charge_denied: ChargeDenied::Never,
+            ..*self
+        }
     }
 
     /// What is charged under `terms`, those of its limiter.
