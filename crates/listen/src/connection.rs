@@ -229,6 +229,7 @@ impl Connection {
     /// From now on it speaks HTTP/2.
     pub(crate) fn set_http2(&self) {
         self.is_http2.store(true, Ordering::Relaxed);
+        self.quantum.set_multiplexed();
     }
 
     /// Whether it speaks HTTP/2.

@@ -54,6 +54,8 @@ mod frames;
 
 mod own_response;
 
+mod held_answers;
+
 mod socket;
 
 mod linger;

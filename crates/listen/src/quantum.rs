@@ -8,7 +8,10 @@
 //!
 //! A connection that has not waited there has only the first part of a quantum. All that become
 //! ready at once have it one after the other, before a request that arrives just then: a thousand
-//! clients that connect together and send much would delay it by a thousand quanta.
+//! clients that connect together and send much would delay it by a thousand quanta. Of a pipeline,
+//! where requests are answered one after the other, the first part is one request. A quantum lasts
+//! until there is nothing more to read: the HTTP library lets others be polled after some requests
+//! of a pipeline, and goes on then.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,14 +28,21 @@ const WRITTEN_FOR_READ: usize = 8;
 /// for ten usual requests.
 const FIRST_PART: usize = 16;
 
+/// What has room for one request: the first one of a quantum always fits.
+const ONE_REQUEST: usize = 1;
+
 /// What is left of a connection's quantum.
 #[derive(Debug)]
 pub(crate) struct Quantum {
     bytes: usize,
     busy: Arc<BusyQueue>,
     ticket: Ticket,
+    /// Whether its requests are answered side by side, as those of HTTP/2.
+    is_multiplexed: AtomicBool,
     /// Whether it has waited for a turn since a quantum began.
     has_waited: AtomicBool,
+    /// Whether there was nothing more to read since a quantum began.
+    is_drained: AtomicBool,
     /// How often the connection's task was polled.
     turn: AtomicUsize,
     to_read: AtomicUsize,
@@ -40,6 +50,8 @@ pub(crate) struct Quantum {
     to_decide: AtomicUsize,
     task: OnceLock<Waker>,
     has_waiting: AtomicBool,
+    /// Whether the quantum began with requests that had waited for it.
+    resumes: AtomicBool,
     /// At most one for each stream.
     waiting: Mutex<VecDeque<(Waker, usize)>>,
 }
@@ -52,19 +64,23 @@ impl Quantum {
             bytes,
             busy,
             ticket: Ticket::default(),
+            is_multiplexed: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),
+            is_drained: AtomicBool::new(true),
             turn: AtomicUsize::new(0),
             to_read: AtomicUsize::new(bytes),
             to_write: AtomicUsize::new(bytes * WRITTEN_FOR_READ),
             to_decide: AtomicUsize::new(bytes),
             task: OnceLock::new(),
             has_waiting: AtomicBool::new(false),
+            resumes: AtomicBool::new(false),
             waiting: Mutex::default(),
         }
     }
 
-    /// The task of the connection is polled. A new quantum begins, unless it has to wait for its
-    /// turn: whatever else has woken the task does not make it more than others get.
+    /// The task of the connection is polled. A new quantum begins, unless the last one goes on, or
+    /// it has to wait for its turn: whatever else has woken the task does not make it more than
+    /// others get.
     pub(crate) fn begin(&self, cx: &Context<'_>) {
         self.task.get_or_init(|| cx.waker().clone());
         // Only the connection's own task counts.
@@ -73,22 +89,51 @@ impl Quantum {
         if self.busy.is_waiting(&self.ticket) {
             return;
         }
-        let bytes = match self.has_waited.swap(false, Ordering::Relaxed) {
-            true => self.bytes,
-            false => self.bytes.div_ceil(FIRST_PART),
-        };
+        let is_drained = self.is_drained.swap(false, Ordering::Relaxed);
+        match self.has_waited.swap(false, Ordering::Relaxed) {
+            true => self.renew(self.bytes, self.bytes),
+            false if is_drained => {
+                let part = self.bytes.div_ceil(FIRST_PART);
+                let is_multiplexed = self.is_multiplexed.load(Ordering::Relaxed);
+                self.renew(part, if is_multiplexed { part } else { ONE_REQUEST });
+            }
+            false => {}
+        }
+    }
+
+    /// Begins a quantum with so many bytes to read, eight times as many to write, and so many of
+    /// requests to decide on.
+    fn renew(&self, bytes: usize, to_decide: usize) {
         self.to_read.store(bytes, Ordering::Relaxed);
         self.to_write
             .store(bytes * WRITTEN_FOR_READ, Ordering::Relaxed);
-        self.to_decide.store(bytes, Ordering::Relaxed);
-        if self.has_waiting.load(Ordering::Acquire) {
-            self.wake_waiting(bytes);
+        self.to_decide.store(to_decide, Ordering::Relaxed);
+        let resumes = self.has_waiting.load(Ordering::Acquire);
+        self.resumes.store(resumes, Ordering::Relaxed);
+        if resumes {
+            self.wake_waiting(to_decide);
         }
+    }
+
+    /// Its requests are answered side by side.
+    pub(crate) fn set_multiplexed(&self) {
+        self.is_multiplexed.store(true, Ordering::Relaxed);
+    }
+
+    /// There is nothing more to read now. The next poll of the task begins a new quantum.
+    pub(crate) fn record_drained(&self) {
+        self.is_drained.store(true, Ordering::Relaxed);
     }
 
     /// The number of the present poll of the connection's task.
     pub(crate) fn turn(&self) -> usize {
         self.turn.load(Ordering::Relaxed)
+    }
+
+    /// Whether the quantum began with requests that had waited for it: the connection sends more of
+    /// them than one has room for, without waiting for answers.
+    pub(crate) fn resumes_requests(&self) -> bool {
+        self.resumes.load(Ordering::Relaxed)
     }
 
     /// Wakes waiting requests, as many as fit so many bytes.
@@ -204,6 +249,7 @@ mod tests {
     #[tokio::test]
     async fn what_does_not_fit_a_quantum_waits_for_the_next() {
         let quantum = Quantum::new(100, Arc::default());
+        quantum.set_multiplexed();
         let (task, stream) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
         let (task_waker, stream_waker) = (Arc::clone(&task).into(), Arc::clone(&stream).into());
         let of_task = Context::from_waker(&task_waker);
@@ -220,8 +266,10 @@ mod tests {
         assert_eq!((task.times(), stream.times()), (0, 0));
         call().await;
         assert_eq!((task.times(), stream.times()), (1, 0));
+        assert!(!quantum.resumes_requests());
         // Each quantum wakes two requests of sixty bytes; the task is polled again for the others.
         quantum.begin(&of_task);
+        assert!(quantum.resumes_requests());
         assert_eq!((task.times(), stream.times()), (1, 2));
         call().await;
         quantum.begin(&of_task);
@@ -229,6 +277,42 @@ mod tests {
         quantum.begin(&of_task);
         call().await;
         assert_eq!((task.times(), stream.times()), (3, 5));
+        quantum.record_drained();
+        quantum.begin(&of_task);
+        assert!(!quantum.resumes_requests());
+    }
+
+    #[tokio::test]
+    async fn one_request_of_a_pipeline_is_decided_before_others_have_their_turn() {
+        let quantum = Quantum::new(100, Arc::default());
+        let task = Arc::new(Woken::default());
+        let waker = Arc::clone(&task).into();
+        let cx = Context::from_waker(&waker);
+        let decided = |quantum: &Quantum| {
+            (0..100)
+                .take_while(|_| quantum.poll_decide(10, &cx).is_ready())
+                .count()
+        };
+        quantum.begin(&cx);
+        assert_eq!(decided(&quantum), 1);
+        // The next ones have a whole quantum, however often the task is polled meanwhile.
+        call().await;
+        quantum.begin(&cx);
+        assert!(quantum.resumes_requests());
+        for _ in 0..5 {
+            assert!(quantum.poll_decide(10, &cx).is_ready());
+        }
+        quantum.begin(&cx);
+        assert!(quantum.resumes_requests());
+        assert_eq!(decided(&quantum), 5);
+        // Without a pipeline, each request finds a new quantum.
+        call().await;
+        for _ in 0..20 {
+            quantum.record_drained();
+            quantum.begin(&cx);
+            assert!(quantum.poll_decide(10, &cx).is_ready());
+        }
+        assert!(!quantum.resumes_requests());
     }
 
     #[tokio::test]
@@ -263,6 +347,7 @@ mod tests {
                 assert_eq!(task.times(), turn + 1);
             }
             quantum.begin(&cx);
+            quantum.record_drained();
             quantum.begin(&cx);
             record(&quantum, whole / FIRST_PART);
             assert!(poll(&quantum, &cx).is_pending());

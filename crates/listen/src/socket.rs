@@ -2,19 +2,21 @@
 //! the connection's quantum, and counts incoming frames.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use hyper::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
 use tokio::time::Sleep;
 
 use crate::connection::{Close, Connection};
 use crate::deferral::Deferral;
 use crate::drain_end::{DrainEnd, poll_timer};
 use crate::frames::Frames;
+use crate::held_answers::HeldAnswers;
 use crate::own_response::OwnResponse;
 use crate::preface::FirstBytes;
 
@@ -33,6 +35,8 @@ pub(crate) struct Socket<S> {
     frames: Option<Frames>,
     write_timeout: Duration,
     deferral: Deferral,
+    /// If answers are deferred.
+    held: Option<HeldAnswers>,
     /// Of HTTP/1, until its connection has ended.
     own_response: Option<OwnResponse>,
     /// Since when a write waits.
@@ -62,6 +66,7 @@ impl<S> Socket<S> {
             frames,
             write_timeout,
             deferral: Deferral::off(),
+            held: None,
             own_response: None,
             waiting: None,
             ending: None,
@@ -85,10 +90,12 @@ impl<S> Socket<S> {
     }
 
     /// The same stream, whose answers leave once the other connections that are ready have been
-    /// read. Each poll of the connection must begin a quantum.
+    /// read, and those of a pipeline that is resumed in one write. Each poll of the connection must
+    /// begin a quantum.
     pub(crate) fn with_deferral(self) -> Socket<S> {
         Socket {
             deferral: Deferral::on(),
+            held: Some(HeldAnswers::new(Arc::clone(&self.connection))),
             ..self
         }
     }
@@ -153,6 +160,25 @@ impl<S> Socket<S> {
         count > 0
     }
 
+    /// Holds what is to be written until the next turn, if the connection resumes a pipeline: how
+    /// many bytes.
+    fn hold(&mut self, parts: &[IoSlice<'_>]) -> Option<usize> {
+        let quantum = self.connection.quantum();
+        if !quantum.resumes_requests() || self.connection.has_to_write() {
+            return None;
+        }
+        let count = self.held.as_mut()?.hold(parts, quantum.turn());
+        (count > 0).then_some(count)
+    }
+
+    /// Whether what is held leaves in the next turn, which comes once those that are ready have
+    /// been polled.
+    fn leaves_later(&self, cx: &mut Context<'_>) -> bool {
+        let turn = self.connection.quantum().turn();
+        let is_held = self.held.as_ref().is_some_and(|held| held.is_of(turn));
+        is_held && !self.connection.has_to_write() && pin!(yield_now()).poll(cx).is_pending()
+    }
+
     fn record_sent(&mut self, parts: &[IoSlice<'_>], written: &Poll<Result<usize>>) {
         let Poll::Ready(Ok(bytes)) = written else {
             return;
@@ -171,6 +197,25 @@ impl<S> Socket<S> {
         }
         ready!(poll_timer(&mut self.waiting, self.write_timeout, cx));
         self.give_up()
+    }
+
+    /// Writes what is held.
+    fn poll_held(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>>
+    where
+        S: AsyncWrite + Unpin,
+    {
+        while let Some(held) = self.held.as_ref().filter(|held| !held.is_empty()) {
+            let poll = Pin::new(&mut self.stream).poll_write(cx, held.rest());
+            self.record_sent(&[], &poll);
+            let written = ready!(self.check_timeout(cx, poll))?;
+            if written == 0 {
+                return Poll::Ready(Err(Error::from(ErrorKind::WriteZero)));
+            }
+            if let Some(held) = &mut self.held {
+                held.record_written(written);
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn give_up<T>(&self) -> Poll<Result<T>> {
@@ -200,6 +245,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
                 Poll::Ready(read) => read?,
                 Poll::Pending if is_again => {}
                 Poll::Pending => {
+                    this.connection.quantum().record_drained();
                     let Some(end) = &mut this.drain_end else {
                         return Poll::Pending;
                     };
@@ -227,9 +273,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        if let Some(withheld) = this.withhold(&[IoSlice::new(buf)]) {
-            return Poll::Ready(Ok(withheld));
+        if let Some(taken) = this
+            .withhold(&[IoSlice::new(buf)])
+            .or_else(|| this.hold(&[IoSlice::new(buf)]))
+        {
+            return Poll::Ready(Ok(taken));
         }
+        ready!(this.poll_held(cx))?;
         ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.record_sent(&[IoSlice::new(buf)], &poll);
@@ -238,6 +288,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
+        // The next request of the pipeline is answered meanwhile.
+        if this.leaves_later(cx) {
+            this.connection.exchange().record_flush();
+            return Poll::Ready(Ok(()));
+        }
+        ready!(this.poll_held(cx))?;
         let poll = Pin::new(&mut this.stream).poll_flush(cx);
         if let Poll::Ready(Ok(())) = poll {
             this.connection.exchange().record_flush();
@@ -252,6 +308,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         if this.withholds() {
             return Poll::Ready(Ok(()));
         }
+        ready!(this.poll_held(cx))?;
         let poll = Pin::new(&mut this.stream).poll_shutdown(cx);
         if poll.is_ready() {
             return poll;
@@ -266,9 +323,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        if let Some(withheld) = this.withhold(bufs) {
-            return Poll::Ready(Ok(withheld));
+        if let Some(taken) = this.withhold(bufs).or_else(|| this.hold(bufs)) {
+            return Poll::Ready(Ok(taken));
         }
+        ready!(this.poll_held(cx))?;
         ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
         this.record_sent(bufs, &poll);
@@ -382,6 +440,73 @@ mod tests {
         let (read, written) = events.split_at(3);
         assert!(read.iter().all(|(_, event)| *event == "read"), "{read:?}");
         assert_eq!(written.len(), 3);
+    }
+
+    /// What has arrived.
+    async fn read_now(peer: &mut DuplexStream) -> String {
+        let mut bytes = [0; 100];
+        let mut read = ReadBuf::new(&mut bytes);
+        poll_fn(|cx| {
+            let _nothing = Pin::new(&mut *peer).poll_read(cx, &mut read);
+            Poll::Ready(())
+        })
+        .await;
+        String::from_utf8(read.filled().to_vec()).unwrap()
+    }
+
+    /// Begins turns of a connection until one resumes a request that has waited for it.
+    async fn resume(known: &Connection) {
+        poll_fn(|cx| {
+            known.quantum().begin(cx);
+            while known.poll_decide(100, cx).is_ready() {}
+            Poll::Ready(())
+        })
+        .await;
+        while !known.quantum().resumes_requests() {
+            yield_now().await;
+            begin(known).await;
+        }
+    }
+
+    async fn begin(known: &Connection) {
+        poll_fn(|cx| Poll::Ready(known.quantum().begin(cx))).await;
+    }
+
+    #[tokio::test]
+    async fn answers_to_a_pipeline_that_is_resumed_leave_in_one_write() {
+        let (mut peer, stream) = duplex(1000);
+        let known = connection();
+        let first = FirstBytes::default();
+        let socket = Socket::new(stream, first, Arc::clone(&known), None, Duration::ZERO);
+        let mut socket = socket.with_deferral();
+        resume(&known).await;
+        for answer in [b"a", b"b"] {
+            socket.write_all(answer).await.unwrap();
+            socket.flush().await.unwrap();
+        }
+        assert_eq!(read_now(&mut peer).await, "");
+        begin(&known).await;
+        socket.write_all(b"c").await.unwrap();
+        socket.flush().await.unwrap();
+        assert_eq!(read_now(&mut peer).await, "abc");
+        // Of the turn in which they left, the rest leaves in the next one.
+        socket.write_all(b"d").await.unwrap();
+        socket.flush().await.unwrap();
+        assert_eq!(read_now(&mut peer).await, "");
+        begin(&known).await;
+        socket.flush().await.unwrap();
+        assert_eq!(read_now(&mut peer).await, "d");
+        // Without a pipeline nothing is held.
+        known.quantum().record_drained();
+        begin(&known).await;
+        socket.write_all(b"e").await.unwrap();
+        assert_eq!(read_now(&mut peer).await, "e");
+        // What is held leaves before what is written at the end, and when it is closed.
+        resume(&known).await;
+        socket.write_all(b"f").await.unwrap();
+        known.close(Close::Idle);
+        socket.write_all(b"g").await.unwrap();
+        assert_eq!(read_now(&mut peer).await, "fg");
     }
 
     #[tokio::test]
