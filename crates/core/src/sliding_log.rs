@@ -7,6 +7,10 @@ use crate::moment::Moment;
 use crate::span::Span;
 use crate::usage::Usage;
 
+/// A refund of units that are not the newest writes all newer entries again, while other decisions
+/// wait for the key: it refunds nothing if there are more than this. As in the store over Redis.
+const NEWER_MAX: usize = 10_000;
+
 /// Units allowed at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -76,24 +80,36 @@ pub struct Plain {
 // === impl SlidingLog ===
 
 impl<E: Entries> SlidingLog<E> {
-    /// Refunds up to `units` of those consumed at `at`; returns how many.
+    /// Refunds up to `units` of those consumed at `at`; returns how many: none if more than
+    /// [`NEWER_MAX`] entries are newer.
     pub(crate) fn refund_at(&mut self, limit: &Limit, now: Moment, at: Moment, units: u64) -> u64 {
-        let is_before = |oldest: Entry| oldest.at > at;
-        if now.since(at) >= limit.window() || self.entries.oldest().is_none_or(is_before) {
+        let is_before = |oldest_at: Moment| oldest_at > at;
+        let has_none = self.entries.oldest_at().is_none_or(is_before);
+        if units == 0 || now.since(at) >= limit.window() || has_none {
             return 0;
         }
         let mut newer = Vec::new();
-        while let Some(entry) = self.entries.newest().filter(|newest| newest.at > at) {
-            self.entries.pop_newest();
+        // The newest entry that remains, which is not newer unless there are too many.
+        let mut last = self.entries.pop_newest();
+        while let Some(entry) = last.filter(|entry| entry.at > at && newer.len() < NEWER_MAX) {
             newer.push(entry);
+            last = self.entries.pop_newest();
         }
-        let entry = self.entries.newest().filter(|newest| newest.at == at);
-        let refunded = units.min(entry.map_or(0, |entry| u64::from(entry.units)));
-        self.refund(limit, now, refunded);
-        newer
-            .into_iter()
-            .rev()
-            .for_each(|entry| self.entries.push_newest(entry));
+        let mut refunded = 0;
+        if let Some(entry) = last {
+            let consumed = if entry.at == at { entry.units } else { 0 };
+            let back = u32::try_from(units).map_or(consumed, |units| units.min(consumed));
+            let left = entry.units - back;
+            if left > 0 {
+                self.entries.push_newest(Entry {
+                    units: left,
+                    ..entry
+                });
+            }
+            refunded = u64::from(back);
+        }
+        let newer = newer.into_iter().rev();
+        newer.for_each(|entry| self.entries.push_newest(entry));
         refunded
     }
 }
