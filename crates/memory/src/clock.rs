@@ -79,11 +79,17 @@ impl SystemClock {
         if won.is_err() {
             return;
         }
-        self.correct(wall());
+        self.correct(wall);
     }
 
-    /// Makes UTC follow `wall` from now on; only one thread at a time is here, by the period.
-    fn correct(&self, wall: Moment) {
+    /// Makes UTC follow what `wall` reads from now on; only one thread at a time is here, by the
+    /// period.
+    ///
+    /// The thread may be suspended between the readings of the clocks. So the counter is read
+    /// before and after the wall clock, and UTC is corrected only as far as it differs from both.
+    fn correct(&self, wall: impl FnOnce() -> Moment) {
+        let before = self.monotonic.now();
+        let wall = wall();
         let sequence = self.sequence.load(Ordering::Relaxed);
         let odd = self.sequence.compare_exchange(
             sequence,
@@ -95,23 +101,26 @@ impl SystemClock {
             return;
         }
         fence(Ordering::Release);
-        let monotonic = self.monotonic.now();
+        let after = self.monotonic.now();
         let offset = Span::from_nanos(self.offset.load(Ordering::Relaxed));
         let floor = Moment::from_nanos(self.floor.load(Ordering::Relaxed));
-        let utc = (monotonic + offset).max(floor);
-        let ahead = utc.since(wall);
+        let utc_at = |monotonic: Moment| (monotonic + offset).max(floor);
+        let ahead = utc_at(before).since(wall);
         if ahead > ABSORBED_MAX {
             self.floor.store(0, Ordering::Relaxed);
         } else if ahead > SLACK {
             // A reader that found the sequence even may not have read the counter yet: processors
             // reorder its reading by nanoseconds, never by as much as `SLACK`.
-            let floor = (utc + SLACK).as_nanos();
+            let floor = (utc_at(after) + SLACK).as_nanos();
             self.floor.store(floor, Ordering::Relaxed);
         }
         // A wall clock that is behind by less is left alone until it catches up or falls back.
-        if ahead.is_zero() || ahead > SLACK {
-            let offset = wall.since(monotonic).as_nanos();
-            self.offset.store(offset, Ordering::Relaxed);
+        let offset = match ahead > SLACK {
+            true => Some(wall.since(before)),
+            false => (wall >= utc_at(after)).then(|| wall.since(after)),
+        };
+        if let Some(offset) = offset {
+            self.offset.store(offset.as_nanos(), Ordering::Relaxed);
         }
         self.sequence.store(sequence + 2, Ordering::Release);
     }
