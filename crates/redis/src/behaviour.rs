@@ -32,6 +32,8 @@ mod servers;
 
 mod settled;
 
+mod shadow;
+
 mod shared_calls;
 
 mod several_limits;

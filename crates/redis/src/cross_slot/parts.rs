@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tollgate_core::{
-    Bill, Charge, Cost, Decision, DenialReason, Enforcement, Key, Limit, Line, Moment, Now,
+    Bill, Charge, Cost, Decision, Denial, DenialReason, Enforcement, Key, Limit, Line, Moment, Now,
     OnDenial, PerCharge, RequestDenial, Span, TooManyCharges, Usage, Verdict, Wait, step,
 };
 
 use super::request::Request;
-use crate::fit::FittedLimit;
+use crate::fit::{FittedLimit, GRAIN};
 use crate::keys;
 use crate::resp::Malformed;
 use crate::script_reply;
@@ -23,6 +23,7 @@ pub(super) struct SplitRequest<'a> {
     pub(super) fitted: Vec<FittedLimit>,
     /// The indexes of the lines in each slot.
     parts: Vec<Vec<usize>>,
+    is_retried: bool,
 }
 
 /// The state of one line in its slot, and the slot's time in microseconds.
@@ -54,6 +55,7 @@ impl<'a> SplitRequest<'a> {
             bill,
             fitted,
             parts: slots.into_values().collect(),
+            is_retried: request.is_retried,
         })
     }
 
@@ -77,6 +79,25 @@ impl<'a> SplitRequest<'a> {
     pub(super) fn charged_lines(&self, waits: &[Option<Wait>]) -> impl Iterator<Item = usize> {
         let takes = |line: &usize| waits[*line].is_none() && self.line(*line).take() > 0;
         (0..self.bill.lines().len()).filter(takes)
+    }
+
+    /// Whether a line that has room only without the reservations of others counts as exceeded: a
+    /// shadow limit denies nothing, so it must not keep a request waiting. These reservations may
+    /// be about to be released: the first round is repeated.
+    pub(super) fn gives_way(&self, line: usize) -> bool {
+        self.is_retried && self.line(line).charge.enforcement == Enforcement::Shadow
+    }
+
+    /// Changes the decisions of lines that have given way: reservations may end at any time.
+    pub(super) fn deny_lines(&self, verdict: &mut Verdict, lines: &[usize]) {
+        for (charge, decision) in self.charges.iter().zip(&mut verdict.decisions) {
+            if lines
+                .iter()
+                .any(|line| self.line(*line).charge.key == charge.key)
+            {
+                *decision = Decision::Deny(Denial::new(Wait::For(GRAIN), 0, decision.reset()));
+            }
+        }
     }
 
     /// The verdict; updates the states of the lines.

@@ -7,7 +7,7 @@ mod undo;
 use std::collections::BTreeMap;
 
 use bytes::Buf;
-use tollgate_core::{Key, Line, Span};
+use tollgate_core::{Enforcement, Key, Line, Span};
 
 use super::form::Form;
 use super::outcome::{Commitment, Outcome};
@@ -17,7 +17,7 @@ use crate::fit::FittedLimit;
 use crate::keys;
 use crate::resp::Malformed;
 use crate::router::NodeFailure;
-use crate::script_reply::General;
+use crate::script_reply::{General, Status};
 use crate::script_request::{ScriptRequest, Step, StepLine};
 use crate::snapshot::Snapshot;
 
@@ -186,6 +186,15 @@ impl<'a> Plan<'a> {
         (any(&counts.allowed), any(&counts.denied))
     }
 
+    /// Whether the reservation of a part is to be repeated until others have released theirs: not
+    /// for shadow limits, which keep no request waiting.
+    pub(super) fn is_blocked(&self, part: usize, reply: &General) -> bool {
+        let mut lines = self.parts[part].lines.iter();
+        let enforcement = |line: &usize| self.lines[*line].line.charge.enforcement;
+        reply.status == Status::Blocked
+            && lines.any(|line| enforcement(line) != Enforcement::Shadow)
+    }
+
     /// The part of a line.
     pub(super) fn part(&self, line: usize) -> usize {
         self.lines[line].part
@@ -325,17 +334,20 @@ impl Ledger {
             let verdict = request.verdict(&mut line_states, Some(denied));
             return verdict.map_or_else(Outcome::bad_reply, Outcome::Denied);
         }
-        let lacks =
-            |(wait, reply): (&_, &&ScriptReply)| Option::is_none(wait) && reply.reserved == 0;
+        let lacks = |line: &usize| waits[*line].is_none() && reply[*line].reserved == 0;
+        let lacking: Vec<usize> = (0..lines.len()).filter(lacks).collect();
         let is_excluded = commitment == Commitment::Excluded;
-        if is_excluded || waits.iter().zip(&reply).any(lacks) {
+        if is_excluded || !lacking.iter().all(|line| request.gives_way(*line)) {
             return Outcome::Blocked;
         }
-        let charged: Vec<usize> = request
-            .charged_lines(&waits)
-            .map(|line| lines[line])
-            .collect();
-        self.allow(plan, lines, request, charged)
+        let charged = request.charged_lines(&waits);
+        let charged = charged.filter(|line| !lacking.contains(line));
+        let charged: Vec<usize> = charged.map(|line| lines[line]).collect();
+        let mut outcome = self.allow(plan, lines, request, charged);
+        if let Outcome::Allowed(verdict, _) = &mut outcome {
+            request.deny_lines(verdict, &lacking);
+        }
+        outcome
     }
 
     /// Decides on a request whose reservations all succeeded, and records what it charges.

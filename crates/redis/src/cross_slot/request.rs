@@ -26,6 +26,8 @@ pub(super) struct Request {
     demands: Vec<Demand>,
     refunds: Refunds,
     is_shareable: bool,
+    /// Whether a round left it without a verdict.
+    pub(super) is_retried: bool,
     pub(super) since: Instant,
 }
 
@@ -106,6 +108,7 @@ impl Request {
             demands,
             fitted,
             refunds,
+            is_retried: false,
             since,
         })
     }
@@ -132,13 +135,13 @@ impl Request {
         self.is_shareable
     }
 
-    /// Notes that a round has made the refunds: the caller, who drops what is cached of their keys
-    /// as well, may have gone.
-    pub(super) fn note_refunds(&mut self, caches: &Caches) {
+    /// Notes that it was in a round, which has made the refunds: the caller, who drops what is
+    /// cached of their keys as well, may have gone.
+    pub(super) fn note_round(&mut self, caches: &Caches) {
         let charges = self.charges().into_iter();
         let refunds = charges.filter(returns_units);
         refunds.for_each(|charge| caches.forget(charge.key));
-        self.refunds = Refunds::Done;
+        (self.refunds, self.is_retried) = (Refunds::Done, true);
     }
 }
 

@@ -125,7 +125,7 @@ impl Rounds {
         let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
         let settled = self.decide(&requests, &mut callers, strategy).await;
         let done = requests.iter_mut();
-        done.for_each(|request| request.note_refunds(&self.caches));
+        done.for_each(|request| request.note_round(&self.caches));
         let members = requests.into_iter().zip(callers).zip(&settled.is_blocked);
         let blocked = members.filter(|(_, is_blocked)| **is_blocked);
         let blocked = blocked.map(|((request, caller), _)| Member { request, caller });
@@ -206,10 +206,8 @@ impl Round<'_, '_> {
                 }
                 let request = |form| self.plan.reserve(reserve, part, form);
                 let reply = self.ask(part, request, self.since).await;
-                let is_blocked = reply
-                    .as_ref()
-                    .is_ok_and(|reply| reply.status == Status::Blocked);
-                if !is_blocked || self.since.elapsed() >= reply_timeout {
+                let is_blocked = |reply: &General| self.plan.is_blocked(part, reply);
+                if !reply.as_ref().is_ok_and(is_blocked) || self.since.elapsed() >= reply_timeout {
                     all.push(reply);
                     break;
                 }

@@ -1,0 +1,84 @@
+//! Reservations of instances that have died, on limits that never deny.
+//!
+//! The scripts' time stands still, so no reservation expires.
+
+use tollgate_behaviour::{Subject, Taste, algorithms};
+use tollgate_core::{Charge, Cost, Enforcement, Limit, Span};
+
+use super::{Driven, SINGLE};
+use crate::config::Config;
+use crate::names::reservation_name;
+use crate::script_reply::Status;
+use crate::script_request::Step;
+
+/// Stores that decide over several slots, and in one.
+const STORES: [fn() -> Driven; 3] = [Driven::apart, Driven::apart_at_once, || {
+    Driven::new(&Config::single(SINGLE.address()))
+}];
+
+/// A request whose units fit in a shadow limit only without a reservation that is never confirmed
+/// is allowed, as if the reserved units were consumed.
+#[test]
+fn a_reservation_on_a_shadow_limit_denies_nothing() {
+    for (store, algorithm) in STORES
+        .into_iter()
+        .flat_map(|store| algorithms().into_iter().map(move |one| (store, one)))
+    {
+        let limit = Limit::new(algorithm, 10, Span::HOUR).expect("an hour is a window");
+        let mut redis = store();
+        let [met, enforced] = ["shadow", "enforced"].map(|name| redis.key(name));
+        let now = Taste::MICROSECONDS.start;
+        let shadow = |cost| Charge {
+            enforcement: Enforcement::Shadow,
+            ..Charge::new(met, &limit, cost)
+        };
+        let other = Charge::new(enforced, &limit, Cost::ONE);
+        assert!(redis.decide(now, &[shadow(Cost::Take(4))]).is_allowed());
+        let lasts = 1_000_000;
+        let name = reservation_name(lasts);
+        let reserve = Step::Reserve { name, lasts };
+        let reserved = redis.step(now, reserve, shadow(Cost::Take(6)));
+        assert_eq!(reserved, Status::Allowed);
+        for (cost, remaining) in [(Cost::ONE, 9), (Cost::Take(6), 8), (Cost::Peek(2), 7)] {
+            let verdict = redis.decide(now, &[shadow(cost), other]);
+            assert!(verdict.is_allowed(), "{cost:?} of {limit:?}");
+            let [judged, charged] = &verdict.decisions[..] else {
+                panic!("{verdict:?}");
+            };
+            assert!(!judged.is_allowed(), "{cost:?} of {limit:?}");
+            assert_eq!(judged.remaining(), 0);
+            assert_eq!(charged.remaining(), remaining, "{cost:?} of {limit:?}");
+        }
+        // The reservation is unharmed, and nothing else was charged to the limit.
+        let confirmed = redis.step(now, Step::Confirm { name }, shadow(Cost::Take(6)));
+        assert_eq!(confirmed, Status::Allowed);
+        let exhausted = Charge::new(met, &limit, Cost::Peek(1));
+        assert!(!redis.decide(now, &[exhausted]).is_allowed());
+    }
+}
+
+/// Only a reservation on a limit that denies keeps a request waiting.
+#[test]
+fn a_released_reservation_leaves_a_shadow_limit_as_it_was() {
+    for algorithm in algorithms() {
+        let limit = Limit::new(algorithm, 10, Span::HOUR).expect("an hour is a window");
+        let mut redis = Driven::apart();
+        let [met, enforced] = ["shadow", "enforced"].map(|name| redis.key(name));
+        let now = Taste::MICROSECONDS.start;
+        let shadow = Charge {
+            enforcement: Enforcement::Shadow,
+            ..Charge::new(met, &limit, Cost::Take(6))
+        };
+        let other = Charge::new(enforced, &limit, Cost::ONE);
+        let lasts = 1_000_000;
+        let name = reservation_name(lasts);
+        let reserve = Step::Reserve { name, lasts };
+        assert_eq!(redis.step(now, reserve, shadow), Status::Allowed);
+        let exceeded = redis.decide(now, &[shadow, other]);
+        assert!(exceeded.is_allowed() && !exceeded.decisions[0].is_allowed());
+        assert_eq!(redis.release(now, name, shadow), Status::Allowed);
+        let verdict = redis.decide(now, &[shadow, other]);
+        assert_eq!(verdict.decisions[0].remaining(), 4, "{limit:?}");
+        assert!(verdict.decisions[0].is_allowed(), "{limit:?}");
+    }
+}
