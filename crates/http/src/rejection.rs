@@ -35,6 +35,9 @@ pub enum Flaw {
     TooLong,
     /// It is one of more parameters or cookies than [`crate::PAIRS_MAX`].
     ManyPairs,
+    /// It is a token in another spelling than that of RFC 7515, or after another one of `Bearer`
+    /// and a space, as some servers read it.
+    BadToken,
     /// It is not a host.
     BadHost,
     /// The path has no normal form.
@@ -82,6 +85,7 @@ impl fmt::Display for Flaw {
             Self::ControlCharacter => f.write_str("it has a control character"),
             Self::TooLong => write!(f, "it has more than {} bytes", crate::VALUE_BYTES_MAX),
             Self::ManyPairs => write!(f, "the request has more than {} pairs", crate::PAIRS_MAX),
+            Self::BadToken => f.write_str("its token is not spelled as RFC 6750 and RFC 7515 say"),
             Self::BadHost => f.write_str("it is not a valid host"),
             Self::Path(invalid) => write!(f, "{invalid}"),
         }

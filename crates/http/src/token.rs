@@ -18,11 +18,14 @@ mod keys;
 
 mod settings;
 
+mod spelling;
+
 mod verifier;
 
 pub use settings::{TokenSettings, TokenSource, Verify};
 
 use keys::Keys;
+use spelling::{is_misspelled, is_scheme_misspelled};
 
 /// The longest token that is read, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -131,7 +134,8 @@ impl Token {
         }
     }
 
-    /// The claims of a request's token; `None` if there is none, or none that is valid.
+    /// The claims of a request's token; `None` if there is none, or none that is valid. A token in
+    /// another spelling is rejected: the upstream may find claims in it.
     pub(crate) fn claims(&self, head: &Head<'_>) -> Result<Option<Claims>, Flaw> {
         let value = match &self.source {
             Source::Header(name) => header(head.headers, name)?,
@@ -141,9 +145,12 @@ impl Token {
             return Ok(None);
         };
         let token = match &self.source {
-            Source::Header(name) if *name == AUTHORIZATION => bearer(&value),
+            Source::Header(name) if *name == AUTHORIZATION => bearer(&value)?,
             _ => Some(value.as_ref()),
         };
+        if token.is_some_and(is_misspelled) {
+            return Err(Flaw::BadToken);
+        }
         let token = token.filter(|token| token.len() <= TOKEN_BYTES_MAX);
         Ok(token.and_then(|token| match &self.keys {
             None => insecure_decode_claims(token).ok(),
@@ -177,10 +184,15 @@ pub(crate) fn text(claim: &Value) -> Option<String> {
 }
 
 /// What follows the scheme, whose letter case does not matter.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(SCHEME.len())?;
-    let is_bearer = scheme.eq_ignore_ascii_case(SCHEME) && token.starts_with(b" ");
-    is_bearer.then(|| token.trim_ascii())
+fn bearer(value: &[u8]) -> Result<Option<&[u8]>, Flaw> {
+    if is_scheme_misspelled(value) {
+        return Err(Flaw::BadToken);
+    }
+    let token = value
+        .split_at_checked(SCHEME.len())
+        .filter(|(scheme, rest)| scheme.eq_ignore_ascii_case(SCHEME) && rest.starts_with(b" "))
+        .map(|(_, token)| token.trim_ascii());
+    Ok(token)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::*;
 use crate::peer::Peer;
 
 mod pem;
+mod spelling;
 
 /// The year 2100.
 const LATER: u64 = 4_102_444_800;
