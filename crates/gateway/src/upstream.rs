@@ -4,6 +4,8 @@ mod failures;
 
 mod sending;
 
+mod tried;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -22,6 +24,7 @@ use crate::metrics::{CheckMetrics, UpstreamMetrics};
 use crate::retry::RetryBudget;
 use crate::settings::{REQUESTS_MAX, UpstreamProtocol, UpstreamSettings};
 use crate::upstream_load::UpstreamLoad;
+use tried::Tried;
 
 /// For how many times `timeouts.connect` a search tries one address after another.
 const SEARCH_TIMEOUTS: u32 = 3;
@@ -183,12 +186,13 @@ impl Upstream {
         match self.try_lease() {
             Some(lease) => Ok(lease),
             // In a box, because all requests have room for it, and few wait.
-            None => Box::pin(self.lease_after(None)).await,
+            None => Box::pin(self.lease_after(&Tried::default())).await,
         }
     }
 
-    /// The same; to an address that was tried before only if no other accepts any.
-    async fn lease_after(&self, tried: Option<&Arc<ConnectionPool>>) -> Result<Lease, Failure> {
+    /// The same; to an address that was tried before only if no other accepts any, and then to the
+    /// one that was tried first.
+    async fn lease_after(&self, tried: &Tried) -> Result<Lease, Failure> {
         let leased = self.find_lease(tried, self.begin_search()).await;
         if leased.as_ref().is_err_and(Failure::shows_load) {
             self.load.count_failure();
@@ -203,11 +207,7 @@ impl Upstream {
     }
 
     /// The same, without counting a failure. No other address is tried from `deadline` on.
-    async fn find_lease(
-        &self,
-        tried: Option<&Arc<ConnectionPool>>,
-        deadline: Instant,
-    ) -> Result<Lease, Failure> {
+    async fn find_lease(&self, tried: &Tried, deadline: Instant) -> Result<Lease, Failure> {
         // Each is looked at once: health checks change what they pass meanwhile.
         let healthy = self.pools.iter().filter(|pool| pool.health.passes_checks());
         let mut pools: Vec<&Arc<ConnectionPool>> = healthy.collect();
@@ -216,10 +216,10 @@ impl Upstream {
             return Err(Failure::NoHealthyAddress);
         }
         if let [only] = self.pools.as_slice() {
-            let leased = match tried {
-                None => only.lease().await,
+            let leased = match tried.is_empty() {
+                true => only.lease().await,
                 // The connections that wait may all have ended, as this one did.
-                Some(_) => only.lease_new().await,
+                false => only.lease_new().await,
             };
             return leased.map_err(|error| self.report_unconnected(only, &error));
         }
@@ -241,7 +241,11 @@ impl Upstream {
 
     /// A new connection in place of one that the server had closed before anything was sent; to
     /// another address if this one accepts none. Counts no failure: it is that of the request.
-    async fn lease_again(&self, pool: &Arc<ConnectionPool>) -> Result<Lease, Failure> {
+    async fn lease_again(
+        &self,
+        pool: &Arc<ConnectionPool>,
+        tried: &Tried,
+    ) -> Result<Lease, Failure> {
         let deadline = self.begin_search();
         let error = match pool.lease_new().await {
             Ok(lease) => return Ok(lease),
@@ -250,7 +254,7 @@ impl Upstream {
         let failure = self.report_unconnected(pool, &error);
         match self.pools.len() {
             0 | 1 => Err(failure),
-            _ => self.find_lease(Some(pool), deadline).await,
+            _ => self.find_lease(tried, deadline).await,
         }
     }
 }
@@ -279,12 +283,15 @@ impl Observer for Checked {
 }
 
 /// Sorts addresses into the order in which a request tries them.
-fn sort_by_load(pools: &mut [&Arc<ConnectionPool>], tried: Option<&Arc<ConnectionPool>>) {
+fn sort_by_load(pools: &mut [&Arc<ConnectionPool>], tried: &Tried) {
     // Stable, so that equal ones keep their order. Each is looked at once: other threads change
     // the counts meanwhile, and the standard library may panic if the order changes while it sorts.
     pools.sort_by_cached_key(|pool| {
-        let was_tried = tried.is_some_and(|tried| Arc::ptr_eq(tried, pool));
-        (was_tried, pool.health.is_avoided(), pool.in_flight())
+        (
+            tried.position(pool),
+            pool.health.is_avoided(),
+            pool.in_flight(),
+        )
     });
 }
 

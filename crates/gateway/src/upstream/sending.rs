@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use tollgate_core::Clock;
 
 use super::Upstream;
+use super::tried::Tried;
 use crate::connection_pool::Lease;
 use crate::failure::{Failure, Unanswered, is_unprocessed};
 use crate::forwarding::{can_pass, merge_lengths};
@@ -26,7 +27,8 @@ type Answered = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
 
 impl Upstream {
     /// Sends a request, and waits for the head of its response. If its connection ends without one,
-    /// a safe request may be sent again, as the settings say: to another address if there is one.
+    /// a safe request may be sent again, as the settings say: to an address that was not tried
+    /// if there is one.
     ///
     /// # Errors
     ///
@@ -41,10 +43,12 @@ impl Upstream {
         let budget = self.retries.as_ref();
         let mut retries = budget.and_then(|budget| budget.record_request(&request));
         let mut was_sent = false;
+        let mut tried = Tried::default();
         loop {
-            let pool = Arc::clone(lease.pool());
             let waiting = self.load.begin(clock, request.body().progress());
-            let sent = self.send_once(lease, request, head_timeout).await;
+            let sent = self
+                .send_once(lease, request, head_timeout, &mut tried)
+                .await;
             if let Some(waiting) = waiting {
                 let response = sent.as_ref().map(|(response, _)| response);
                 waiting.end(response.map_err(|unanswered| &unanswered.failure));
@@ -67,9 +71,7 @@ impl Upstream {
                 self.metrics.count_retry("over_budget");
                 return Err(ended(failure));
             }
-            lease = Box::pin(self.lease_after(Some(&pool)))
-                .await
-                .map_err(ended)?;
+            lease = Box::pin(self.lease_after(&tried)).await.map_err(ended)?;
             self.metrics.count_retry("sent");
             request = Box::new(again);
         }
@@ -83,6 +85,7 @@ impl Upstream {
         mut lease: Lease,
         mut request: Box<Request<RequestBody>>,
         head_timeout: Duration,
+        tried: &mut Tried,
     ) -> Result<(Response<Incoming>, Lease), Unanswered> {
         let began = Instant::now();
         let asked = request.headers().get(UPGRADE).cloned();
@@ -109,6 +112,7 @@ impl Upstream {
                 Err(error) => error,
             };
             let of_body = progress.as_ref().and_then(|progress| progress.error());
+            tried.record(&pool);
             let failure = Failure::of(error.error(), of_body);
             let unsent = error.take_message();
             let leased = if unsent.is_none() && is_unprocessed(error.error(), is_idempotent) {
@@ -121,7 +125,7 @@ impl Upstream {
                 };
                 request = Box::new(Request::from_parts(copy.clone(), RequestBody::empty()));
                 drop(lease);
-                Box::pin(self.find_lease(Some(&pool), self.begin_search())).await
+                Box::pin(self.find_lease(tried, self.begin_search())).await
             } else {
                 let was_sent = unsent.is_none();
                 let Some(unsent) = unsent.filter(|_| lease.may_be_stale()) else {
@@ -131,7 +135,7 @@ impl Upstream {
                 // In its place.
                 request.body_mut().let_go();
                 drop(lease);
-                Box::pin(self.lease_again(&pool)).await
+                Box::pin(self.lease_again(&pool, tried)).await
             };
             lease = leased.map_err(|failure| unanswered(failure, false))?;
         }

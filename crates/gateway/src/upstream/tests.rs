@@ -16,6 +16,8 @@ use crate::metrics::Metrics;
 use crate::request_body::RequestBody;
 use crate::request_body::tests::unfinished;
 
+mod retried;
+
 mod searches;
 
 mod unprocessed;
@@ -84,7 +86,10 @@ fn addresses_are_sorted_while_other_threads_send_requests_to_them() {
         }
         let sorting = || {
             for _ in 0..SORTS {
-                sort_by_load(&mut upstream.pools.iter().collect::<Vec<_>>(), None);
+                sort_by_load(
+                    &mut upstream.pools.iter().collect::<Vec<_>>(),
+                    &Tried::default(),
+                );
             }
         };
         let is_total = std::panic::catch_unwind(std::panic::AssertUnwindSafe(sorting)).is_ok();

@@ -41,7 +41,12 @@ async fn addresses_may_fail_their_checks_while_a_request_looks_for_one() {
     // Its panic is the task's.
     let searching = tokio::spawn(async move {
         for _ in 0..SEARCHES {
-            assert!(searches.find_lease(None, Instant::now()).await.is_err());
+            assert!(
+                searches
+                    .find_lease(&Tried::default(), Instant::now())
+                    .await
+                    .is_err()
+            );
         }
     });
     let searched = searching.await;
