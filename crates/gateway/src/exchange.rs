@@ -271,7 +271,7 @@ impl Passage<'_> {
         let mut body = RequestBody::new(body, bytes, timeout, bounds.body_rate);
         announce_length(head, body.size_hint().exact());
         if let Some(reservation) = reservation {
-            reservation.send(&mut head.headers, &mut body);
+            reservation.send(head, &mut body);
         }
         body
     }

@@ -116,11 +116,25 @@ pub(crate) fn rewrite_request(
     }
     write_forwarding(&mut head.headers, sender);
     append_via(&mut head.headers, received);
+    address_to(head, address, protocol);
     if has_trailers {
-        head.headers
-            .insert(TE, HeaderValue::from_static("trailers"));
+        request_trailers(head);
     }
-    address_to(head, address, protocol, has_trailers);
+}
+
+/// Says that the response may have trailers, in a head that has the version of the upstream.
+pub(crate) fn request_trailers(head: &mut Parts) {
+    if head.headers.contains_key(TE) {
+        // It has this value only, and `Connection` names it.
+        return;
+    }
+    head.headers
+        .insert(TE, HeaderValue::from_static("trailers"));
+    if head.version == Version::HTTP_11 {
+        // It may be there for an upgrade.
+        head.headers
+            .append(CONNECTION, HeaderValue::from_static("te"));
+    }
 }
 
 /// Announces over HTTP/1.1 that a body without a known length is sent in chunks. Otherwise the HTTP
@@ -332,7 +346,7 @@ fn with_path(target: Option<PathAndQuery>) -> PathAndQuery {
 }
 
 /// Sets version and target, as the protocol of the upstream has them.
-fn address_to(head: &mut Parts, address: &str, protocol: UpstreamProtocol, has_trailers: bool) {
+fn address_to(head: &mut Parts, address: &str, protocol: UpstreamProtocol) {
     let mut target = std::mem::take(&mut head.uri).into_parts();
     target.path_and_query = Some(with_path(target.path_and_query));
     match protocol {
@@ -343,10 +357,6 @@ fn address_to(head: &mut Parts, address: &str, protocol: UpstreamProtocol, has_t
                 && let Ok(host) = HeaderValue::from_str(address)
             {
                 head.headers.insert(HOST, host);
-            }
-            if has_trailers {
-                head.headers
-                    .insert(CONNECTION, HeaderValue::from_static("te"));
             }
         }
         UpstreamProtocol::H2c | UpstreamProtocol::H2 => {

@@ -86,6 +86,11 @@ impl Pricing {
         matches!(self.0[index].of_response(), Some(ResponseCost::Json(_)))
     }
 
+    /// Whether it is in a trailer of the response.
+    pub(crate) fn reads_trailer(&self, index: usize) -> bool {
+        matches!(self.0[index].of_response(), Some(ResponseCost::Trailer(_)))
+    }
+
     /// Whether it is the length of the request's body.
     pub(crate) fn counts_request(&self, index: usize) -> bool {
         matches!(

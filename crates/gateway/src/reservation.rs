@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::header::{ACCEPT_ENCODING, RANGE};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio::task::JoinHandle;
 use tollgate_core::{COST_MAX, Cost, Request};
@@ -19,6 +20,7 @@ use tollgate_engine::{Decided, Engine, OwnedReservation, ReserveError};
 use tollgate_http::Identity;
 
 use crate::background::Background;
+use crate::forwarding::request_trailers;
 use crate::inspection::InspectedBytes;
 use crate::meter::Meter;
 use crate::metrics::Unsettled;
@@ -158,8 +160,8 @@ impl Reservation {
 
     /// The request is about to be sent to an upstream: unless it turns out that nothing of it was,
     /// it stays charged. A response whose body has a cost must come without compression, and as a
-    /// whole.
-    pub(crate) fn send(&mut self, headers: &mut HeaderMap, body: &mut RequestBody) {
+    /// whole; many servers send a trailer only if it is requested.
+    pub(crate) fn send(&mut self, head: &mut Parts, body: &mut RequestBody) {
         let Some(open) = &mut self.0 else {
             return;
         };
@@ -169,8 +171,13 @@ impl Reservation {
         };
         let mut descriptors = open.descriptors.iter();
         if descriptors.any(|reserved| pricing.reads_body(reserved.index)) {
-            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            headers.remove(RANGE);
+            head.headers
+                .insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            head.headers.remove(RANGE);
+        }
+        let mut descriptors = open.descriptors.iter();
+        if descriptors.any(|reserved| pricing.reads_trailer(reserved.index)) {
+            request_trailers(head);
         }
         let mut descriptors = open.descriptors.iter();
         if descriptors.any(|reserved| pricing.counts_request(reserved.index)) {

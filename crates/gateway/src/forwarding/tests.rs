@@ -350,6 +350,24 @@ fn fields_of_a_head_are_no_trailers() {
     assert_eq!(trailers.keys().collect::<Vec<_>>(), ["x-sum"]);
 }
 
+/// Once, and beside an upgrade.
+#[test]
+fn trailers_are_requested_as_the_protocol_has_it() {
+    let request = Request::get("/").header("connection", "Upgrade").body(());
+    let (mut head, ()) = request.unwrap().into_parts();
+    for _ in 0..2 {
+        request_trailers(&mut head);
+        let named: Vec<_> = head.headers.get_all("connection").iter().collect();
+        assert_eq!(named, ["Upgrade", "te"]);
+        assert_eq!(head.headers["te"], "trailers");
+    }
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.version = Version::HTTP_2;
+    request_trailers(&mut head);
+    assert_eq!(head.headers["te"], "trailers");
+    assert!(!head.headers.contains_key("connection"));
+}
+
 #[test]
 fn a_response_has_one_length() {
     for (lengths, expected) in [

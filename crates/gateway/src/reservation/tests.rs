@@ -238,7 +238,7 @@ async fn a_request_of_known_cost_is_charged_from_when_a_connection_is_made_for_i
     drop(abandoned);
     assert_eq!(bench.used("failed").await, 1);
     let send = |reservation: &mut Reservation| {
-        reservation.send(&mut HeaderMap::new(), &mut RequestBody::empty());
+        reservation.send(&mut self::head(), &mut RequestBody::empty());
     };
     // Its connection was closed before anything of it was sent.
     let mut unsent = reserve().await;
@@ -280,7 +280,7 @@ async fn what_a_response_may_release_is_unsettled_if_the_client_goes_away_before
     assert_eq!(bench.used("failed").await, 2);
     // Nothing of it was sent, after all.
     let mut unsent = reserve(Some(&bench.pricing)).await;
-    unsent.send(&mut HeaderMap::new(), &mut RequestBody::empty());
+    unsent.send(&mut self::head(), &mut RequestBody::empty());
     unsent.release();
     assert_eq!(metrics.unsettled_counter().value("no_response"), 1);
     assert_eq!(bench.used("failed").await, 2);

@@ -326,6 +326,26 @@ async fn headers_and_trailers_of_responses_have_numbers_too() {
     }
 }
 
+/// Many servers send trailers only if they are asked for; the client, which did not, gets none.
+#[tokio::test]
+async fn a_trailer_that_has_the_cost_is_requested() {
+    let stage = Stage::open().await;
+    let cost = "{from: {trailer: x-tokens}, estimate: 30}";
+    let house = gateway_on(stage.address(), cost, Place::Memory).await;
+    let mut client = Client::to(house.gateway()).await;
+    client.send(GET).await;
+    let mut upstream = stage.accept().await;
+    let head = upstream.head().await;
+    assert!(head.contains("te: trailers\r\n"), "{head}");
+    assert!(head.contains("connection: te\r\n"), "{head}");
+    let answer = "transfer-encoding: chunked\r\ntrailer: x-tokens\r\n\r\n";
+    let body = "2\r\nhi\r\n0\r\nx-tokens: 9\r\n\r\n";
+    upstream.send(&format!("{OK}{answer}{body}")).await;
+    let response = client.read_until("\r\n0\r\n\r\n").await;
+    assert!(!response.contains("x-tokens: 9"), "{response}");
+    assert_eq!(used(&house).await, 9);
+}
+
 #[tokio::test]
 async fn trailers_of_grpc_have_numbers_also_without_a_body() {
     let redis = Redis::start();
