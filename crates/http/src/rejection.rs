@@ -25,7 +25,8 @@ pub enum Flaw {
     Missing,
     /// It was sent more than once, with different values.
     Repeated,
-    /// A header has its name with `_` for `-` or the reverse, which is the same to many servers.
+    /// A header has its name with `_` for `-` or the reverse, which is the same to many servers; or
+    /// a parameter or cookie has another name that is the same to PHP.
     Respelled,
     /// It is a cookie in quotes with a backslash, which servers read in different ways.
     Escaped,
@@ -80,7 +81,10 @@ impl fmt::Display for Flaw {
         match self {
             Self::Missing => f.write_str("the request does not have it"),
             Self::Repeated => f.write_str("the request has it more than once, with other values"),
-            Self::Respelled => f.write_str("the request has it with `_` for `-`, or the reverse"),
+            Self::Respelled => f.write_str(
+                "the request has it under another name that is the same to many servers, \
+                 such as with `_` for `-`",
+            ),
             Self::Escaped => f.write_str("it has a backslash in quotes"),
             Self::ControlCharacter => f.write_str("it has a control character"),
             Self::TooLong => write!(f, "it has more than {} bytes", crate::VALUE_BYTES_MAX),

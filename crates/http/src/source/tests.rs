@@ -309,3 +309,44 @@ fn headers_with_underscores_are_not_taken_for_others_by_the_server_alone() {
         .header("x_apikey", "b");
     assert_eq!(read(json!({"header": "x-api-key"}), other), Ok(None));
 }
+
+/// PHP would: the last parameter of a name counts there, and the first cookie.
+#[test]
+fn names_are_not_taken_for_others_by_the_server_alone() {
+    let respelled = Err(Flaw::Respelled);
+    let query = |name: &str, sent: &str| {
+        let uri = format!("/?user_id=a&{sent}=b");
+        read(json!({"query": name}), Request::get(uri))
+    };
+    for sent in [
+        "%20user_id",
+        "+user_id",
+        "++user.id",
+        "user.id",
+        "user+id",
+        "user%5bid",
+        "user[id",
+        "user_id%00",
+        "user.id%00x]",
+    ] {
+        assert_eq!(query("user_id", sent), respelled, "{sent}");
+    }
+    assert_eq!(query("user.id", "user.id"), respelled);
+    for other in ["user-id", "user[id]", "user_id_", "_user_id", "%00user_id"] {
+        assert_eq!(query("user_id", other), found("a"), "{other}");
+    }
+    let cookie = |name: &str, sent: &str| {
+        let request = Request::get("/").header("cookie", format!("{sent}=b; s_id=a"));
+        read(json!({"cookie": name}), request)
+    };
+    for sent in ["s.id", "s id", "s[id", "s%5Fid", "%20s_id", "s_id%00"] {
+        assert_eq!(cookie("s_id", sent), respelled, "{sent}");
+    }
+    assert_eq!(cookie("s.id", "x"), respelled);
+    for other in ["s-id", "s[id]", "x", "s_id_", "s"] {
+        assert_eq!(cookie("s_id", other), found("a"), "{other}");
+    }
+    // Without a value, it is no cookie of that name.
+    let request = Request::get("/").header("cookie", "s_id; s_id =a");
+    assert_eq!(read(json!({"cookie": "s_id"}), request), found("a"));
+}

@@ -60,7 +60,11 @@ pub(crate) fn cookie<'a>(
 ) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-    let pairs = collect_bounded(pairs)?.into_iter();
+    let pairs = collect_bounded(pairs)?;
+    if pairs.iter().any(|pair| is_cookie_respelled(pair, name)) {
+        return Err(Flaw::Respelled);
+    }
+    let pairs = pairs.into_iter();
     let raw: Vec<&[u8]> = pairs.filter_map(|pair| value_of(pair, name)).collect();
     if raw.iter().any(|value| is_escaped(value)) {
         return Err(Flaw::Escaped);
@@ -80,6 +84,15 @@ fn value_of<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
     Some(value.trim_ascii_start())
 }
 
+/// Whether a cookie has another name that is the same to PHP. Some servers also decode names.
+fn is_cookie_respelled(pair: &[u8], name: &str) -> bool {
+    let pair = pair.trim_ascii();
+    let sent = pair.split(|byte| *byte == b'=').next().unwrap_or(pair);
+    let decoded = Cow::from(percent_decode(sent));
+    let is_same = sent.trim_ascii_end() == name.as_bytes();
+    !is_same && is_same_to_php(&decoded, name.as_bytes())
+}
+
 /// Whether a value is quoted and has a backslash.
 fn is_escaped(value: &[u8]) -> bool {
     value.starts_with(b"\"") && value.contains(&b'\\')
@@ -91,11 +104,38 @@ fn is_escaped(value: &[u8]) -> bool {
 pub(super) fn query<'a>(uri: &'a Uri, name: &str) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
     let query = uri.query().unwrap_or_default();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    let values = collect_bounded(pairs)?.into_iter().filter_map(|pair| {
+    let mut values = Vec::new();
+    for pair in collect_bounded(pairs)? {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (*form_decode(key) == *name.as_bytes()).then(|| form_decode(value))
-    });
-    only(values)
+        let key = form_decode(key);
+        if *key == *name.as_bytes() {
+            values.push(form_decode(value));
+        } else if is_same_to_php(&key, name.as_bytes()) {
+            return Err(Flaw::Respelled);
+        }
+    }
+    only(values.into_iter())
+}
+
+/// Whether two names of parameters or cookies are one to PHP, where the last parameter of a name
+/// counts, and the first cookie.
+fn is_same_to_php(one: &[u8], other: &[u8]) -> bool {
+    fold_name(one).eq(fold_name(other))
+}
+
+/// A name as PHP has it: without spaces at its beginning, up to a NUL, and with `_` for characters
+/// that its variables cannot have. A bracket that is closed is the index of an array.
+fn fold_name(name: &[u8]) -> impl Iterator<Item = u8> {
+    let spaces = name.iter().take_while(|byte| **byte == b' ').count();
+    let name = name[spaces..].split(|byte| *byte == 0).next();
+    let name = name.unwrap_or_default();
+    let mut from_bracket = name.iter().skip_while(|byte| **byte != b'[');
+    let has_index = from_bracket.any(|byte| *byte == b']');
+    name.iter().map(move |byte| match byte {
+        b'.' | b' ' => b'_',
+        b'[' if !has_index => b'_',
+        _ => *byte,
+    })
 }
 
 /// A name or a value of a form, decoded.
