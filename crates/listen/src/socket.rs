@@ -469,7 +469,11 @@ mod tests {
     }
 
     async fn begin(known: &Connection) {
-        poll_fn(|cx| Poll::Ready(known.quantum().begin(cx))).await;
+        poll_fn(|cx| {
+            known.quantum().begin(cx);
+            Poll::Ready(())
+        })
+        .await;
     }
 
     #[tokio::test]

@@ -41,7 +41,8 @@ fn json_by_any_of_its_usual_media_types_is_accepted() {
 fn what_any_page_can_make_a_browser_send_is_rejected() {
     let unsupported = Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
     for origin in [("origin", "https://elsewhere.example"), ("origin", "null")] {
-        for judge in [is_json as Judge, is_not_from_page] {
+        let judges: [Judge; 2] = [is_json, is_not_from_page];
+        for judge in judges {
             assert_eq!(judged(judge, &[origin]), unsupported);
             for safelisted in [
                 "text/plain",

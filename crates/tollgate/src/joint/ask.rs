@@ -91,7 +91,7 @@ impl<'l, L> Ask<'l, L> {
     }
 
     /// The same part of a request that waits, and so is not denied before it is given up.
-    pub(super) const fn waiting(&self) -> Ask<'l, L> {
+    pub(super) const fn without_charge_for_denial(&self) -> Ask<'l, L> {
         Ask {
             charge_denied: ChargeDenied::Never,
             ..*self

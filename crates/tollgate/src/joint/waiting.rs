@@ -71,7 +71,7 @@ pub async fn until_all_ready_with<C: Clock, S: Future>(
     sleep: impl Fn(Duration) -> S,
 ) -> Result<JointDecision, NotReady> {
     // A charge for each time that it asks might keep it waiting for ever.
-    let asks: Vec<_> = asks.iter().map(Ask::waiting).collect();
+    let asks: Vec<_> = asks.iter().map(Ask::without_charge_for_denial).collect();
     let asks = asks.as_slice();
     loop {
         let decision = match take(asks)? {
