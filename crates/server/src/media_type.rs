@@ -21,7 +21,7 @@ pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
     match media_type(headers) {
         MediaType::Json => Ok(()),
         MediaType::Safelisted => is_not_from_page(headers),
-        MediaType::Other => Err(unsupported(
+        MediaType::Other => Err(failure(
             "the body must be JSON; send `content-type: application/json`",
         )),
     }
@@ -34,7 +34,7 @@ pub(crate) fn is_not_from_page(headers: &HeaderMap) -> Result<(), Failure> {
     if !headers.contains_key(ORIGIN) || matches!(media_type(headers), MediaType::Json) {
         return Ok(());
     }
-    Err(unsupported(
+    Err(failure(
         "a request with `origin` is a browser's; send it with `content-type: application/json`, \
          from a page of this address or without `origin`",
     ))
@@ -57,7 +57,7 @@ fn media_type(headers: &HeaderMap) -> MediaType {
     }
 }
 
-fn unsupported(detail: &'static str) -> Failure {
+fn failure(detail: &'static str) -> Failure {
     Failure::new("media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
 }
 
