@@ -12,7 +12,8 @@ const LEADING: usize = 4;
 const CHARACTER_BITS: u32 = 6;
 
 /// Whether the value of `Authorization` begins with the scheme, but not with a space after it. Some
-/// servers take any white space there, also that of Unicode, and remove it at the beginning.
+/// servers take any white space there, also that of Unicode, and remove it at the beginning. With
+/// more characters of a name, it is another scheme.
 pub(super) fn is_scheme_misspelled(value: &[u8]) -> bool {
     let start = value.iter().take_while(|byte| !byte.is_ascii()).count();
     let Some((scheme, rest)) = value[start..].split_at_checked(SCHEME.len()) else {
@@ -20,7 +21,7 @@ pub(super) fn is_scheme_misspelled(value: &[u8]) -> bool {
     };
     let is_separate = rest
         .first()
-        .is_some_and(|byte| !byte.is_ascii_alphanumeric());
+        .is_some_and(|byte| !byte.is_ascii_alphanumeric() && !b"-_".contains(byte));
     let is_ours = start == 0 && rest.starts_with(b" ");
     scheme.eq_ignore_ascii_case(SCHEME) && is_separate && !is_ours
 }

@@ -75,6 +75,17 @@ fn a_scheme_without_a_space_is_rejected() {
 }
 
 #[test]
+fn a_token_of_another_scheme_is_missing() {
+    let from = token(json!({}), &[secret_key()]);
+    let (valid, _) = valid_and_changed();
+    for scheme in ["Bearer-Key", "Bearer_v2", "Bearers", "Basic"] {
+        let value = format!("{scheme} {valid}");
+        let found = claims(&from, "authorization", value.as_bytes());
+        assert_eq!(found, Ok(None), "{scheme}");
+    }
+}
+
+#[test]
 fn what_is_no_token_is_missing() {
     let from = token(json!({}), &[secret_key()]);
     for other in [
