@@ -11,8 +11,9 @@ const COMPLETE: u8 = 2;
 
 /// The present request of a connection of HTTP/1, and its response.
 ///
-/// The HTTP library parses no request before the response to the previous one has left. Thus what
-/// it writes while there is no exchange is its own answer to a request that it could not parse.
+/// The HTTP library parses no request before the response to the previous one has left, or is held
+/// by the socket. Thus what it writes while there is no exchange is its own answer to a request that
+/// it could not parse.
 #[derive(Debug)]
 pub(crate) struct Exchange(AtomicU8);
 
@@ -33,7 +34,7 @@ impl Exchange {
         self.0.store(COMPLETE, Ordering::Relaxed);
     }
 
-    /// Everything that has come from the service was written.
+    /// Everything that has come from the service was written, or is held by the socket.
     pub(crate) fn record_flush(&self) {
         if self.0.load(Ordering::Relaxed) == COMPLETE {
             self.0.store(NONE, Ordering::Relaxed);

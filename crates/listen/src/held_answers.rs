@@ -6,18 +6,14 @@
 //! goes on with the next request.
 
 use std::io::IoSlice;
-use std::sync::Arc;
 
-use crate::connection::Connection;
+/// The most bytes that are held: a dozen answers. They are in no budget, as the buffers are not that
+/// the HTTP library has for a connection, which are larger.
+const HELD_BYTES_MAX: usize = 4 * 1024;
 
-/// The most bytes that are held: some fifty answers.
-const HELD_BYTES_MAX: usize = 16 * 1024;
-
-/// Bytes that the HTTP library has written and the stream has not. They are reserved in the
-/// connection's budget.
-#[derive(Debug)]
+/// Bytes that the HTTP library has written and the stream has not.
+#[derive(Debug, Default)]
 pub(crate) struct HeldAnswers {
-    connection: Arc<Connection>,
     bytes: Vec<u8>,
     /// How many of them the stream has.
     sent: usize,
@@ -28,15 +24,6 @@ pub(crate) struct HeldAnswers {
 // === impl HeldAnswers ===
 
 impl HeldAnswers {
-    pub(crate) const fn new(connection: Arc<Connection>) -> HeldAnswers {
-        HeldAnswers {
-            connection,
-            bytes: Vec::new(),
-            sent: 0,
-            turn: 0,
-        }
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.rest().is_empty()
     }
@@ -46,14 +33,10 @@ impl HeldAnswers {
         !self.is_empty() && self.turn == turn
     }
 
-    /// Holds the first bytes of `parts`, in this turn: as many as there is room for, here and in
-    /// the budget.
+    /// Holds the first bytes of `parts`, in this turn: as many as have room.
     pub(crate) fn hold(&mut self, parts: &[IoSlice<'_>], turn: usize) -> usize {
         let wanted: usize = parts.iter().map(|part| part.len()).sum();
         let count = wanted.min(HELD_BYTES_MAX.saturating_sub(self.bytes.len()));
-        if count == 0 || !self.connection.reserve(count) {
-            return 0;
-        }
         if self.bytes.is_empty() {
             self.turn = turn;
         }
@@ -75,85 +58,30 @@ impl HeldAnswers {
     pub(crate) fn record_written(&mut self, count: usize) {
         self.sent += count;
         if self.is_empty() {
-            self.free();
+            *self = HeldAnswers::default();
         }
-    }
-
-    fn free(&mut self) {
-        self.connection.release(self.bytes.len());
-        self.bytes = Vec::new();
-        self.sent = 0;
-    }
-}
-
-impl Drop for HeldAnswers {
-    fn drop(&mut self) {
-        self.free();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
-    use crate::address::PeerAddress;
-    use crate::budget::Budget;
-    use crate::limits::Limits;
-
-    const ROOM: usize = 2 * HELD_BYTES_MAX;
-
-    /// A connection with room for so many bytes.
-    fn connection(buffer_per_connection: usize) -> Arc<Connection> {
-        let limits = Limits {
-            buffer_per_connection,
-            ..Limits::default()
-        };
-        let budget = Arc::new(Budget::new(&limits));
-        let (peer, now) = (PeerAddress::Unix, Instant::now());
-        Arc::new(Connection::new(peer, false, 1000, budget, now))
-    }
-
-    /// How many more bytes have room.
-    fn room(connection: &Connection) -> usize {
-        let fits = |bytes: &usize| {
-            let fits = connection.reserve(*bytes);
-            if fits {
-                connection.release(*bytes);
-            }
-            fits
-        };
-        (0..=ROOM).rev().find(fits).unwrap_or_default()
-    }
 
     #[test]
     fn what_has_room_is_held_in_its_order() {
-        let connection = connection(ROOM);
-        let mut held = HeldAnswers::new(Arc::clone(&connection));
+        let mut held = HeldAnswers::default();
         let parts = [IoSlice::new(b"ab"), IoSlice::new(b""), IoSlice::new(b"cd")];
         assert_eq!(held.hold(&parts, 7), 4);
-        assert_eq!(held.hold(&[IoSlice::new(b"e")], 7), 1);
+        assert_eq!(held.hold(&[IoSlice::new(b"e")], 8), 1);
         assert!(held.is_of(7) && !held.is_of(8));
         held.record_written(3);
         assert_eq!(held.rest(), b"de");
         let large = vec![b'x'; HELD_BYTES_MAX];
-        assert_eq!(held.hold(&[IoSlice::new(&large)], 7), HELD_BYTES_MAX - 5);
-        assert_eq!(held.hold(&parts, 7), 0);
-        assert_eq!(room(&connection), ROOM - HELD_BYTES_MAX);
+        assert_eq!(held.hold(&[IoSlice::new(&large)], 8), HELD_BYTES_MAX - 5);
+        assert_eq!(held.hold(&parts, 8), 0);
         held.record_written(HELD_BYTES_MAX - 3);
-        assert_eq!((held.is_empty(), room(&connection)), (true, ROOM));
-        assert_eq!(held.hold(&parts, 7), 4);
-        drop(held);
-        assert_eq!(room(&connection), ROOM);
-    }
-
-    #[test]
-    fn without_room_in_the_budget_nothing_is_held() {
-        let connection = connection(HELD_BYTES_MAX);
-        assert!(connection.reserve(HELD_BYTES_MAX - 3));
-        let mut held = HeldAnswers::new(Arc::clone(&connection));
-        assert_eq!(held.hold(&[IoSlice::new(b"abcd")], 7), 0);
-        assert!(held.is_empty());
-        assert_eq!(held.hold(&[IoSlice::new(b"abc")], 7), 3);
+        assert!(held.is_empty() && !held.is_of(7));
+        assert_eq!(held.hold(&parts, 9), 4);
+        assert!(held.is_of(9));
     }
 }

@@ -90,12 +90,12 @@ impl<S> Socket<S> {
     }
 
     /// The same stream, whose answers leave once the other connections that are ready have been
-    /// read, and those of a pipeline that is resumed in one write. Each poll of the connection must
-    /// begin a quantum.
+    /// read; those of a resumed pipeline leave in one write. Each poll of the connection must begin
+    /// a quantum.
     pub(crate) fn with_deferral(self) -> Socket<S> {
         Socket {
             deferral: Deferral::on(),
-            held: Some(HeldAnswers::new(Arc::clone(&self.connection))),
+            held: Some(HeldAnswers::default()),
             ..self
         }
     }

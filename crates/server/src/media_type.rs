@@ -7,7 +7,7 @@ use crate::reply::Failure;
 
 /// What the `content-type` of a body says of it.
 enum MediaType {
-    /// JSON, or nothing that a browser sends without asking the server first.
+    /// JSON: a browser asks the server first, before it sends this for a page of another site.
     Json,
     /// What `curl -d` and simple clients send with JSON. A page may send it too, to any address
     /// that its reader's browser reaches: the Fetch standard safelists these types.
@@ -29,7 +29,7 @@ pub(crate) fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
 
 /// Rejects what any page on the web can make its reader's browser send: a request with `Origin`
 /// whose body does not say that it is JSON. For one that says so, the browser asks first, with
-/// `OPTIONS`, and is not given leave.
+/// `OPTIONS`, and nothing here allows it.
 pub(crate) fn is_not_from_page(headers: &HeaderMap) -> Result<(), Failure> {
     if !headers.contains_key(ORIGIN) || matches!(media_type(headers), MediaType::Json) {
         return Ok(());

@@ -187,6 +187,8 @@ impl<H: Handler> Http<H> {
     ) {
         if let Err(error) = ended {
             debug!(%error, "connection ended");
+            // The answers to what came before. A peer that has gone does not get them.
+            let _unsent = socket.flush().await;
             let Some(kind) = kind(&error, &unparsed) else {
                 return;
             };

@@ -270,6 +270,24 @@ async fn requests_that_are_no_http() {
     goes_on(&house).await;
 }
 
+/// They were charged.
+#[tokio::test]
+async fn requests_before_one_that_ends_early_are_answered() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.http()).await;
+    let body = r#"{"domain": "shop", "descriptors": [{"user": "ann"}]}"#;
+    let request = format!(
+        "POST /v1/check HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let pipeline = request.repeat(40) + "POST /v1/check HT";
+    client.send(pipeline.as_bytes()).await;
+    client.end_sending().await;
+    let answers = String::from_utf8(client.rest().await).unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 ").count(), 40, "{answers}");
+    goes_on(&house).await;
+}
+
 #[tokio::test]
 async fn paths_methods_and_media_types_that_are_not_served() {
     let house = House::on(RULES).await;
