@@ -38,23 +38,18 @@ pub(super) struct Key {
 // === impl Key ===
 
 impl Key {
-    /// `None` for keys that encrypt, and for kinds that are not supported.
-    pub(super) fn new(jwk: &Jwk) -> Option<Key> {
-        let is_other_use = |use_: &PublicKeyUse| *use_ != PublicKeyUse::Signature;
-        if jwk.common.public_key_use.as_ref().is_some_and(is_other_use) {
-            return None;
+    /// `None` for keys that encrypt, and for kinds that are not supported; an error is what is
+    /// wrong with one that could never verify.
+    pub(super) fn new(jwk: &Jwk) -> Result<Option<Key>, &'static str> {
+        let algorithms = usable_algorithms(jwk).unwrap_or_default();
+        if algorithms.is_empty() {
+            return Ok(None);
         }
-        let mut algorithms = algorithms(&jwk.algorithm)?.to_vec();
-        if let Some(named) = jwk.common.key_algorithm {
-            let named: Algorithm = named.to_string().parse().ok()?;
-            algorithms.retain(|algorithm| *algorithm == named);
-        }
-        let key = DecodingKey::from_jwk(jwk).ok()?;
-        (!algorithms.is_empty()).then_some(Key {
+        Ok(Some(Key {
             id: jwk.common.key_id.clone(),
-            key,
+            key: decoding_key(jwk)?,
             algorithms,
-        })
+        }))
     }
 
     /// The key in a `SubjectPublicKeyInfo` (RFC 5280, section 4.1). `None` for kinds that are not
@@ -92,11 +87,69 @@ impl Key {
             {
                 Some("a secret of fewer than 32 bytes")
             }
-            DecodingKeyKind::RsaModulusExponent { n, .. } if n.len() < MODULUS_BYTES_MIN => {
+            DecodingKeyKind::RsaModulusExponent { n, .. } if is_short(n) => {
                 Some("an RSA key of fewer than 2048 bits")
             }
             _ => None,
         }
+    }
+}
+
+/// The algorithms that a key may be used with. `None` if it is not for signatures, or of a kind
+/// that is not supported.
+fn usable_algorithms(jwk: &Jwk) -> Option<Vec<Algorithm>> {
+    let is_other_use = |use_: &PublicKeyUse| *use_ != PublicKeyUse::Signature;
+    if jwk.common.public_key_use.as_ref().is_some_and(is_other_use) {
+        return None;
+    }
+    let mut algorithms = algorithms(&jwk.algorithm)?.to_vec();
+    if let Some(named) = jwk.common.key_algorithm {
+        let named: Algorithm = named.to_string().parse().ok()?;
+        algorithms.retain(|algorithm| *algorithm == named);
+    }
+    Some(algorithms)
+}
+
+/// The key of a JWK, with its numbers as `ring` takes them, or what is wrong with it. Zeros before
+/// the numbers of RSA mean nothing (RFC 7518, section 6.3.1.1: some libraries write one); those of
+/// a curve have one length (section 6.2.1.2, and RFC 8037).
+fn decoding_key(jwk: &Jwk) -> Result<DecodingKey, &'static str> {
+    let key = DecodingKey::from_jwk(jwk).map_err(|_| "a value that is not base64url")?;
+    // The text is base64url by now, so its length tells how many bytes it has.
+    match &jwk.algorithm {
+        AlgorithmParameters::EllipticCurve(point) => {
+            let (length, problem) = match point.curve {
+                EllipticCurve::P384 => (64, "`x` or `y` of P-384 without exactly 48 bytes"),
+                _ => (43, "`x` or `y` of P-256 without exactly 32 bytes"),
+            };
+            if point.x.len() != length || point.y.len() != length {
+                return Err(problem);
+            }
+        }
+        AlgorithmParameters::OctetKeyPair(pair) if pair.x.len() != 43 => {
+            return Err("`x` of Ed25519 without exactly 32 bytes");
+        }
+        _ => {}
+    }
+    Ok(match key.kind() {
+        DecodingKeyKind::RsaModulusExponent { n, e } => {
+            DecodingKey::from_rsa_raw_components(without_zeros(n), without_zeros(e))
+        }
+        DecodingKeyKind::SecretOrDer(_) => key,
+    })
+}
+
+/// A number without the zero bytes before it.
+fn without_zeros(number: &[u8]) -> &[u8] {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    &number[zeros..]
+}
+
+/// Whether a modulus without zeros before it has fewer than 2048 bits.
+fn is_short(modulus: &[u8]) -> bool {
+    match modulus.len() {
+        MODULUS_BYTES_MIN => modulus[0].leading_zeros() > 0,
+        bytes => bytes < MODULUS_BYTES_MIN,
     }
 }
 

@@ -31,10 +31,12 @@ impl Keys {
             true => Keys::One(read_pem(text)?),
             false => Keys::Set(read_set(text)?),
         };
-        match keys.all().iter().find_map(Key::weakness) {
-            Some(weakness) => wrong(weakness, "make a longer one"),
-            None => Ok(keys),
+        for key in keys.all() {
+            if let Some(weakness) = key.weakness() {
+                return wrong_key(key.id.as_deref(), weakness, "make a longer one");
+            }
         }
+        Ok(keys)
     }
 
     /// The key of a token that names this one, or none. One that is alone in a set is of tokens
@@ -74,7 +76,16 @@ fn read_set(text: &str) -> Result<Vec<Key>, InvalidSetting> {
         }
     };
     InvalidSetting::check_at_most(SETTING, set.keys.len(), "keys", KEYS_MAX)?;
-    let keys: Vec<Key> = set.keys.iter().filter_map(Key::new).collect();
+    let mut keys = Vec::new();
+    for jwk in &set.keys {
+        match Key::new(jwk) {
+            Ok(key) => keys.extend(key),
+            Err(problem) => {
+                let instead = "write the whole value in base64url, without padding (RFC 7518)";
+                return wrong_key(jwk.common.key_id.as_deref(), problem, instead);
+            }
+        }
+    }
     match keys.is_empty() {
         true => wrong(
             "there is no key that verifies signatures",
@@ -111,6 +122,14 @@ fn read_pem(text: &str) -> Result<Key, InvalidSetting> {
             "PEM without a public key (-----BEGIN PUBLIC KEY-----)",
             "write the public key: openssl pkey -in FILE -pubout",
         ),
+    }
+}
+
+/// An error with a key of this id.
+fn wrong_key<T>(id: Option<&str>, problem: &str, instead: &str) -> Result<T, InvalidSetting> {
+    match id {
+        Some(id) => wrong(&format!("{problem} (kid {id:?})"), instead),
+        None => wrong(problem, instead),
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::*;
 use crate::peer::Peer;
 
+mod jwk;
 mod pem;
 mod spelling;
 
