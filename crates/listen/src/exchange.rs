@@ -12,8 +12,8 @@ const COMPLETE: u8 = 2;
 /// The present request of a connection of HTTP/1, and its response.
 ///
 /// The HTTP library parses no request before the response to the previous one has left, or is held
-/// by the socket. Thus what it writes while there is no exchange is its own answer to a request that
-/// it could not parse.
+/// by the socket. Thus what it writes while there is no exchange is its own answer to a request
+/// that it could not parse.
 #[derive(Debug)]
 pub(crate) struct Exchange(AtomicU8);
 

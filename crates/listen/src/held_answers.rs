@@ -7,8 +7,8 @@
 
 use std::io::IoSlice;
 
-/// The most bytes that are held: a dozen answers. They are in no budget, as the buffers are not that
-/// the HTTP library has for a connection, which are larger.
+/// The most bytes that are held: a dozen answers. They are in no budget, as the buffers are not
+/// that the HTTP library has for a connection, which are larger.
 const HELD_BYTES_MAX: usize = 4 * 1024;
 
 /// Bytes that the HTTP library has written and the stream has not.

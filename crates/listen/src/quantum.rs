@@ -10,8 +10,8 @@
 //! ready at once have it one after the other, before a request that arrives just then: a thousand
 //! clients that connect together and send much would delay it by a thousand quanta. Of a pipeline,
 //! where requests are answered one after the other, the first part is one request. A quantum lasts
-//! until there is nothing more to read: the HTTP library yields after sixteen requests of a pipeline,
-//! and the poll that follows must not begin a new quantum.
+//! until there is nothing more to read: the HTTP library yields after sixteen requests of a
+//! pipeline, and the poll that follows must not begin a new quantum.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
