@@ -69,8 +69,6 @@ pub struct Connection {
     in_flight: AtomicU32,
     /// Bytes of requests that are not complete.
     reserved_bytes: AtomicUsize,
-    /// Whether it speaks HTTP/2.
-    is_http2: AtomicBool,
     /// Whether every response announces the end of the connection.
     ends: AtomicBool,
     order: AtomicU8,
@@ -111,7 +109,6 @@ impl Connection {
             last_request: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             reserved_bytes: AtomicUsize::new(0),
-            is_http2: AtomicBool::new(false),
             ends: AtomicBool::new(is_reserved),
             order: AtomicU8::new(0),
             notify: Notify::new(),
@@ -228,13 +225,12 @@ impl Connection {
 
     /// From now on it speaks HTTP/2.
     pub(crate) fn set_http2(&self) {
-        self.is_http2.store(true, Ordering::Relaxed);
         self.quantum.set_multiplexed();
     }
 
     /// Whether it speaks HTTP/2.
     pub fn is_http2(&self) -> bool {
-        self.is_http2.load(Ordering::Relaxed)
+        self.quantum.is_multiplexed()
     }
 
     /// Whether responses announce the end of the connection.

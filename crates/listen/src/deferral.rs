@@ -70,6 +70,10 @@ impl Deferral {
         }
     }
 
+    pub(crate) const fn is_on(&self) -> bool {
+        !matches!(self.state, State::Off)
+    }
+
     /// Something was read in this turn.
     pub(crate) fn record_read(&mut self, turn: usize) {
         READS.set(READS.get().wrapping_add(1));

@@ -37,7 +37,7 @@ pub(crate) struct Quantum {
     bytes: usize,
     busy: Arc<BusyQueue>,
     ticket: Ticket,
-    /// Whether its requests are answered side by side, as those of HTTP/2.
+    /// Whether requests are answered side by side.
     is_multiplexed: AtomicBool,
     /// Whether it has waited for a turn since a quantum began.
     has_waited: AtomicBool,
@@ -94,7 +94,7 @@ impl Quantum {
             true => self.renew(self.bytes, self.bytes),
             false if is_drained => {
                 let part = self.bytes.div_ceil(FIRST_PART);
-                let is_multiplexed = self.is_multiplexed.load(Ordering::Relaxed);
+                let is_multiplexed = self.is_multiplexed();
                 self.renew(part, if is_multiplexed { part } else { ONE_REQUEST });
             }
             false => {}
@@ -115,9 +115,14 @@ impl Quantum {
         }
     }
 
-    /// Its requests are answered side by side.
+    /// From now on, requests are answered side by side, as those of HTTP/2 are.
     pub(crate) fn set_multiplexed(&self) {
         self.is_multiplexed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether requests are answered side by side.
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.is_multiplexed.load(Ordering::Relaxed)
     }
 
     /// There is nothing more to read now. The next poll of the task begins a new quantum.

@@ -35,8 +35,8 @@ pub(crate) struct Socket<S> {
     frames: Option<Frames>,
     write_timeout: Duration,
     deferral: Deferral,
-    /// If answers are deferred.
-    held: Option<HeldAnswers>,
+    /// Only if answers are deferred.
+    held: HeldAnswers,
     /// Of HTTP/1, until its connection has ended.
     own_response: Option<OwnResponse>,
     /// Since when a write waits.
@@ -51,7 +51,7 @@ pub(crate) struct Socket<S> {
 
 impl<S> Socket<S> {
     /// A stream from which `first` was read already. One of HTTP/2 has `frames`; HTTP/1 has none.
-    pub(crate) const fn new(
+    pub(crate) fn new(
         stream: S,
         first: FirstBytes,
         connection: Arc<Connection>,
@@ -66,7 +66,7 @@ impl<S> Socket<S> {
             frames,
             write_timeout,
             deferral: Deferral::off(),
-            held: None,
+            held: HeldAnswers::default(),
             own_response: None,
             waiting: None,
             ending: None,
@@ -95,7 +95,6 @@ impl<S> Socket<S> {
     pub(crate) fn with_deferral(self) -> Socket<S> {
         Socket {
             deferral: Deferral::on(),
-            held: Some(HeldAnswers::default()),
             ..self
         }
     }
@@ -160,23 +159,34 @@ impl<S> Socket<S> {
         count > 0
     }
 
-    /// Holds what is to be written until the next turn, if the connection resumes a pipeline: how
-    /// many bytes.
-    fn hold(&mut self, parts: &[IoSlice<'_>]) -> Option<usize> {
-        let quantum = self.connection.quantum();
-        if !quantum.resumes_requests() || self.connection.has_to_write() {
-            return None;
-        }
-        let count = self.held.as_mut()?.hold(parts, quantum.turn());
-        (count > 0).then_some(count)
+    /// Whether what is written now may be held until the next turn: the connection resumes a
+    /// pipeline.
+    fn may_hold(&self) -> bool {
+        let connection = &self.connection;
+        let resumes = self.deferral.is_on() && connection.quantum().resumes_requests();
+        resumes && !connection.has_to_write()
     }
 
-    /// Whether what is held leaves in the next turn, which comes once those that are ready have
-    /// been polled.
-    fn leaves_later(&self, cx: &mut Context<'_>) -> bool {
-        let turn = self.connection.quantum().turn();
-        let is_held = self.held.as_ref().is_some_and(|held| held.is_of(turn));
-        is_held && !self.connection.has_to_write() && pin!(yield_now()).poll(cx).is_pending()
+    /// Takes what does not leave now: how many bytes. `None` if something may be written, and all
+    /// that was held has been.
+    fn poll_take(
+        &mut self,
+        parts: &[IoSlice<'_>],
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<usize>>>
+    where
+        S: AsyncWrite + Unpin,
+    {
+        let mut taken = self.withhold(parts);
+        if taken.is_none() && self.may_hold() {
+            let count = self.held.hold(parts, self.connection.quantum().turn());
+            taken = (count > 0).then_some(count);
+        }
+        if taken.is_none() {
+            ready!(self.poll_held(cx))?;
+            ready!(self.poll_permitted(cx));
+        }
+        Poll::Ready(Ok(taken))
     }
 
     fn record_sent(&mut self, parts: &[IoSlice<'_>], written: &Poll<Result<usize>>) {
@@ -204,16 +214,14 @@ impl<S> Socket<S> {
     where
         S: AsyncWrite + Unpin,
     {
-        while let Some(held) = self.held.as_ref().filter(|held| !held.is_empty()) {
-            let poll = Pin::new(&mut self.stream).poll_write(cx, held.rest());
+        while !self.held.is_empty() {
+            let poll = Pin::new(&mut self.stream).poll_write(cx, self.held.rest());
             self.record_sent(&[], &poll);
             let written = ready!(self.check_timeout(cx, poll))?;
             if written == 0 {
                 return Poll::Ready(Err(Error::from(ErrorKind::WriteZero)));
             }
-            if let Some(held) = &mut self.held {
-                held.record_written(written);
-            }
+            self.held.record_written(written);
         }
         Poll::Ready(Ok(()))
     }
@@ -273,14 +281,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        if let Some(taken) = this
-            .withhold(&[IoSlice::new(buf)])
-            .or_else(|| this.hold(&[IoSlice::new(buf)]))
-        {
+        if let Some(taken) = ready!(this.poll_take(&[IoSlice::new(buf)], cx))? {
             return Poll::Ready(Ok(taken));
         }
-        ready!(this.poll_held(cx))?;
-        ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
         this.record_sent(&[IoSlice::new(buf)], &poll);
         this.check_timeout(cx, poll)
@@ -288,8 +291,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.get_mut();
-        // The next request of the pipeline is answered meanwhile.
-        if this.leaves_later(cx) {
+        // What is held leaves in the next turn, once those that are ready have been polled; the
+        // next request of the pipeline is answered meanwhile.
+        if this.may_hold() && this.held.is_of(this.connection.quantum().turn()) {
+            let _later = pin!(yield_now()).poll(cx);
             this.connection.exchange().record_flush();
             return Poll::Ready(Ok(()));
         }
@@ -323,11 +328,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        if let Some(taken) = this.withhold(bufs).or_else(|| this.hold(bufs)) {
+        if let Some(taken) = ready!(this.poll_take(bufs, cx))? {
             return Poll::Ready(Ok(taken));
         }
-        ready!(this.poll_held(cx))?;
-        ready!(this.poll_permitted(cx));
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
         this.record_sent(bufs, &poll);
         this.check_timeout(cx, poll)
