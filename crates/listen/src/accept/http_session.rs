@@ -199,6 +199,10 @@ impl<H: Handler> Http<H> {
             write_last(&mut socket, &last).await;
         } else if let Some(response) = own {
             write_last(&mut socket, response.bytes()).await;
+        } else {
+            // After a request for another protocol, the library leaves a stream open. To end one
+            // a second time does nothing.
+            let _unsent = socket.shutdown().await;
         }
         linger(&mut socket, known).await;
     }

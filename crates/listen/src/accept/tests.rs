@@ -5,6 +5,7 @@
 mod fairness;
 mod own_responses;
 mod slow_peers;
+mod upgrades;
 
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
