@@ -115,6 +115,9 @@ pub(crate) fn percent(
         return Some(percent);
     }
     let message = match node.scalar() {
+        Some(_) if is_number && text.ends_with('%') => {
+            format!("{} is too large", quote(text))
+        }
         Some(_) => format!("{} is not a percentage", quote(text)),
         None => format!("`{key}` is a percentage, and this is {}", node.kind()),
     };

@@ -198,8 +198,8 @@ fn an_error_of_the_table_is_about_its_limit() {
     for (limit, expected) in [
         (
             "7/1ns",
-            "--limit 7/1ns: token_bucket: a bucket refills at most one unit in 100ns: 7 per 1ns \
-             is above its 0; make the window longer",
+            "--limit 7/1ns: token_bucket: a bucket refills at most one unit in 100ns, and 1ns is \
+             shorter; make the window longer",
         ),
         (
             "1/100ns",

@@ -58,6 +58,14 @@ impl fmt::Display for InvalidLimit {
                 write!(f, "a window of {window} is outside 1ns to 366d")
             }
             InvalidLimit::TooFast {
+                window,
+                count_max: 0,
+                ..
+            } => write!(
+                f,
+                "a bucket refills at most one unit in {INTERVAL_MIN}, and {window} is shorter"
+            ),
+            InvalidLimit::TooFast {
                 count,
                 window,
                 count_max,

@@ -10,7 +10,10 @@ pub(super) fn check(descriptors: &[DescriptorDraft], distinguishes: bool, findin
         let is_exact = descriptor.value.is_some() && descriptor.pattern().is_none();
         let shares = descriptor.flags.share_threshold.is_some();
         let distinguishes = distinguishes || (!is_exact && !shares);
-        if let Some(enforce) = descriptor.enforce {
+        // A limit with errors in it is none, which says nothing about `enforce`.
+        if let Some(enforce) = descriptor.enforce
+            && !descriptor.damaged
+        {
             let limit = descriptor.rate_limit.as_ref();
             let problem = match limit.map(|limit| limit.limit.is_some()) {
                 None => Some(("without `rate_limit`", "add a `rate_limit`, or remove it")),

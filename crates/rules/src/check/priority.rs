@@ -10,7 +10,13 @@ use crate::section::PRIORITY_KEY;
 pub(super) fn check(draft: &DomainDraft, findings: &mut Findings) {
     let key = draft.priority_key.as_ref();
     if !draft.has_reserved() {
-        if let Some(key) = key {
+        // With errors in it, a limit may have lost its `reserved`.
+        if let Some(key) = key
+            && !draft
+                .descriptors
+                .iter()
+                .any(|descriptor| descriptor.damaged)
+        {
             let message = "`priority_key` has no effect without `reserved` in a limit".to_owned();
             findings.warning(key.mark, "no-effect", message, "remove it");
         }

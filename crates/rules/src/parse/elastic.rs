@@ -26,7 +26,6 @@ impl Reader<'_> {
             self.findings
                 .error(mark, "soft-and-elastic", message.to_owned(), help);
             draft.limit = None;
-            return;
         }
         let Some(table) = Table::read(node, Section::Elastic, self.findings) else {
             draft.limit = None;
@@ -97,7 +96,9 @@ impl Reader<'_> {
         }
         let mut sources = Vec::with_capacity(items.len());
         for item in items {
-            let source = self.headroom_source(item)?;
+            let Some(source) = self.headroom_source(item) else {
+                continue;
+            };
             if sources.contains(&source) {
                 let message = format!("`{source}` is listed already");
                 self.findings
@@ -105,7 +106,7 @@ impl Reader<'_> {
             }
             sources.push(source);
         }
-        Some(sources)
+        (sources.len() == items.len()).then_some(sources)
     }
 
     fn headroom_source(&mut self, item: &Node) -> Option<HeadroomSource> {

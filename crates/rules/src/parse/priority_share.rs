@@ -1,5 +1,7 @@
 //! The share of a limit that is kept for requests with priority: `reserved`.
 
+use tollgate_core::InvalidLimit;
+
 use crate::draft::{RateLimitDraft, Spanned};
 use crate::findings::Mark;
 use crate::quote::quote;
@@ -69,7 +71,13 @@ impl Reader<'_> {
             return None;
         }
         // More than 255 is as wrong as 101.
-        Some((node.mark, u8::try_from(percent).unwrap_or(u8::MAX)))
+        let percent = u8::try_from(percent).unwrap_or(u8::MAX);
+        if percent > 100 {
+            // Also if the limit itself has errors, so that all are reported at once.
+            self.validate(Err(InvalidLimit::PriorityShare(percent)), node.mark);
+            return None;
+        }
+        Some((node.mark, percent))
     }
 
     /// The priorities in `for`; `None` if one of them is wrong, or if there are none or too many.
@@ -94,9 +102,9 @@ impl Reader<'_> {
         }
         let mut priorities = Vec::with_capacity(items.len());
         for item in items {
-            priorities.push(self.priority(item, &priorities)?);
+            priorities.extend(self.priority(item, &priorities));
         }
-        Some(priorities)
+        (priorities.len() == items.len()).then_some(priorities)
     }
 
     /// One of them, after those that were listed `earlier`.

@@ -49,6 +49,49 @@ fn accepted_with_warning(name: &str, text: impl Into<Vec<u8>>) {
     assert!(!loaded.rules.is_empty(), "{name}: loaded");
 }
 
+/// How often each code is reported, and the domain is not loaded.
+fn codes(text: impl Into<Vec<u8>>) -> Vec<&'static str> {
+    let loaded = load(&[Source::new("rules.yaml", text)]);
+    assert!(loaded.rules.is_empty());
+    let mut codes: Vec<_> = loaded.diagnostics.iter().map(|found| found.code).collect();
+    codes.sort_unstable();
+    codes
+}
+
+#[test]
+fn a_limit_with_errors_warns_of_nothing_that_it_would_have_an_effect_on() {
+    let enforced =
+        |limit: &str| format!("domain: d\ndescriptors:\n  - {{key: b, enforce: 10%, {limit}}}\n");
+    for (limit, code) in [
+        ("rate_limit: 10/mins", "short-form"),
+        ("rate_limit: [3]", "type"),
+        ("rate_limit: {requests_per_unit: 1, unit: minutes}", "unit"),
+    ] {
+        assert_eq!(codes(enforced(limit)), [code]);
+    }
+    let reserved = |window, share| {
+        let limit = format!("requests_per_unit: 1, window: {window}, reserved: {{{share}}}");
+        format!("domain: d\npriority_key: p\ndescriptors: [{{key: a, rate_limit: {{{limit}}}}}]\n")
+    };
+    assert_eq!(codes(reserved("1x", "share: 10%, for: [a]")), ["window"]);
+    assert_eq!(codes(reserved("1h", "share: 10%")), ["missing-for"]);
+}
+
+#[test]
+fn all_mistakes_in_the_parts_of_a_limit_are_reported_at_once() {
+    let with = |part: &str| limit(&format!("requests_per_unit: 1\nwindow: 1h\n{part}"));
+    assert_eq!(
+        codes(with(
+            "soft: 10%\nelastic: {share: 1, while: [bogus, bogus]}"
+        )),
+        ["choice", "choice", "percent", "soft-and-elastic"]
+    );
+    assert_eq!(
+        codes(with("reserved: {share: 101%, for: ['', '']}")),
+        ["limit", "priorities", "priorities"]
+    );
+}
+
 #[test]
 fn keys() {
     rejected(
