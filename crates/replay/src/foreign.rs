@@ -55,6 +55,8 @@ pub enum Guess {
     NamedJson,
     /// Blank lines, or headings.
     NoLine,
+    /// Lines that are too long.
+    LongLines,
     /// No text at all.
     Binary,
     /// Any other text.
@@ -182,6 +184,10 @@ impl Guess {
             }
             Guess::Preset(preset) => preset.description(),
             Guess::NoLine => "its lines are blank or headings",
+            Guess::LongLines => {
+                "its lines are too long; if it is one JSON document, write each record as a line \
+                 of its own: `jq -c '.[]' FILE`"
+            }
             Guess::Binary => "it is not text",
             Guess::Other => {
                 "its lines are not in the common or combined format; describe them with \

@@ -54,7 +54,8 @@ pub struct Report {
 pub struct RuleTotals {
     /// Which rule.
     pub rule: Arc<RuleName>,
-    /// Its limit in words: `100 per 1m token_bucket`.
+    /// Its limit in words: `100 per 1m token_bucket`. Overrides of a domain count as one rule,
+    /// which has words of its own if their limits differ.
     pub limit: String,
     /// Its enforcement.
     pub enforcement: Enforcement,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Charge, Decision, Enforcement, Key, RuleName, Span, Verdict};
+use tollgate_core::{Charge, Decision, Enforcement, Key, Limit, RuleName, Span, Verdict};
 use tollgate_rules::RuleSet;
 
 use crate::concentration::{Concentration, Found, OneKey};
@@ -19,6 +19,10 @@ pub(crate) struct Tally {
     /// Where each rule is in the report, by the [`address`] of its name, which the report keeps:
     /// the names of two rules can be equal.
     rules: HashMap<usize, usize>,
+    /// How many of them the rule set has. Those of overrides follow, as requests have sent them.
+    written: usize,
+    /// The first limit of each of the latter.
+    overrides: Vec<Limit>,
     denied: DeniedKeys,
     /// The requests that shadow limits would deny.
     shadow: DeniedKeys,
@@ -26,6 +30,9 @@ pub(crate) struct Tally {
     /// The limits that the event counted last met, in the order of its charges.
     met: Vec<Met>,
 }
+
+/// What stands for the limit of overrides, which share a name, if they differ.
+const SEVERAL_OVERRIDES: &str = "several limits, sent by requests";
 
 /// A limit that an event met.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +58,8 @@ impl Tally {
         let mut tally = Tally {
             report: Report::default(),
             rules: HashMap::new(),
+            written: 0,
+            overrides: Vec::new(),
             denied: DeniedKeys::default(),
             shadow: DeniedKeys::default(),
             concentration: Concentration::over(requests),
@@ -68,6 +77,7 @@ impl Tally {
                 ..totals
             });
         }
+        tally.written = tally.report.rules.len();
         tally
     }
 
@@ -142,13 +152,18 @@ impl Tally {
         self.denied.most(top)
     }
 
-    /// Where a rule is in the report; it is added if it is new.
+    /// Where a rule is in the report; that of overrides is added if it is new.
     fn rule(&mut self, rule: &Arc<RuleName>, charge: &Charge<'_>) -> usize {
-        if let Some(known) = self.rules.get(&address(rule)) {
-            return *known;
+        if let Some(&known) = self.rules.get(&address(rule)) {
+            let first = known.checked_sub(self.written);
+            if first.is_some_and(|first| self.overrides[first] != *charge.limit) {
+                SEVERAL_OVERRIDES.clone_into(&mut self.report.rules[known].limit);
+            }
+            return known;
         }
         let index = self.report.rules.len();
         let text = charge.limit.to_string();
+        self.overrides.push(*charge.limit);
         let totals = RuleTotals::new(Arc::clone(rule), text, charge.enforcement);
         self.report.rules.push(totals);
         self.rules.insert(address(rule), index);

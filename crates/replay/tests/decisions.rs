@@ -438,3 +438,30 @@ fn a_full_disk_says_how_far_the_replay_came() {
     };
     assert!((1..40_000).contains(&decided), "{decided}");
 }
+
+/// They count as one rule, whatever their limits are.
+#[test]
+fn a_report_names_the_limit_of_overrides_only_if_it_is_the_same() {
+    let sent = |value: &str, count: u32, unit: &str| {
+        let limit = json!({"requestsPerUnit": count, "unit": unit});
+        let entries = json!([{"key": "u", "value": value}]);
+        let descriptors = json!([{"entries": entries, "limit": limit}]);
+        let event = json!({"at": 0, "domain": "web", "descriptors": descriptors});
+        format!("{event}\n")
+    };
+    let texts = |events: &[String]| {
+        let (report, _, _) = trace(&events.concat());
+        let rules = report.rules.into_iter();
+        let overrides = rules.filter(|rule| rule.rule.path == "(override)");
+        overrides
+            .map(|rule| (rule.limit, rule.judged))
+            .collect::<Vec<_>>()
+    };
+    let same = [sent("a", 100, "DAY"), sent("b", 100, "DAY")];
+    assert_eq!(texts(&same), [("100 per 1d fixed_window".to_owned(), 2)]);
+    let others = [&same[..], &[sent("a", 1, "SECOND"), sent("a", 100, "DAY")]].concat();
+    assert_eq!(
+        texts(&others),
+        [("several limits, sent by requests".to_owned(), 4)]
+    );
+}

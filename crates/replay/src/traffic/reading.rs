@@ -18,7 +18,7 @@ impl Input {
     /// line says, unless that is vague and another one is of a known program, whose other messages
     /// may come first.
     fn guess_from(&mut self, line: &[u8], reader: &Reader<'_>) {
-        let is_first = self.guess == Guess::Empty;
+        let is_first = matches!(self.guess, Guess::Empty | Guess::LongLines);
         let may_tell_more = self.guess.is_vague() && self.lines <= GUESSES_MAX;
         if line.trim_ascii().is_empty() || self.events > 0 || !(is_first || may_tell_more) {
             return;
@@ -116,8 +116,10 @@ impl Traffic {
                 self.events.push(Event { at, line, request });
             }
             Err(reason) => {
-                if let Line::Text(text) = line {
-                    input.guess_from(text, reader);
+                match line {
+                    Line::Text(text) => input.guess_from(text, reader),
+                    Line::TooLong if input.guess == Guess::Empty => input.guess = Guess::LongLines,
+                    Line::TooLong | Line::Cut(_) => {}
                 }
                 self.skipped.add(self.lines, line, &reason);
                 if let Some(series) = &mut self.series {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::format::LogKind;
+use crate::input::LINE_BYTES_MAX;
 use crate::layout::{FieldNames, Layout};
 use crate::skipped::{EXCERPT_BYTES_MAX, SKIPPED_SHOWN_MAX};
 
@@ -134,7 +135,11 @@ fn clients_are_kept_where_that_is_asked_for() {
 #[test]
 fn inputs_without_an_event_say_what_they_seem_to_be() {
     let mut traffic = log("c={client}");
+    let long = "x".repeat(LINE_BYTES_MAX + 1);
+    let long_then_csv = format!("{long}\nIP,Time,URL,Status\n");
     for (name, input) in [
+        ("long", &*long),
+        ("long-then-csv", &*long_then_csv),
         (
             "csv",
             "IP,Time,URL,Status\n10.0.0.1,[29/Nov/2017:06:58:55,GET / HTTP/1.1,200\n",
@@ -151,15 +156,17 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
         "json: it looks like lines of JSON; add --format json",
         "empty: it is empty",
         "blank: its lines are blank or headings",
+        "long: its lines are too long; if it is one JSON document",
+        "long-then-csv: it looks like CSV",
         "3 lines: the line is blank",
-        "3 lines: not in common or combined format",
+        "4 lines: not in common or combined format",
         "such as: IP,Time,URL,Status",
     ] {
         assert!(message.contains(expected), "{expected}: {message}");
     }
     traffic.read("log", line("a", 1).as_bytes()).unwrap();
     traffic.check().unwrap();
-    assert_eq!(traffic.without_events().count(), 4);
+    assert_eq!(traffic.without_events().count(), 6);
     let mut trace = Traffic::new(Format::Trace);
     trace.read("log", line("a", 1).as_bytes()).unwrap();
     let message = trace.check().unwrap_err().to_string();
