@@ -49,7 +49,7 @@ pub(super) fn command(session: &mut Session<'_>, command: &Command<'_>, out: &mu
         }
         (b"INFO", words) if words > INFO_NAMES_MAX + 2 => {
             let text = format!("ERR COMMAND INFO takes at most {INFO_NAMES_MAX} names here");
-            replies.error(&text);
+            session.reject("bad_request", &text, out);
         }
         (b"INFO", _) => {
             replies.array(command.len() - 2);

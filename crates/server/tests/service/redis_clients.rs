@@ -208,6 +208,8 @@ async fn command_describes_commands_as_redis_does() {
     let many = format!("COMMAND INFO{}", " ping".repeat(251));
     let expected = "-ERR COMMAND INFO takes at most 250 names here\r\n";
     client.expect(&many, expected).await;
+    let counted = errors(&house, "bad_request").await;
+    assert_eq!(counted.as_deref(), Some("1"));
 }
 
 /// The protocol has no word that announces it.
