@@ -7,6 +7,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
+use crate::framing::is_host;
 use crate::setting::{InvalidSetting, InvalidSettings};
 
 /// The most `allow_origins`.
@@ -34,6 +35,28 @@ pub(super) struct Cors {
     exposed: Option<HeaderValue>,
     origins: Vec<HeaderValue>,
     credentials: bool,
+}
+
+/// Whether a browser sends this as the origin of a script. It compares byte for byte, so any other
+/// spelling would never match (RFC 6454, section 6.2).
+fn is_sent_by_browsers(origin: &str) -> bool {
+    let Some((scheme, host)) = origin.split_once("://") else {
+        return false;
+    };
+    let default_port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => ":",
+    };
+    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    !scheme.is_empty()
+        && scheme.bytes().all(is_of_scheme)
+        && !host.is_empty()
+        && is_host(host.as_bytes())
+        && !host.ends_with(default_port)
+        && !host.ends_with(':')
+        && !origin.contains('*')
+        && !origin.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 // === impl CorsSettings ===
@@ -69,16 +92,14 @@ impl Cors {
             ));
         }
         let origins = errors.take_each(at, origins, |origin| {
-            let is_origin = origin == ANY
-                || origin.split_once("://").is_some_and(|(_, host)| {
-                    !host.is_empty() && !host.contains('/') && origin.is_ascii()
-                });
+            let is_origin = origin == ANY || is_sent_by_browsers(origin);
             let value = HeaderValue::try_from(origin).ok();
             value.filter(|_| is_origin).ok_or_else(|| {
                 InvalidSetting::new(
                     "",
-                    format!("\"{origin}\" is not a valid origin"),
-                    "write one such as https://app.example, without a path, or `*`",
+                    format!("\"{origin}\" is not an origin that a browser sends"),
+                    "write one such as https://app.example: in lower case, without a path and \
+                     without the default port of its scheme; or `*` for all",
                 )
             })
         });

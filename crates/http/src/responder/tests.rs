@@ -346,6 +346,43 @@ fn errors_say_what_to_write() {
 }
 
 #[test]
+fn an_origin_is_written_as_browsers_send_it() {
+    let allow = |origin| responder(json!({"cors": {"allow_origins": [origin]}}));
+    for origin in [
+        "https://app.example",
+        "https://app.example:8443",
+        "http://app.example:8080",
+        "http://localhost:443",
+        "http://[::1]:3000",
+        "https://xn--bcher-kva.example",
+        "chrome-extension://abcdef",
+    ] {
+        allow(origin).unwrap();
+    }
+    for origin in [
+        "https://App.example",
+        "HTTPS://app.example",
+        "https://app.example:443",
+        "http://app.example:80",
+        "https://app.example:",
+        "https://app.example?",
+        "https://app.example#top",
+        "https://user@app.example",
+        "https://*.example",
+        "https://b\u{fc}cher.example",
+        "https://",
+        " https://app.example",
+        "null",
+    ] {
+        let error = allow(origin).unwrap_err();
+        assert!(
+            error.contains("not an origin that a browser sends"),
+            "{origin}: {error}"
+        );
+    }
+}
+
+#[test]
 fn a_grpc_request_gets_the_status_of_grpc() {
     let request = request(&[(CONTENT_TYPE, "application/grpc")]);
     let responder = responder(json!({"status": 503})).unwrap();
