@@ -115,7 +115,7 @@ pub use thread_caches::empty_thread_cache;
 pub use tollgate_engine::{
     CLOSE_WITHIN, DEFAULT_STORE, Outcome, ReservationBounds, Thresholds, VALUE_SERIES_MAX,
 };
-pub use tollgate_gateway::{GatewaySettings, LoadSettings};
+pub use tollgate_gateway::{GatewaySettings, LoadSettings, RouteSettings};
 pub use tollgate_listen::{InvalidTls, Limits, TlsFiles};
 pub use tollgate_telemetry::{
     Endpoint, FLUSH_WITHIN, QUEUED_SPANS_MAX, Ratio, SignalConfig, TelemetryConfig,

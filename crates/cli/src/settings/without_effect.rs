@@ -1,9 +1,9 @@
-//! Settings of `auth` and `gateway` that have no effect, because another one is missing.
+//! Settings of `auth` and `gateway` that have no effect, because another one is missing or wins.
 
 use std::collections::BTreeSet;
 
 use tollgate_http::{CostSource, EntrySettings, IdentitySettings, ResponseSettings};
-use tollgate_server::{Config, SettingWarning};
+use tollgate_server::{Config, GatewaySettings, RouteSettings, SettingWarning};
 
 /// A warning about each of them, once.
 pub(super) fn find(config: &Config) -> BTreeSet<SettingWarning> {
@@ -20,11 +20,42 @@ pub(super) fn find(config: &Config) -> BTreeSet<SettingWarning> {
                 check_responses(&path, responses, &mut found);
             }
         }
+        check_defaults(gateway, &mut found);
         for (at, _, identity) in gateway.identities() {
             check_identity(&format!("gateway.{at}"), identity, &mut found);
         }
     }
     found
+}
+
+/// Warns about settings for routes without their own, if every route has its own.
+fn check_defaults(gateway: &GatewaySettings, found: &mut BTreeSet<SettingWarning>) {
+    type HasOwn = fn(&RouteSettings) -> bool;
+    let descriptors = IdentitySettings::default().descriptors;
+    let is_identity_set = gateway.identity.descriptors != descriptors;
+    let defaults: [(&str, bool, HasOwn); 4] = [
+        ("identity.descriptors", is_identity_set, |route| {
+            route.identity.is_some()
+        }),
+        ("upgrades", !gateway.upgrades.is_empty(), |route| {
+            route.upgrades.is_some()
+        }),
+        ("in_flight", !gateway.in_flight.is_empty(), |route| {
+            route.in_flight.is_some()
+        }),
+        ("body_rate", gateway.body_rate.is_some(), |route| {
+            route.body_rate.is_some()
+        }),
+    ];
+    for (key, is_set, has_own) in defaults {
+        if is_set && !gateway.routes.is_empty() && gateway.routes.iter().all(has_own) {
+            found.insert(warning(
+                format!("gateway.{key}"),
+                &format!("`{key}` has no effect: every route has its own"),
+                "remove it here, or in the routes that it is meant for",
+            ));
+        }
+    }
 }
 
 /// Warns about a token without claims, and about descriptors that charge nothing.

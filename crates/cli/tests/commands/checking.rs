@@ -466,6 +466,29 @@ fn settings_that_lack_another_one_have_a_warning() {
 }
 
 #[test]
+fn settings_of_a_gateway_that_each_route_has_itself_have_a_warning() {
+    let rules = "domain: shop\ndescriptors: [{key: remote_address, rate_limit: 5/day}]\n";
+    let own = "domain: shop, identity: {}, upgrades: [], in_flight: [], body_rate: 0";
+    let settings = format!(
+        "rules: rules.yaml\ngateway:\n  upstreams: {{u: {{addresses: ['127.0.0.1:1']}}}}\n  \
+         domain: shop\n  identity: {{descriptors: [{{entries: [{{key: a, from: path}}]}}]}}\n  \
+         upgrades: [websocket]\n  in_flight: [{{per: [a], requests: 20}}]\n  body_rate: 100\n  \
+         routes:\n  - {{match: {{paths: [/a]}}, {own}}}\n  - {{{own}}}\n"
+    );
+    let expected = [
+        ("tollgate.yaml:5:27", "`identity.descriptors` has no effect"),
+        ("tollgate.yaml:6:13", "`upgrades` has no effect"),
+        ("tollgate.yaml:7:14", "`in_flight` has no effect"),
+        ("tollgate.yaml:8:14", "`body_rate` has no effect"),
+    ];
+    let help = "remove it here, or in the routes that it is meant for";
+    let expected = expected.map(|(place, message)| (place, message, help));
+    assert_warns(&settings, rules, &expected);
+    let one_without = settings.replace(&format!("  - {{{own}}}\n"), "  - {}\n");
+    assert_warns(&one_without, rules, &[]);
+}
+
+#[test]
 fn a_memory_that_is_too_small_for_a_rule_has_a_warning_that_ends() {
     let rules = "domain: d\ndescriptors:\n- key: a\n  \
         rate_limit: {requests_per_unit: 1000, unit: minute, algorithm: sliding_log}\n";
