@@ -51,6 +51,9 @@ pub struct Reloader<S> {
     source: S,
     /// A hash of the texts last read, or of the error if they could not be read; and the outcome.
     last: Option<(u64, Outcome)>,
+    /// The rules without the domains that were removed, which are in effect until settings no
+    /// longer name them.
+    without_removed: Option<RuleSet>,
 }
 
 // === impl Engine ===
@@ -62,16 +65,22 @@ impl Engine {
         self.reload_history.latest(self.stores().now())
     }
 
-    /// Counts a reload and keeps its diagnostics.
+    /// Counts a reload, after which there are so many rules and domains, and keeps its diagnostics.
     fn record_reload(
         &self,
+        counts: (usize, usize),
         outcome: Outcome,
         diagnostics: &[Diagnostic],
         unreadable: Option<String>,
     ) {
         self.count_reload(outcome);
-        let (now, counts) = (self.stores().now(), self.rule_and_domain_counts());
-        let record = ReloadRecord::new(now, outcome, counts, diagnostics, unreadable);
+        let record = ReloadRecord::new(
+            self.stores().now(),
+            outcome,
+            counts,
+            diagnostics,
+            unreadable,
+        );
         self.reload_history.push(record);
     }
 }
@@ -85,6 +94,7 @@ impl<S: RuleSource> Reloader<S> {
             engine,
             source,
             last: None,
+            without_removed: None,
         }
     }
 
@@ -105,7 +115,8 @@ impl<S: RuleSource> Reloader<S> {
         let diagnostics = loaded.diagnostics.clone();
         let outcome = self.apply(loaded);
         self.source.check_fit(&self.engine.rules());
-        self.engine.record_reload(outcome, &diagnostics, None);
+        self.engine
+            .record_reload(self.counts(), outcome, &diagnostics, None);
         self.last = Some((hash(&Ok(sources)), outcome));
         Ok(diagnostics)
     }
@@ -114,10 +125,13 @@ impl<S: RuleSource> Reloader<S> {
     /// that the source reads.
     pub fn reload(&mut self, why: Why) -> Outcome {
         let before = self.engine.rules.load_full();
-        // Settings that name a new domain find its rules in effect. Those that name a removed one
-        // stay for a moment without it.
+        // Settings that name a new domain find its rules in effect, and a domain has its rules until
+        // no settings name it: no request meets a domain without them.
         let outcome = self.reload_rules(why);
         let has_new_settings = self.source.check_others(why);
+        if let Some(rules) = self.without_removed.take() {
+            self.engine.replace_rules(rules);
+        }
         let active = self.engine.rules.load_full();
         if has_new_settings || !Arc::ptr_eq(&before, &active) {
             self.source.check_fit(&active.rules);
@@ -142,7 +156,8 @@ impl<S: RuleSource> Reloader<S> {
                 log_diagnostics(&loaded.diagnostics);
                 let diagnostics = loaded.diagnostics.clone();
                 let outcome = self.apply(loaded);
-                self.engine.record_reload(outcome, &diagnostics, None);
+                self.engine
+                    .record_reload(self.counts(), outcome, &diagnostics, None);
                 outcome
             }
             Err(error) => {
@@ -157,7 +172,8 @@ impl<S: RuleSource> Reloader<S> {
                     None => error.to_string(),
                 };
                 let outcome = Outcome::Failed;
-                self.engine.record_reload(outcome, &[], Some(unreadable));
+                self.engine
+                    .record_reload(self.counts(), outcome, &[], Some(unreadable));
                 outcome
             }
         };
@@ -165,12 +181,23 @@ impl<S: RuleSource> Reloader<S> {
         outcome
     }
 
-    fn apply(&self, loaded: Loaded) -> Outcome {
+    /// How many rules and domains there are once a reload is done.
+    fn counts(&self) -> (usize, usize) {
+        match &self.without_removed {
+            Some(rules) => (rules.rule_count(), rules.domains().count()),
+            None => self.engine.rule_and_domain_counts(),
+        }
+    }
+
+    fn apply(&mut self, loaded: Loaded) -> Outcome {
         let has_errors = loaded.has_errors();
-        let (rules, changes) = loaded.succeed(&self.engine.rules());
+        let former = self.engine.rules();
+        let (rules, changes) = loaded.succeed(&former);
         let (count, domains) = (rules.rule_count(), rules.domains().count());
         self.check_stores(&rules);
-        self.engine.replace_rules(rules);
+        self.engine
+            .replace_rules(rules.with_other_domains_of(&former));
+        self.without_removed = (!changes.removed.is_empty()).then_some(rules);
         log_changes(&changes);
         if has_errors {
             warn!(

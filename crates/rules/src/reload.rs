@@ -106,6 +106,23 @@ impl Loaded {
     }
 }
 
+// === impl RuleSet ===
+
+impl RuleSet {
+    /// These rules, and those that `former` has for other domains.
+    #[must_use]
+    pub fn with_other_domains_of(&self, former: &RuleSet) -> RuleSet {
+        let mut domains = BTreeMap::clone(&former.domains);
+        for (name, domain) in self.domains.iter() {
+            domains.insert(Arc::clone(name), Arc::clone(domain));
+        }
+        RuleSet {
+            domains: Arc::new(domains),
+            removed: Arc::clone(&self.removed),
+        }
+    }
+}
+
 // === impl Rejected ===
 
 impl Rejected {
