@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     rules: Vec<PathBuf>,
     /// Allow several documents to add descriptors to one domain.
-    #[arg(long, requires = "rules")]
+    #[arg(long, requires = "rules", conflicts_with_all = ["config", "url"])]
     merge_domains: bool,
     /// The settings file of the service, in place of --rules.
     #[arg(long, value_name = "PATH", conflicts_with = "rules")]

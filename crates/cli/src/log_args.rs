@@ -65,9 +65,11 @@ pub(crate) enum LogFormat {
     Alb,
     /// HAProxy's HTTP log.
     Haproxy,
-    /// Requests per second, one number per line. Events are generated: see --keys and --start.
+    /// For `replay` only: requests per second, one number per line. Events are generated: see
+    /// --keys and --start.
     Counts,
-    /// A trace: one event per line, {"at": SECONDS or RFC 3339, "domain": …, "descriptors": […]}.
+    /// For `replay` only: a trace, one event per line, {"at": SECONDS or RFC 3339, "domain": …,
+    /// "descriptors": […]}.
     Jsonl,
 }
 

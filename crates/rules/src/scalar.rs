@@ -7,8 +7,8 @@ use crate::window;
 use crate::yaml::{Looks, Node, Scalar};
 
 /// How to write a rate that is not a whole number of units.
-const FRACTION_HELP: &str = "write a whole number and a window to match: 1.5 units per minute are \
-    `requests_per_unit: 3` with `window: 2m`";
+const FRACTION_HELP: &str = "write a whole number and a window to match: 1.5 units per hour are \
+    `requests_per_unit: 3` with `window: 2h`, per minute with `window: 2m`";
 
 /// The text of a node. Whole numbers and flags are taken as they are written, because Envoy's
 /// service does so for names and values.

@@ -37,14 +37,17 @@ impl SettingWarning {
         }
     }
 
-    /// That the rules of the domain that a setting names have errors. `asks` says who names it.
-    pub(crate) fn broken_rules(path: String, asks: &str) -> Self {
+    /// That the rules of the domain that a setting names have errors. `asks` says who names it;
+    /// `rules` are those without errors.
+    pub(crate) fn broken_rules(path: String, asks: &str, rules: &RuleSet) -> Self {
+        let effect = match rules.is_empty() {
+            true => "does not start",
+            false => "that starts with them allows everything",
+        };
         SettingWarning {
             path,
             code: "no-rules",
-            message: format!(
-                "{asks}, whose rules have errors: a service that starts with them allows everything"
-            ),
+            message: format!("{asks}, whose rules have errors: a service {effect}"),
             help: "correct the errors below".to_owned(),
         }
     }

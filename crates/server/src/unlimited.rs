@@ -77,7 +77,7 @@ fn find_without_rule(
             let path = path_of_domain(&identified, gateway);
             let asks = format!("`{}` asks for the domain `{domain}`", identified.section);
             found.insert(match has_errors(domain) {
-                true => SettingWarning::broken_rules(path, &asks),
+                true => SettingWarning::broken_rules(path, &asks, rules),
                 false => {
                     let message = format!("{asks}, which has no rules, so it allows everything");
                     SettingWarning::no_rules(path, domain, message, rules)
@@ -146,6 +146,10 @@ fn no_rule(
 /// Logs what `auth` and `gateway` identify, and no rule limits. The gateway itself logs what is
 /// wrong with its lists.
 pub(crate) fn warn(auth: Option<&Auth>, gateway: Option<&GatewaySettings>, rules: &RuleSet) {
+    if rules.is_empty() {
+        // Nothing is served, and the error says why.
+        return;
+    }
     for found in find_without_rule(auth, gateway, rules, &|_| false) {
         let SettingWarning {
             path,

@@ -366,7 +366,17 @@ fn rules_with_errors_are_not_said_to_be_missing() {
         text.contains(says) && text.contains("correct the errors"),
         "{text}"
     );
+    assert!(
+        text.contains("a service that starts with them allows everything"),
+        "{text}"
+    );
     assert!(!text.contains("has no rules"), "{text}");
+    // Without the other domain, nothing is left to serve.
+    let (_, text) = check(settings, rules.split("---").next().unwrap());
+    assert!(
+        text.contains("have errors: a service does not start"),
+        "{text}"
+    );
 }
 
 /// The place of a warning about settings or rules, its message, and what to write instead.

@@ -74,7 +74,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "domain: d\ndescriptors: [{key: k, rate_limit: 1/fortnight}]\n",
         ),
     ]);
-    let table: [(&[&str], i32, &str); 10] = [
+    let table: [(&[&str], i32, &str); 11] = [
         (&["k=v"], 2, "name a running service with --url"),
         (&[], 2, "name a running service with --url"),
         (
@@ -109,6 +109,11 @@ fn what_is_wrong_is_said_with_its_place() {
             "bad.yaml:2:",
         ),
         (&["--config", "none.yaml", "k=v"], 2, "none.yaml"),
+        (
+            &["--config", "none.yaml", "--merge-domains", "k=v"],
+            2,
+            "cannot be used with",
+        ),
     ];
     for (arguments, status, expected) in table {
         let arguments = [&["explain"], arguments].concat();
