@@ -18,6 +18,14 @@ fn responses_to_allowed_requests_name_the_limit() {
         let policy = Some("\"remote_address\";q=5;w=3600");
         assert_eq!(reply.header("RateLimit-Policy"), policy);
     }
+    // By which an operator finds out why.
+    let denied = site.ask(2, "/", &[]);
+    assert_eq!(denied.status, 429);
+    assert!(
+        denied
+            .header("X-Request-ID")
+            .is_some_and(|id| id.len() == 32)
+    );
 }
 
 /// Servers disagree about these, so they are denied, and not with an error of the server.
