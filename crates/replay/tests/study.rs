@@ -383,7 +383,7 @@ fn no_limit_is_suggested_for_a_window_that_is_longer_than_the_log() {
         let is_short = rules.contains("# The log has only ");
         assert_eq!(is_short, seconds < 60, "{rules}");
         let (_, unit) = limit.split_once('/').unwrap();
-        let checked = format!("/{unit}, for none of the keys in the first half");
+        let checked = format!("/{unit}, which touches none of the keys in the first half");
         assert!(study.to_string().contains(&checked), "{study}");
     }
     let shown = study(6).to_string();

@@ -205,8 +205,8 @@ impl Part {
             let (touched, of) = limit.touched_later;
             writeln!(
                 f,
-                "  check: {}/{}, for {} of the keys in the first half, touches {touched} of {of} \
-                 in the second",
+                "  check: {}/{}, which touches {} of the keys in the first half, touches {touched} \
+                 of {of} in the second",
                 limit.of_first_half,
                 checked.unit(),
                 Share(limit.per_mille)
