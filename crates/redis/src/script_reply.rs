@@ -11,6 +11,8 @@ use crate::snapshot::{Snapshot, moment};
 const MOMENT_BYTES: usize = 7;
 /// Bytes of a lease in a reply.
 const LEASE_BYTES: usize = 10;
+/// The status of a confirmation that has not charged all units.
+const IN_PART: u8 = 4;
 /// The value in a reply of `plain.lua` for a key that needs the general script.
 const CHANGED: u64 = (1 << 56) - 1;
 
@@ -38,6 +40,8 @@ pub(crate) struct General {
     pub(crate) now: u64,
     pub(crate) status: Status,
     pub(crate) states: Vec<Bytes>,
+    /// The units of each line that a confirmation has charged, if these are not all.
+    pub(crate) charged: Option<Bytes>,
 }
 
 /// The outcome in the general script.
@@ -84,25 +88,28 @@ impl ScriptReply {
         }
         let now = answer.get_uint(MOMENT_BYTES);
         let reply = states.map(|states| {
-            let status = match answer.try_get_u8().map_err(|_| short)? {
+            let byte = answer.try_get_u8().map_err(|_| short)?;
+            let status = match byte {
                 0 => Status::Denied,
-                1 => Status::Allowed,
+                1 | IN_PART => Status::Allowed,
                 2 => Status::Blocked,
                 3 => return Ok(ScriptReply::Changed),
                 _ => return Err(Malformed("an unknown status")),
             };
-            let states = (0..states).map(|_| {
+            let mut next = || {
                 let length = usize::from(answer.try_get_u16().map_err(|_| short)?);
                 if answer.len() < length {
                     return Err(short);
                 }
                 Ok(answer.split_to(length))
-            });
-            let states = states.collect::<Result<_, _>>()?;
+            };
+            let states = (0..states).map(|_| next()).collect::<Result<_, _>>()?;
+            let charged = (byte == IN_PART).then(next).transpose()?;
             Ok(ScriptReply::General(General {
                 now,
                 status,
                 states,
+                charged,
             }))
         });
         reply.collect()

@@ -4,6 +4,7 @@ mod penalty;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use tollgate_behaviour::{Random, Subject, Taste, check};
 use tollgate_core::{
@@ -35,8 +36,8 @@ struct Pair {
 }
 
 /// The result of a part: the status, for how many requests it is reserved, and core's decision
-/// on one more unit.
-type Said = (Status, Option<(u32, Decision)>);
+/// on one more unit; and what a confirmation has charged, if not all.
+type Said = (Status, Option<(u32, Decision)>, Option<Bytes>);
 
 // === impl Pair ===
 
@@ -178,7 +179,7 @@ fn summarize(reply: &General, fitted: &FittedLimit) -> Said {
         let decision = step(&mut snapshot, &fitted.limit, now, Cost::ONE, OnDenial::Keep);
         (count, decision)
     });
-    (reply.status, reserved)
+    (reply.status, reserved, reply.charged.clone())
 }
 
 fn limit(random: &mut Random) -> Limit {

@@ -330,7 +330,9 @@ impl Round<'_, '_> {
         charged
             .filter(|line| is_confirmed(line))
             .for_each(|line| back.allowed[*line] += 1);
-        let has_gone_back = self.take_back(&back, charge_time).await;
+        let has_gone_back = self
+            .take_back((&back, counts), confirmed, charge_time)
+            .await;
         for one in failed {
             let error = self.error(&one, confirmed, has_gone_back);
             callers[one.index].answer(Err(error));

@@ -9,6 +9,7 @@ use super::super::plan::{Counts, Ledger};
 use super::{Confirmation, Round};
 use crate::join::join_all;
 use crate::script_reply::Status;
+use crate::script_request::ScriptRequest;
 
 impl Round<'_, '_> {
     /// Redis's time when a part was charged; `None` if it was not, or that is unknown.
@@ -26,22 +27,26 @@ impl Round<'_, '_> {
         }
     }
 
-    /// Refunds these counts, line by line, in the parts that were charged, at the time of each;
-    /// returns whether all of these have replied, after which no denial from before is cached.
-    /// Units that no longer count, or that may not, stay
-    /// charged: refunding them would refund those of other requests.
+    /// Refunds the counts `back`, of those that were `allowed`, line by line, in the parts that were
+    /// charged, at the time of each; returns whether all of these have replied, after which no
+    /// denial from before is cached. Units that were not charged, that no longer count, or that may
+    /// not, are left alone: refunding them would refund those of other requests.
     pub(super) async fn take_back(
         &self,
-        back: &Counts,
+        (back, allowed): (&Counts, &Counts),
+        confirmed: &[Confirmation],
         charge_time: impl Fn(usize) -> Option<u64>,
     ) -> bool {
-        let parts = (0..self.plan.parts.len()).filter(|part| self.plan.charges(*part, back).0);
-        let parts = parts.filter_map(|part| Some((part, charge_time(part)?)));
-        let undo = |(part, at)| async move {
-            let request = |_| self.plan.undo(part, at, back);
-            self.ask(part, request, Instant::now()).await
+        let requests = (0..self.plan.parts.len()).filter_map(|part| {
+            let (at, reply) = (charge_time(part)?, confirmed[part].as_ref());
+            let reply = reply.and_then(|reply| reply.as_ref().ok());
+            let request = self.plan.undo((part, at), (back, allowed), reply)?;
+            Some((part, request))
+        });
+        let undo = |(part, request): (usize, ScriptRequest)| async move {
+            self.ask(part, |_| request.clone(), Instant::now()).await
         };
-        let reply = join_all(parts.map(undo).collect()).await;
+        let reply = join_all(requests.map(undo).collect()).await;
         let keys = self.plan.keys_of(back);
         keys.for_each(|key| self.rounds.caches.forget(key));
         reply.iter().all(Result::is_ok)

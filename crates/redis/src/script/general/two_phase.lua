@@ -36,7 +36,8 @@ local function reserve(lines, id, till)
 end
 
 -- Charges the reserved units for the allowed requests, all of them or, if some have expired, none;
--- releases the rest, and charges denied requests to the lines that charge for denials.
+-- releases the rest, and charges denied requests to the lines that charge for denials. If denied
+-- requests were charged for some of the reserved units, replies with the units of each line (5).
 local function confirm(lines, id)
   for _, line in ipairs(lines) do
     if line.times > 0 and line.take > 0 and not line.account.holds[id] then
@@ -49,15 +50,20 @@ local function confirm(lines, id)
     held[a] = held[a] or a.holds[id] and a.holds[id][1] or 0
     release(a, id)
   end
-  for _, line in ipairs(lines) do
+  local status, parts = ALLOWED, {}
+  for i, line in ipairs(lines) do
     -- Denied requests that came meanwhile have taken the rest.
-    local a, units = line.account, min(line.take * line.times, held[line.account])
-    held[a] = held[a] - units
+    local a, wanted = line.account, line.take * line.times
+    local units = min(wanted, held[a])
+    held[a], parts[i] = held[a] - units, units
     take(a, line.widest, units)
+    if units < wanted then status = ALLOWED_IN_PART end
   end
   for _, line in ipairs(lines) do
     local cost = min(line.denied_cost * line.denied_times, UNITS_MAX)
     if cost > 0 then charge_denied(line.account, line.widest, cost) end
   end
-  reply(ALLOWED, {})
+  if status == ALLOWED then return reply(ALLOWED, {}) end
+  for i, units in ipairs(parts) do parts[i] = pack('>I5', units) end
+  reply(status, { table.concat(parts) })
 end
