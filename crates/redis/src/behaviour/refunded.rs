@@ -2,6 +2,8 @@
 
 mod gone;
 
+mod log;
+
 use std::future::poll_fn;
 use std::task::Poll;
 

@@ -66,8 +66,8 @@ local CLOCK_STEP = 1000000
 --   latest(kept)                     the latest time that it may have, unless the clock was set
 --   back
 --
--- In addition `set_terms` and `convert` of buckets; `save`, `reply`, `read_entry`, `read_entries`
--- and `find_entry` of logs.
+-- In addition `set_terms` and `convert` of buckets; `save`, `reply`, `read_entry`, `read_entries`,
+-- `find_entry`, `find_last` and `end_at_units` of logs.
 -- Functions cost time in a script, which creates them in every call: so each algorithm is loaded
 -- when it is first needed.
 --

@@ -40,28 +40,15 @@ local function load_settlement()
     records[KEYS[place]], record_ends[KEYS[place]] = record, milliseconds(now + lasts)
   end
 
-  -- Removes the newest entries without units: the newest one determines when the log expires.
-  local function cut_log(a, log)
-    if a.used == 0 then
-      a.n = 0
-      return
-    end
-    local function has_all(_, sum) return (sum - a.base) % WORD >= a.used end
-    local count = log.find_entry(a, a.dead, a.n, has_all) + 1
-    if count == a.n then return end
-    a.last_at = log.read_entry(a, count - 1)
-    a.n, a.rows, a.moves = count, min(a.rows, count), true
-    a.tail = string.sub(a.tail, 1, 11 * (count - a.rows))
-  end
-
   -- Refunds up to `units` of those that a log has counted at `at`; returns how many. All newer
   -- entries change as well, because each has the sum of those before it: none is refunded if these
   -- are more than `newer_left`.
   local function refund_entry(a, at, units)
     local log = ALGORITHMS[LOG]
-    local first = log.find_entry(a, a.dead, a.n, function(moment) return moment >= at end)
     -- A log without units has no entries, but may have dead ones.
-    local newer = a.n - first - 1
+    if a.n == 0 then return 0 end
+    local first = log.find_entry(a, a.dead, a.n, function(moment) return moment >= at end)
+    local newer = log.find_last(a) - first
     if newer < 0 or newer > newer_left then return 0 end
     local found, sum = log.read_entry(a, first)
     local _, before = 0, a.base
@@ -77,7 +64,7 @@ local function load_settlement()
     local kept = string.sub(a.tail, 1, 11 * max(first - a.rows, 0))
     a.rows, a.tail = min(a.rows, first), kept .. table.concat(entries)
     a.used, a.sum = a.used - back, (a.sum - back) % WORD
-    cut_log(a, log)
+    if a.used > 0 then log.end_at_units(a) else a.n = 0 end
     return back
   end
 
@@ -126,8 +113,8 @@ local function load_settlement()
     return back
   end
 
-  -- What a charge at `at` left behind, as far as it follows from its time: the window or segment that
-  -- it counted in, or the least debt of a bucket.
+  -- What a charge at `at` left behind, as far as it follows from its time: the window or segment
+  -- that it counted in, or the least debt of a bucket.
   local function mark_of(a, line, at)
     if is_bucket(a.kind) then return line.refund * line.span end
     if a.kind == SLIDING then return floor(at / line.span) end

@@ -5,9 +5,16 @@
 --
 -- The first `rows` entries are those in Redis; the `tail` has those after them, to be written by
 -- `save`. If entries in Redis are to be removed, the log `moves`: it is written as a whole.
+--
+-- A string in Redis cannot be shortened otherwise. So entries at the end that have no units any
+-- more, after a refund, are `spare`: they stay as copies of the last one with units, and the next
+-- charge uses the first of them. If there are too many, the log moves.
 
 LOADERS[LOG] = function()
   local HEADER, ENTRY = LOG_HEADER, 11
+  -- The most spare entries: an eighth of the log, but within these bounds. All of them are written
+  -- with each charge and refund.
+  local SPARE_LEAST, SPARE_MAX = 32, 1000
 
   local function encode_header(a)
     return pack('>BI6I7I4I4', LOG, a.span, a.shift, a.dead, a.base)
@@ -54,6 +61,7 @@ LOADERS[LOG] = function()
 
   local function clear(a)
     a.n, a.shift, a.dead, a.base, a.sum, a.last_at, a.rows, a.tail = 0, 0, 0, 0, 0, 0, 0, ''
+    a.spare = 0
   end
 
   local function decode(a, state)
@@ -62,7 +70,13 @@ LOADERS[LOG] = function()
     a.raw = nil
     a.n = (call('STRLEN', a.key) - a.prefix - HEADER) / ENTRY
     a.rows, a.tail = a.n, ''
-    a.last_at, a.sum = read_entry(a, a.n - 1)
+    local from = a.prefix + HEADER + ENTRY * max(a.n - 2, 0)
+    local newest = call('GETRANGE', a.key, from, from + 2 * ENTRY - 1)
+    local at, before
+    at, a.sum = read('>I7I4', newest, #newest - ENTRY + 1)
+    _, before = read('>I7I4', newest)
+    -- If the newest entry has no units: how many there are of these is found when it is needed.
+    a.last_at, a.spare = at - a.shift, (#newest == ENTRY or before ~= a.sum) and 0
   end
 
   local function settle(a)
@@ -93,25 +107,42 @@ LOADERS[LOG] = function()
 
   local function remaining(a, line) return line.cap - a.used end
 
+  -- The last entry that is not spare.
+  local function find_last(a)
+    if not a.spare then
+      local function has_all(_, sum) return sum == a.sum end
+      local low = max(a.dead, a.n - 1 - SPARE_MAX)
+      a.spare = a.n - 1 - find_entry(a, low, a.n, has_all)
+    end
+    return a.n - 1 - a.spare
+  end
+
+  -- Writes the last entry with units, and those after it as its copies.
+  local function write_last(a, index, at)
+    local whole = string.sub(a.tail, 1, ENTRY * max(index - a.rows, 0))
+    a.last_at, a.rows, a.spare = at, min(a.rows, index), a.n - 1 - index
+    a.tail = whole .. string.rep(pack('>I7I4', at + a.shift, a.sum), a.n - index)
+  end
+
   -- At a time that is not before the newest entry.
   local function append(a, units, at)
     a.used = a.used + units
     if a.n == 0 then
-      a.n, a.shift, a.dead, a.base, a.sum, a.rows = 1, 0, 0, 0, units, 0
-      a.tail = pack('>I7I4', at, units)
-    else
-      a.sum = (a.sum + units) % WORD
-      local entry = pack('>I7I4', at + a.shift, a.sum)
-      if a.last_at ~= at then
-        a.n = a.n + 1
-      elseif a.n > a.rows then
-        a.tail = string.sub(a.tail, 1, -1 - ENTRY)
-      else
-        a.rows = a.n - 1
-      end
-      a.tail = a.tail .. entry
+      a.n, a.shift, a.dead, a.base, a.sum, a.rows, a.tail = 1, 0, 0, 0, units, 0, ''
+      return write_last(a, 0, at)
     end
-    a.last_at = at
+    local index = find_last(a) + (a.last_at ~= at and 1 or 0)
+    a.sum, a.n = (a.sum + units) % WORD, max(a.n, index + 1)
+    write_last(a, index, at)
+  end
+
+  -- Makes entries spare that have no units any more at the end of a log that has some.
+  local function end_at_units(a)
+    local function has_all(_, sum) return (sum - a.base) % WORD >= a.used end
+    local last = find_entry(a, a.dead, a.n, has_all)
+    write_last(a, last, (read_entry(a, last)))
+    local most = min(max((last - a.dead) / 8, SPARE_LEAST), SPARE_MAX)
+    a.moves = a.moves or a.spare > most
   end
 
   local function take(a, _, units) append(a, units, now) end
@@ -129,13 +160,8 @@ LOADERS[LOG] = function()
       return
     end
     a.used = a.used - units
-    local function is_enough(_, sum) return (sum - a.base) % WORD >= a.used end
-    local last = find_entry(a, a.dead, a.n, is_enough)
-    a.last_at = read_entry(a, last)
     a.sum = (a.base + a.used) % WORD
-    local whole = string.sub(a.tail, 1, ENTRY * max(last - a.rows, 0))
-    a.n, a.rows, a.moves = last + 1, min(a.rows, last), true
-    a.tail = whole .. pack('>I7I4', a.last_at + a.shift, a.sum)
+    end_at_units(a)
   end
 
   local function leases_end_at(a, _, last) return last + a.span end
@@ -159,6 +185,9 @@ LOADERS[LOG] = function()
       places, moves = min(max(4, 2 * needed), 255), true
     end
     if moves then
+      local last = a.n > 0 and find_last(a) or -1
+      a.n, a.rows = last + 1, min(a.rows, last + 1)
+      a.tail, a.spare = string.sub(a.tail, 1, ENTRY * (a.n - a.rows)), 0
       live = a.n > 0 and read_entries(a, a.dead) or ''
       a.n, a.dead = max(a.n - a.dead, 0), 0
     end
@@ -202,5 +231,6 @@ LOADERS[LOG] = function()
     leases_end_at = leases_end_at, summarize = summarize, restore = restore,
     kept_until = kept_until, latest = latest, save = save, reply = reply,
     read_entry = read_entry, read_entries = read_entries, find_entry = find_entry,
+    find_last = find_last, end_at_units = end_at_units,
   }
 end
