@@ -87,31 +87,66 @@ fn a_bucket_in_between_passes_on_no_more_than_it_holds() {
 
 /// The first of several versions has allowed its N, and others are used after it. Returns what it
 /// allows later in its window, when the last one has nothing counted any more.
-fn ask_first_again(others: u64) -> u32 {
+fn ask_first_again(first: &Limit, others: u64) -> u32 {
     let mut instance = instance();
     let key = instance.key("only");
     let mut take = |now, limit: &Limit, cost| {
         let charge = Charge::new(key, limit, cost);
         instance.decide(now, &[charge]).decisions[0]
     };
-    let first = FIXED(10, Span::DAY);
-    assert!(take(start(), &first, Cost::Take(10)).is_allowed());
-    for hours in 2..=others {
-        let other = FIXED(100, Span::HOUR.times(hours));
+    assert!(take(start(), first, Cost::Take(10)).is_allowed());
+    for days in 2..=others {
+        let other = FIXED(100, Span::DAY.times(days));
         assert!(take(start(), &other, Cost::ONE).is_allowed());
     }
     let last = FIXED(100, Span::MINUTE);
     assert!(take(start(), &last, Cost::ONE).is_allowed());
     let later = Now::at(start().utc + Span::MINUTE);
-    take(later, &first, Cost::Peek(1)).remaining()
+    take(later, first, Cost::Peek(1)).remaining()
 }
 
-/// The bound: Redis keeps the counts of four shapes. A fifth one drops that of the shape that was
-/// used the longest ago, which then allows its N once more.
+/// The bound: Redis keeps the counts of four shapes. A fifth one drops the count that ends first:
+/// that shape then allows its N once more.
 #[test]
-fn a_fifth_shape_drops_the_count_of_the_first() {
-    let left = [1, 2, 3, 4].map(ask_first_again);
-    assert_eq!(left, [0, 0, 0, 10]);
+fn a_fifth_shape_drops_the_count_that_ends_first() {
+    let log = |window| Limit::sliding_log(10, window).expect("a window");
+    let left = |window| [1, 2, 3, 4].map(|others| ask_first_again(&log(window), others));
+    assert_eq!(left(Span::HOUR), [0, 0, 0, 10]);
+    assert_eq!(left(Span::DAY.times(30)), [0; 4]);
+}
+
+/// Four versions have counted. A fifth one that denies or only asks drops none of these counts, and
+/// one that charges drops that of a second.
+#[test]
+fn a_fifth_shape_keeps_the_count_of_the_longest_window() {
+    let bucket = Limit::token_bucket(10, Span::MINUTE).expect("a minute is a window");
+    for (cost, remaining) in [
+        (None, 97),
+        (Some(Cost::Peek(1)), 97),
+        (Some(Cost::Take(100)), 97),
+        (Some(Cost::Take(2)), 95),
+    ] {
+        let mut instance = instance();
+        let key = instance.key("only");
+        let mut ask = |now, limit: &Limit, cost| {
+            let decided = instance.decide(now, &[Charge::new(key, limit, cost)]);
+            decided.decisions[0]
+        };
+        let day = FIXED(1_000, Span::DAY);
+        let windows = [Span::SECOND, Span::MINUTE, Span::HOUR].map(|window| FIXED(1_000, window));
+        let now = Now::at(start().utc + Span::HOUR + Span::HOUR);
+        for (now, of_day) in [(start(), 897), (now, 0)] {
+            for window in &windows {
+                assert!(ask(now, window, Cost::ONE).is_allowed());
+            }
+            assert!(ask(now, &day, Cost::Take(of_day)).is_allowed());
+        }
+        if let Some(cost) = cost {
+            let _decided = ask(now, &bucket, cost);
+        }
+        let left = ask(now, &day, Cost::Peek(1)).remaining();
+        assert_eq!(left, remaining, "{cost:?}");
+    }
 }
 
 /// Any three or four versions of a rule, windows and logs: whatever one of them allows fits its

@@ -43,13 +43,25 @@ local function load_migration()
     return all
   end
 
+  -- The shape to be dropped if there are too many: one that nothing was charged under, if there is
+  -- any; otherwise the one that ends first, but not the one that was used last.
+  local function find_dropped(all, used_last)
+    local dropped, soonest = 1, math.huge
+    for i, kept in ipairs(all) do
+      local ends = kept.is_newer and 0 or kept == used_last and math.huge or kept_until(kept)
+      if ends <= soonest then dropped, soonest = i, ends end
+    end
+    return dropped
+  end
+
   -- The other shapes of an account, less the one that is `left_out`, with `first` in front.
   local function with_first(list, first, left_out)
     local all = {}
     if first then all[1] = first end
     for _, kept in ipairs(list or {}) do
-      if kept ~= left_out and #all < OTHERS_MAX then all[#all + 1] = kept end
+      if kept ~= left_out then all[#all + 1] = kept end
     end
+    if #all > OTHERS_MAX then table.remove(all, find_dropped(all, first)) end
     return all[1] and all or false
   end
 
@@ -85,7 +97,8 @@ local function load_migration()
   -- Undoes the migration of accounts that the request did not change, so that a peek or a denial
   -- under one version of a limit changes no answer under another one. Only the moment at which the
   -- units count as used under this one is kept, in the entry of the other shape: without it, each
-  -- decision would count them as used now again, and no retry time would hold.
+  -- decision would count them as used now again, and no retry time would hold. Not if that would
+  -- drop what another shape has counted.
   local function undo_migrations()
     for _, a in ipairs(migrated) do
       local original, noted = a.original, a.noted
@@ -96,8 +109,8 @@ local function load_migration()
         for name, value in pairs(original) do a[name] = value end
         if noted then
           noted.is_newer = true
-          a.others = with_first(a.others, noted, find_shape(a.others, noted))
-          a.redated = true
+          local others = with_first(a.others, noted, find_shape(a.others, noted))
+          if others[1] == noted then a.others, a.redated = others, true end
         end
       end
     end
