@@ -96,7 +96,8 @@ impl Settlements {
         let record = record_key(charges, new.secret);
         let lasts = new.lifetime.as_nanos() / GRAIN.as_nanos();
         let lines: Vec<_> = bill.lines().iter().zip(&fitted).collect();
-        let request = || ScriptRequest::remember(&lines, record, lasts, new.memo);
+        let request =
+            |gives_way| ScriptRequest::remember(&lines, record, (lasts, gives_way), new.memo);
         let reply = self.ask_until_free(request, since).await?;
         let verdict: Verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
         let reservation = verdict.is_allowed().then_some(record);
@@ -145,19 +146,23 @@ impl Settlements {
         read_settlements(&reply).map_err(bad_reply)
     }
 
-    /// Retries while units reserved by a two-phase commit block the request.
+    /// Retries while units reserved by a two-phase commit block the request. As in a round over
+    /// several slots, shadow limits give way from the second attempt on, if there is time for one:
+    /// these units may be about to be released.
     async fn ask_until_free(
         &self,
-        request: impl Fn() -> ScriptRequest,
+        request: impl Fn(bool) -> ScriptRequest,
         since: Instant,
     ) -> Result<ScriptReply, StoreError> {
+        let is_over = |pause| since.elapsed() + pause >= self.router.reply_timeout();
         for attempt in 1..=ATTEMPTS_MAX {
-            let reply = self.router.ask(&request, since).await;
+            let gives_way = attempt > 1 || is_over(PAUSE);
+            let reply = self.router.ask(|| request(gives_way), since).await;
             let reply = reply.map_err(|failure| self.router.error(failure))?;
             if !reply.is_blocked() {
                 return Ok(reply);
             }
-            if since.elapsed() + PAUSE * attempt >= self.router.reply_timeout() {
+            if is_over(PAUSE * attempt) {
                 break;
             }
             sleep(PAUSE * attempt).await;

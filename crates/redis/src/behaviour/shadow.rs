@@ -3,7 +3,9 @@
 //! The scripts' time stands still, so no reservation expires.
 
 use tollgate_behaviour::{Subject, Taste, algorithms};
-use tollgate_core::{Charge, Cost, Enforcement, Limit, Span};
+use tollgate_core::{
+    Charge, Cost, Decision, Enforcement, Limit, NewReservation, SettledCharge, Span,
+};
 
 use super::{Driven, SINGLE};
 use crate::config::Config;
@@ -80,5 +82,75 @@ fn a_released_reservation_leaves_a_shadow_limit_as_it_was() {
         let verdict = redis.decide(now, &[shadow, other]);
         assert_eq!(verdict.decisions[0].remaining(), 4, "{limit:?}");
         assert!(verdict.decisions[0].is_allowed(), "{limit:?}");
+    }
+}
+
+/// The same for a request with a reservation that its client settles, which no round decides.
+#[test]
+fn a_reservation_on_a_shadow_limit_does_not_block_one_that_is_settled() {
+    for algorithm in algorithms() {
+        let limit = Limit::new(algorithm, 10, Span::HOUR).expect("an hour is a window");
+        let mut redis = Driven::new(&Config::single(SINGLE.address()));
+        let [met, enforced] = ["shadow", "enforced"].map(|name| redis.key(name));
+        let now = Taste::MICROSECONDS.start;
+        let shadow = |cost| Charge {
+            enforcement: Enforcement::Shadow,
+            ..Charge::new(met, &limit, cost)
+        };
+        let other = |cost| Charge::new(enforced, &limit, cost);
+        assert!(redis.decide(now, &[shadow(Cost::Take(4))]).is_allowed());
+        let lasts = 1_000_000;
+        let name = reservation_name(lasts);
+        let reserve = Step::Reserve { name, lasts };
+        let reserved = redis.step(now, reserve, shadow(Cost::Take(4)));
+        assert_eq!(reserved, Status::Allowed);
+        let keep = |units, secret| {
+            let new = NewReservation {
+                secret,
+                lifetime: Span::HOUR,
+                memo: b"",
+            };
+            let charges = [shadow(Cost::Take(units)), other(Cost::Take(units))];
+            let kept = redis
+                .runtime
+                .block_on(redis.store.reserve_kept(&charges, &new));
+            kept.unwrap_or_else(|error| panic!("{error}: {limit:?}"))
+        };
+        // Two units are free beside the reservation.
+        let exceeded = keep(3, 1);
+        assert!(exceeded.verdict.is_allowed(), "{limit:?}");
+        let [judged, charged] = &exceeded.verdict.decisions[..] else {
+            panic!("{exceeded:?}");
+        };
+        assert!(!judged.is_allowed(), "{limit:?}");
+        assert_eq!(charged.remaining(), 7, "{limit:?}");
+        let fits = keep(2, 2);
+        assert!(
+            fits.verdict.decisions.iter().all(Decision::is_allowed),
+            "{limit:?}"
+        );
+        // The first one is charged to the other limit only, and so is its settlement.
+        let line = |line, cost| SettledCharge {
+            line,
+            charge: [shadow(cost), other(cost)][line],
+        };
+        let lines = [0, 1].map(|place| line(place, Cost::Take(0)));
+        let record = exceeded.reservation.expect("it is allowed");
+        let settled = redis
+            .runtime
+            .block_on(redis.store.settle_kept(record, &lines));
+        let settled = settled.expect("Redis answers").expect("it is not settled");
+        assert_eq!([settled[0].charged, settled[1].charged], [0, 0]);
+        assert_eq!(
+            redis.release(now, name, shadow(Cost::Take(4))),
+            Status::Allowed
+        );
+        let peeks = [shadow(Cost::Peek(1)), other(Cost::Peek(1))];
+        let left = redis.decide(now, &peeks).decisions;
+        assert_eq!(
+            [left[0].remaining(), left[1].remaining()],
+            [4, 8],
+            "{limit:?}"
+        );
     }
 }

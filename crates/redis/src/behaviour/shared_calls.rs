@@ -85,7 +85,7 @@ fn requests(key: Key) -> Vec<ScriptRequest> {
         Plain::general_request(&charge, &fitted),
         reserved.expect("a window is simple"),
         ScriptRequest::of_step(reserve, &[step_line]),
-        ScriptRequest::remember(&[(line, &fitted)], key, lasts, b"memo"),
+        ScriptRequest::remember(&[(line, &fitted)], key, (lasts, false), b"memo"),
     ]
 }
 

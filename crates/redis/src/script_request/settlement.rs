@@ -1,9 +1,10 @@
 //! Reservations that clients settle, packed for the general script.
 //!
 //! For a request with a reservation: the step (1), the number of lines (1), the lifetime of
-//! the reservation (5), and a memo of the caller after its length (2). For a settlement: the step
-//! (1) and the number of lines (1), and after each line its index in the reserved request (1). The
-//! last key is that of the reservation.
+//! the reservation (5), whether shadow limits give way to units that others have reserved (1), and
+//! a memo of the caller after its length (2). For a settlement: the step (1) and the number of lines
+//! (1), and after each line its index in the reserved request (1). The last key is that of the
+//! reservation.
 
 use bytes::BufMut;
 use tollgate_core::{Key, Line};
@@ -25,16 +26,19 @@ pub(crate) struct SettledLine<'l, 'c> {
 
 impl ScriptRequest {
     /// Decides lines; if they are allowed, stores their charges under `record` for `lasts`
-    /// microseconds. The memo is at most [`MEMO_BYTES_MAX`] long.
+    /// microseconds. Whether it `gives_way`: a shadow limit whose units are reserved by others
+    /// counts as exceeded, and does not block the request. The memo is at most [`MEMO_BYTES_MAX`]
+    /// long.
     pub(crate) fn remember(
         lines: &[(&Line<'_>, &FittedLimit)],
         record: Key,
-        lasts: u64,
+        (lasts, gives_way): (u64, bool),
         memo: &[u8],
     ) -> ScriptRequest {
-        let mut packed = Vec::with_capacity(9 + memo.len() + 38 * lines.len());
+        let mut packed = Vec::with_capacity(10 + memo.len() + 38 * lines.len());
         packed.put_slice(&[StepNumber::Remember.byte(), count(lines.len())]);
         packed.put_uint(lasts.min(UNITS_MAX), 5);
+        packed.put_u8(u8::from(gives_way));
         packed.put_u16(u16::try_from(memo.len()).expect("it is at most MEMO_BYTES_MAX"));
         packed.put_slice(memo);
         for (line, fitted) in lines {

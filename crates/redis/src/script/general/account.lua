@@ -8,9 +8,11 @@ local function decode(a, state, line)
   ALGORITHMS[a.kind].decode(a, state, line)
 end
 
--- The state for the reply: leases as if they were charged, and the mark of a window with debt.
-local function encode_for_reply(a)
-  local state = a.leased == 0 and a.raw or ALGORITHMS[a.kind].encode(a, a.leased)
+-- The state for the reply: leases and these units as if they were charged, and the mark of a window
+-- with debt.
+local function encode_for_reply(a, units)
+  units = units + a.leased
+  local state = units == 0 and a.raw or ALGORITHMS[a.kind].encode(a, units)
   if a.mark and is_fixed(a.kind) and state ~= '' then state = state .. pack('>I4', a.mark) end
   return state
 end

@@ -1,6 +1,6 @@
 
 while position <= #requests do
-  local step, count, id, lasts, spent, owed, want, least, fresh_id, memo
+  local step, count, id, lasts, spent, owed, want, least, fresh_id, gives_way, memo
   step, count, position = read('>BB', requests, position)
   if step > 0 and step < REPORT then id, lasts, position = read('>c8I5', requests, position) end
   if step == LEASE then
@@ -8,7 +8,9 @@ while position <= #requests do
   end
   local charged_at
   if step == UNDO then charged_at, position = read('>I7', requests, position) end
-  if step == REMEMBER then lasts, memo, position = read('>I5I2c0', requests, position) end
+  if step == REMEMBER then
+    lasts, gives_way, memo, position = read('>I5BI2c0', requests, position)
+  end
   local lines = {}
   for i = 1, step == REPORT and 0 or count do
     lines[i] = next_line()
@@ -27,7 +29,7 @@ while position <= #requests do
   elseif step == CONFIRM then
     confirm(lines, id)
   elseif step == REMEMBER then
-    load_settlement().remember(lines, lasts, memo)
+    load_settlement().remember(lines, lasts, gives_way, memo)
   elseif step == SETTLE then
     load_settlement().settle(lines)
   elseif step == UNDO then

@@ -25,6 +25,6 @@ end
 -- Charges the reports, and replies with the new state of each account.
 local function report(count)
   local states = {}
-  for i = 1, count do states[i] = encode_for_reply(next_report()) end
+  for i = 1, count do states[i] = encode_for_reply(next_report(), 0) end
   reply(ALLOWED, states)
 end

@@ -24,19 +24,28 @@ local function next_line()
 end
 
 -- Judges the lines of a request: whether it is certainly denied, whether it is blocked only by a
--- reservation of another request, and whether all of its quotas are exceeded.
-local function judge(lines, states)
+-- reservation of another request, and whether all of its quotas are exceeded. If shadow limits give
+-- way, reserved units count as consumed there where they block the request, which these limits must
+-- not keep waiting.
+local function judge(lines, states, gives_way)
   local denied, blocked, quotas, quotas_over = false, false, 0, 0
   for i, line in ipairs(lines) do
     local a, role, units = line.account, line.role, line.units
-    local log_reply = ALGORITHMS[a.kind].reply
-    if not log_reply then states[i] = encode_for_reply(a) end
+    local held = gives_way and role == SHADOW and a.held or 0
+    local log_reply, state, full = ALGORITHMS[a.kind].reply
+    if not log_reply then
+      state, full = encode_for_reply(a, 0), held > 0 and encode_for_reply(a, held)
+    end
     if line.refund > 0 then refund(a, line, line.refund) end
     line.denied = role ~= UNJUDGED and not fits(a, line, units)
-    if role ~= UNJUDGED and a.held > 0 and not line.denied then
-      blocked = blocked or not fits(a, line, units + a.held)
+    if role == UNJUDGED or line.denied or a.held == 0 or fits(a, line, units + a.held) then
+      held = 0
+    elseif held > 0 then
+      line.denied, state = true, full
+    else
+      blocked = true
     end
-    if log_reply then states[i] = log_reply(a, line) end
+    states[i] = state or log_reply(a, line, held)
     if role == QUOTA then quotas = quotas + 1 end
     if line.denied and role == ENFORCE then denied = true end
     if line.denied and role == QUOTA then quotas_over = quotas_over + 1 end
@@ -63,9 +72,9 @@ local function reply(status, states)
 end
 
 -- Decides a whole request, which has its keys in one slot.
-local function decide(lines)
+local function decide(lines, gives_way)
   local states = {}
-  local denied, blocked, all_over = judge(lines, states)
+  local denied, blocked, all_over = judge(lines, states, gives_way)
   denied = denied or all_over
   if blocked and not denied then return reply(BLOCKED, states) end
   charge(lines, denied)

@@ -21,9 +21,9 @@ local function load_settlement()
   end
 
   -- Decides a request. If it is allowed, its charges are stored for `lasts` microseconds.
-  local function remember(lines, lasts, memo)
+  local function remember(lines, lasts, gives_way, memo)
     local status, parts, count = #replies + 1, {}, 0
-    decide(lines)
+    decide(lines, gives_way == 1)
     place = place + 1
     if replies[status] ~= ALLOWED then return end
     -- There is none yet. If this node cannot create the key, because its slot migrates, the call

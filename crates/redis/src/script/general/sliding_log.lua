@@ -209,9 +209,10 @@ LOADERS[LOG] = function()
   end
 
   -- The summary of a log in the reply, in place of its entries: units, the newest, and when enough
-  -- have left for the request to fit, before and after it is charged for its denial.
-  local function reply(a, line)
-    local used, newest = a.used + a.leased, a.leased > 0 and now or a.last_at
+  -- have left for the request to fit, before and after it is charged for its denial; as if leases
+  -- and `units` were charged.
+  local function reply(a, line, units)
+    local used, newest = a.used + a.leased + units, a.leased + units > 0 and now or a.last_at
     if used == 0 and line.denied_cost == 0 then return '' end
     local before, after, lacking = 0, 0, used + line.units - line.cap
     local function left(need) return need <= a.used and units_left_at(a, need) or now + a.span end
