@@ -67,7 +67,7 @@ use one_call::OneCalls;
 pub(crate) use one_call::{Outcome, decide_whole};
 use queue::{Entry, Member, Queues};
 pub(crate) use request::Refunds;
-use request::{Request, WaitOutcome};
+use request::{Departures, Request, WaitOutcome};
 use round::Rounds;
 
 use crate::caches::Caches;
@@ -91,6 +91,7 @@ pub(crate) struct CrossSlot {
     queues: Arc<Queues>,
     /// Requests that are decided without a round.
     one_calls: OneCalls,
+    departures: Departures,
     /// Whether rounds charge immediately wherever they can.
     charges_at_once: bool,
 }
@@ -108,8 +109,14 @@ impl CrossSlot {
             caches: Arc::clone(caches),
             queues: Arc::default(),
             one_calls: OneCalls::default(),
+            departures: Departures::new(),
             charges_at_once: environment.charges_at_once,
         }
+    }
+
+    /// How many callers went away during a round: while it reserved, and while it confirmed.
+    pub(crate) fn departures(&self) -> [u64; 2] {
+        self.departures.counts()
     }
 
     /// Decides charges in any slots, all or nothing.
@@ -138,7 +145,7 @@ impl CrossSlot {
         }
         let since = passed.since;
         let request = Request::new(passed.charges, refunds, since)?;
-        let (caller, waiting) = request::caller();
+        let (caller, waiting) = request::caller(&self.departures);
         let member = Member { request, caller };
         match self.queues.enter(nodes, member, router.reply_timeout()) {
             Entry::Joined => {}

@@ -106,11 +106,11 @@ fn find_problems(seeds: u64, decisions: u64, faults: &FaultCounts) -> Vec<String
 }
 
 fn print_faults(faults: &FaultCounts) {
-    println!("{:9} {:>9} {:>9}", "fault", "inflicted", "effects");
+    println!("{:13} {:>9} {:>9}", "fault", "inflicted", "effects");
     for kind in FaultKind::ALL {
         let count = faults.of(kind);
         let (inflicted, effects) = (count.inflicted, count.effects);
-        println!("{kind:9} {inflicted:9} {effects:9}  {}", kind.effect());
+        println!("{kind:13} {inflicted:9} {effects:9}  {}", kind.effect());
     }
 }
 

@@ -8,6 +8,16 @@ use std::fmt;
 pub enum FaultKind {
     /// A caller drops its decision or its settlement.
     Cancel,
+    /// A caller drops a decision over several limits before a round has charged anything for it.
+    CancelRound,
+    /// The same, when a round may have charged something.
+    CancelConfirm,
+    /// A caller drops a decision on local counts, which waits for a report or for Redis.
+    CancelCount,
+    /// A caller drops a decision that makes a reservation.
+    CancelReserve,
+    /// A caller drops a settlement.
+    CancelSettle,
     /// Messages take longer.
     Delay,
     /// Nothing arrives for some time, then everything does.
@@ -63,8 +73,13 @@ pub struct FaultCounts {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [FaultKind; 18] = [
+    pub const ALL: [FaultKind; 23] = [
         FaultKind::Cancel,
+        FaultKind::CancelRound,
+        FaultKind::CancelConfirm,
+        FaultKind::CancelCount,
+        FaultKind::CancelReserve,
+        FaultKind::CancelSettle,
         FaultKind::Delay,
         FaultKind::Hold,
         FaultKind::Partition,
@@ -88,6 +103,11 @@ impl FaultKind {
     pub const fn effect(self) -> &'static str {
         match self {
             FaultKind::Cancel => "a decision or settlement was dropped before its end",
+            FaultKind::CancelRound => "it was dropped while a round over several slots reserved",
+            FaultKind::CancelConfirm => "it was dropped while a round over several slots confirmed",
+            FaultKind::CancelCount => "it was dropped later than it began",
+            FaultKind::CancelReserve => "it was dropped later than it began",
+            FaultKind::CancelSettle => "it was dropped later than it began",
             FaultKind::Delay => "a message took longer than without a fault",
             FaultKind::Hold => "a message arrived and was held up",
             FaultKind::Partition => "a message was held up, or a new connection hung",

@@ -2,10 +2,8 @@
 //! fallback and its memory.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::task::{Context, Poll};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
@@ -22,10 +20,11 @@ use crate::deployment::{MASTER, Session, Topology};
 use crate::fault_kind::FaultKind;
 use crate::network::{End, Link};
 use crate::outcome::{Outcome, SettleOutcome};
-use crate::plan::Setup;
+use crate::plan::{Cancel, Setup};
 use crate::resp;
 use crate::rules_file::DOMAIN;
 use crate::shared_redis::{ANSWERS, Answers, SharedRedis};
+use crate::until_cancelled::UntilCancelled;
 use crate::world::World;
 
 /// The most bytes of an instance's memory: much more than the keys of a run take, and little enough
@@ -55,12 +54,6 @@ pub(crate) struct WallClock {
     standing: u64,
     /// How many nanoseconds the wall clock is ahead.
     wall: Arc<AtomicI64>,
-}
-
-/// A future that its caller drops after so many polls.
-pub(crate) struct UntilCancelled<F> {
-    future: Pin<Box<F>>,
-    polls_left: Option<u32>,
 }
 
 struct Dialer {
@@ -188,11 +181,15 @@ impl Instance {
         self.wall.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Decides; cancels the decision after `polls` polls. Returns how many requests to the store
-    /// failed as well.
-    pub(crate) async fn decide(&self, request: &Request<'_>, polls: Option<u32>) -> (Outcome, u64) {
+    /// Decides; `cancel` says when the caller drops the decision. Returns how many requests to the
+    /// store failed as well.
+    pub(crate) async fn decide(
+        &self,
+        request: &Request<'_>,
+        cancel: Option<Cancel>,
+    ) -> (Outcome, u64) {
         let decision = self.engine.decide(request);
-        let (decided, answers) = observe(decision, polls).await;
+        let (decided, answers) = observe(decision, cancel).await;
         let outcome = decided.map_or(Outcome::Cancelled, |decided| Outcome::of(decided, &answers));
         (outcome, answers.errors())
     }
@@ -201,10 +198,10 @@ impl Instance {
     pub(crate) async fn reserve(
         &self,
         request: &Request<'_>,
-        polls: Option<u32>,
+        cancel: Option<Cancel>,
     ) -> (Outcome, u64, Option<ReservationId>) {
         let decision = self.engine.reserve(request);
-        let (reserved, answers) = observe(decision, polls).await;
+        let (reserved, answers) = observe(decision, cancel).await;
         let (outcome, receipt) = match reserved {
             None => (Outcome::Cancelled, None),
             Some(Ok((decided, receipt))) => (Outcome::of(Ok(decided), &answers), receipt),
@@ -215,14 +212,14 @@ impl Instance {
         (outcome, answers.errors(), id)
     }
 
-    /// Settles a reservation; cancels that after `polls` polls.
+    /// Settles a reservation; `cancel` says when the caller drops that.
     pub(crate) async fn settle(
         &self,
         id: ReservationId,
         actual: u64,
-        polls: Option<u32>,
+        cancel: Option<Cancel>,
     ) -> SettleOutcome {
-        let settled = UntilCancelled::new(self.engine.settle(id, actual), polls);
+        let settled = UntilCancelled::new(self.engine.settle(id, actual), cancel);
         match settled.await {
             None => SettleOutcome::Cancelled,
             Some(Ok(limits)) => SettleOutcome::Settled(limits.first().map(|limit| {
@@ -235,11 +232,14 @@ impl Instance {
     }
 }
 
-/// Makes a decision, which is cancelled after `polls` polls, and notes the store's answers.
-async fn observe<F: Future>(decision: F, polls: Option<u32>) -> (Option<F::Output>, Arc<Answers>) {
+/// Makes a decision, which its caller may drop, and notes the store's answers.
+async fn observe<F: Future>(
+    decision: F,
+    cancel: Option<Cancel>,
+) -> (Option<F::Output>, Arc<Answers>) {
     let answers = Arc::new(Answers::default());
     let decision = ANSWERS.scope(Arc::clone(&answers), decision);
-    let decided = UntilCancelled::new(decision, polls).await;
+    let decided = UntilCancelled::new(decision, cancel).await;
     (decided, answers)
 }
 
@@ -270,33 +270,6 @@ fn with_setup(servers: Servers, setup: &Setup) -> Config {
 /// Virtual nanoseconds since `start`.
 pub(crate) fn nanos_since(start: Instant) -> u64 {
     u64::try_from(Instant::now().duration_since(start).as_nanos()).unwrap_or(u64::MAX)
-}
-
-// === impl UntilCancelled ===
-
-impl<F> UntilCancelled<F> {
-    pub(crate) fn new(future: F, polls_left: Option<u32>) -> UntilCancelled<F> {
-        UntilCancelled {
-            future: Box::pin(future),
-            polls_left,
-        }
-    }
-}
-
-impl<F: Future> Future for UntilCancelled<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<F::Output>> {
-        if self.polls_left == Some(0) {
-            return Poll::Ready(None);
-        }
-        self.polls_left = self.polls_left.map(|polls| polls - 1);
-        match self.future.as_mut().poll(context) {
-            Poll::Pending if self.polls_left == Some(0) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-        }
-    }
 }
 
 // === impl WallClock ===

@@ -36,6 +36,8 @@ mod shared_redis;
 
 mod instance;
 
+mod until_cancelled;
+
 mod outcome;
 
 mod fault_kind;

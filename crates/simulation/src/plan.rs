@@ -1,5 +1,7 @@
 //! The plan of one run: everything that is drawn from the seed before the run begins.
 
+mod cancel;
+
 mod change;
 
 mod draws;
@@ -26,6 +28,7 @@ mod view;
 
 use tollgate_core::{ChargeDenied, Cost, Enforcement, Limit, Mode, OnStoreError, Span};
 
+pub(crate) use cancel::Cancel;
 pub(crate) use change::Replacement;
 pub use draws::Draws;
 pub(crate) use fault::{Fault, Faults, LAG_MAX_MS};
@@ -115,8 +118,8 @@ pub(crate) struct Request {
     pub(crate) has_priority: bool,
     /// It makes a reservation, which these settle; `None` if it makes none.
     pub(crate) settles: Option<Vec<Settle>>,
-    /// After how many polls its caller cancels it.
-    pub(crate) polls: Option<u32>,
+    /// When its caller cancels it.
+    pub(crate) cancel: Option<Cancel>,
 }
 
 /// An attempt to settle a reservation.
@@ -128,8 +131,8 @@ pub(crate) struct Settle {
     pub(crate) instance: usize,
     /// The units that were used.
     pub(crate) actual: u64,
-    /// After how many polls its caller cancels it.
-    pub(crate) polls: Option<u32>,
+    /// When its caller cancels it.
+    pub(crate) cancel: Option<Cancel>,
 }
 
 /// A request's charge to one counter.
@@ -174,8 +177,11 @@ impl Plan {
         if draws >= Draws::Reservations {
             plan.draw_reservations();
         }
-        if draws >= Draws::All {
+        if draws >= Draws::Timing {
             plan.draw_timing();
+        }
+        if draws >= Draws::All {
+            plan.draw_cancellations();
         }
         plan.steps.sort_by_key(|(at, _)| *at);
         plan
@@ -265,7 +271,7 @@ impl Plan {
             parts,
             has_priority: false,
             settles: None,
-            polls: is_cancelled.then(|| random.small(1, 6)),
+            cancel: is_cancelled.then(|| Cancel::Polls(random.small(1, 6))),
         }
     }
 

@@ -311,7 +311,7 @@ impl Runner {
             parts,
             has_priority: request.has_priority,
             settles,
-            polls: request.polls,
+            cancel: request.cancel,
             plan: Arc::clone(&self.plan),
         };
         let world = Arc::clone(&self.world);

@@ -12,11 +12,12 @@ use tokio::time::{Duration, advance, sleep};
 use tollgate_core::{Charge, Key, KeyHasher, Now, StoreError, Verdict};
 
 use crate::deployment::{Deployment, Session, Topology};
-use crate::instance::{Instance, UntilCancelled};
+use crate::instance::Instance;
 use crate::network::Link;
-use crate::plan::{Plan, Setup};
+use crate::plan::{Cancel, Plan, Setup};
 use crate::random::Random;
 use crate::resp::Reply;
+use crate::until_cancelled::UntilCancelled;
 use crate::world::World;
 
 /// Longer than the rounds of a cancelled decision take on a network without faults.
@@ -140,11 +141,11 @@ impl Simulated {
         polls: u32,
     ) -> (Option<Verdict>, Verdict) {
         self.set_time(now);
-        let redis = &self.instance.redis;
+        let (redis, polls) = (&self.instance.redis, Some(Cancel::Polls(polls)));
         let verdict = |decided: Result<Verdict, _>| {
             decided.unwrap_or_else(|error: StoreError| panic!("{error}"))
         };
-        let mut cancelled = Some(UntilCancelled::new(redis.decide(cancelled), Some(polls)));
+        let mut cancelled = Some(UntilCancelled::new(redis.decide(cancelled), polls));
         let mut kept = Some(Box::pin(redis.decide(kept)));
         let mut verdicts = (None, None);
         self.runtime.block_on(async {

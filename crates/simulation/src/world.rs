@@ -1,6 +1,6 @@
 //! The world of a run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -21,6 +21,8 @@ pub(crate) struct World {
     dead: Mutex<BTreeSet<usize>>,
     account: Mutex<Account>,
     faults: Mutex<FaultCounts>,
+    /// For each instance, how many callers had gone away during a round when last checked.
+    departures: Mutex<BTreeMap<usize, [u64; 2]>>,
     history: Mutex<Vec<String>>,
 }
 
@@ -41,6 +43,7 @@ impl World {
             dead: Mutex::default(),
             account: Mutex::new(Account::new(plan)),
             faults: Mutex::default(),
+            departures: Mutex::default(),
             history: Mutex::default(),
         })
     }
@@ -64,6 +67,14 @@ impl World {
         all.add(&self.network.faults());
         all.add(&self.redis().faults);
         all
+    }
+
+    /// Whether callers have gone away since the last call: while a round reserved, and while it
+    /// confirmed. `counts` are those of the instance by now.
+    pub(crate) fn note_departures(&self, instance: usize, counts: [u64; 2]) -> [bool; 2] {
+        let before = lock(&self.departures).insert(instance, counts);
+        let before = before.unwrap_or_default();
+        [0, 1].map(|phase| counts[phase] > before[phase])
     }
 
     /// Virtual nanoseconds since the start.

@@ -304,6 +304,9 @@ impl QueueGuard {
         }
         let left = std::mem::take(&mut queue.waiting);
         inner.queues.insert(self.id, queue);
+        for member in &selected {
+            member.caller.set_in_round(true);
+        }
         for member in selected.iter().chain(&left) {
             member.caller.set_blocked(is_blocked);
             inner.claim(self.id, &member.request);

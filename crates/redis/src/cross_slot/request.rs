@@ -1,7 +1,7 @@
 //! A request that waits for its round, and the caller that waits for its verdict.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use tokio::sync::oneshot;
 use tokio::time::{Duration, Instant, timeout_at};
@@ -48,9 +48,22 @@ pub(super) struct Caller {
 }
 
 /// The receiver of a [`Caller`].
-pub(super) struct Waiting {
+pub(super) struct Waiting<'d> {
     verdict: oneshot::Receiver<Result<Verdict, StoreError>>,
     state: Arc<State>,
+    departures: &'d Departures,
+    /// Whether the caller has an answer, or has waited until its deadline.
+    is_over: bool,
+}
+
+/// How many callers went away while a round decided on their requests, so that a simulation can
+/// show that it tests this.
+#[derive(Debug)]
+pub(super) struct Departures {
+    /// Before anything was charged.
+    reserving: AtomicU64,
+    /// When something may have been.
+    committing: AtomicU64,
 }
 
 /// The progress of a request, which decides what its caller gets at the deadline.
@@ -58,6 +71,8 @@ struct State {
     phase: AtomicU8,
     /// Whether another instance's reservation blocks it.
     is_blocked: AtomicBool,
+    /// Whether a round is deciding on it.
+    is_in_round: AtomicBool,
 }
 
 /// Phases of a request: nothing is charged yet; something may be; the caller has given up, and
@@ -166,17 +181,24 @@ impl Demand {
 }
 
 /// A new pair of sender and receiver.
-pub(super) fn caller() -> (Caller, Waiting) {
+pub(super) fn caller(departures: &Departures) -> (Caller, Waiting<'_>) {
     let (sender, verdict) = oneshot::channel();
     let state = Arc::new(State {
         phase: AtomicU8::new(WAITS),
         is_blocked: AtomicBool::new(false),
+        is_in_round: AtomicBool::new(false),
     });
     let caller = Caller {
         verdict: Some(sender),
         state: Arc::clone(&state),
     };
-    (caller, Waiting { verdict, state })
+    let waiting = Waiting {
+        verdict,
+        state,
+        departures,
+        is_over: false,
+    };
+    (caller, waiting)
 }
 
 // === impl Caller ===
@@ -198,6 +220,7 @@ impl Caller {
 
     /// Notes that nothing was charged, and nothing will be until the request commits again.
     pub(super) fn abort(&self) {
+        self.set_in_round(false);
         self.state.return_to_waiting();
     }
 
@@ -206,7 +229,13 @@ impl Caller {
         self.state.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
+    /// Sets whether a round is deciding on the request.
+    pub(super) fn set_in_round(&self, is_in_round: bool) {
+        self.state.is_in_round.store(is_in_round, Ordering::Relaxed);
+    }
+
     pub(super) fn answer(&mut self, verdict: Result<Verdict, StoreError>) {
+        self.set_in_round(false);
         if let Some(caller) = self.verdict.take() {
             let _caller_has_gone = caller.send(verdict);
         }
@@ -215,11 +244,17 @@ impl Caller {
 
 // === impl Waiting ===
 
-impl Waiting {
+impl Waiting<'_> {
     /// Waits for the verdict: until `reply_timeout`, and until `timeout` if the request may be
     /// charged by then.
-    pub(super) async fn wait(
-        mut self,
+    pub(super) async fn wait(mut self, since: Instant, times: (Duration, Duration)) -> WaitOutcome {
+        let outcome = self.wait_until(since, times).await;
+        self.is_over = true;
+        outcome
+    }
+
+    async fn wait_until(
+        &mut self,
         since: Instant,
         (reply_timeout, timeout): (Duration, Duration),
     ) -> WaitOutcome {
@@ -231,11 +266,40 @@ impl Waiting {
             let is_blocked = self.state.is_blocked.load(Ordering::Relaxed);
             return WaitOutcome::Withdrawn { is_blocked };
         }
-        let reply = timeout_at(since + timeout, self.verdict).await;
+        let reply = timeout_at(since + timeout, &mut self.verdict).await;
         reply
             .ok()
             .and_then(Result::ok)
             .map_or(WaitOutcome::Unknown, WaitOutcome::ScriptReply)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if self.is_over || !self.state.is_in_round.load(Ordering::Relaxed) {
+            return;
+        }
+        let departures = match self.state.phase.load(Ordering::Relaxed) {
+            COMMITS => &self.departures.committing,
+            _ => &self.departures.reserving,
+        };
+        departures.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Departures ===
+
+impl Departures {
+    pub(super) const fn new() -> Departures {
+        Departures {
+            reserving: AtomicU64::new(0),
+            committing: AtomicU64::new(0),
+        }
+    }
+
+    /// The callers that went away before anything was charged, and those that did later.
+    pub(super) fn counts(&self) -> [u64; 2] {
+        [&self.reserving, &self.committing].map(|count| count.load(Ordering::Relaxed))
     }
 }
 

@@ -29,6 +29,14 @@ impl Redis {
         }
     }
 
+    /// How many callers of decisions over several slots went away while a round decided: before
+    /// anything was charged, and later. Not part of the crate's interface: it may change with any
+    /// version.
+    #[doc(hidden)]
+    pub fn departures(&self) -> [u64; 2] {
+        self.cross_slot.departures()
+    }
+
     /// Whether every known Redis node that is needed is reachable.
     pub fn is_up(&self) -> bool {
         self.router.is_up()

@@ -22,16 +22,19 @@ pub enum Draws {
     /// Also elastic limits.
     Elastic,
     /// Also how long messages take without a fault, and which faults meet requests.
+    Timing,
+    /// Also at which moments callers drop their decisions and settlements.
     All,
 }
 
-const ALL: [Draws; 7] = [
+const ALL: [Draws; 8] = [
     Draws::Plain,
     Draws::Features,
     Draws::Changes,
     Draws::Priorities,
     Draws::Reservations,
     Draws::Elastic,
+    Draws::Timing,
     Draws::All,
 ];
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use tollgate_core::{Cost, Limit};
 
-use super::{Counter, Plan, Request, Step};
+use super::{Cancel, Counter, Plan, Request, Settle, Step};
 
 /// FNV-1a, over the text of the plan.
 struct Hash(u64);
@@ -86,11 +86,8 @@ fn put_limit(out: &mut Hash, limit: &Limit) -> fmt::Result {
 
 impl Request {
     fn put(&self, out: &mut Hash) -> fmt::Result {
-        write!(
-            out,
-            "{} {} {:?}",
-            self.instance, self.has_priority, self.polls
-        )?;
+        write!(out, "{} {} ", self.instance, self.has_priority)?;
+        put_cancel(out, self.cancel)?;
         for part in &self.parts {
             let (sign, units) = match part.cost {
                 Cost::Take(units) => ("+", units),
@@ -99,6 +96,32 @@ impl Request {
             };
             write!(out, " {}.{}{sign}{units}", part.counter, part.version)?;
         }
-        write!(out, "{:?}", self.settles)
+        let Some(settles) = &self.settles else {
+            return out.write_str("None");
+        };
+        out.write_str("Some([")?;
+        for (index, settle) in settles.iter().enumerate() {
+            out.write_str(if index > 0 { ", " } else { "" })?;
+            settle.put(out)?;
+        }
+        out.write_str("])")
+    }
+}
+
+impl Settle {
+    fn put(&self, out: &mut Hash) -> fmt::Result {
+        let (after, instance, actual) = (self.after_ms, self.instance, self.actual);
+        write!(out, "Settle {{ after_ms: {after}, instance: {instance}, ")?;
+        write!(out, "actual: {actual}, polls: ")?;
+        put_cancel(out, self.cancel)?;
+        out.write_str(" }")
+    }
+}
+
+/// Writes a number of polls as it was written before there were other cancellations.
+fn put_cancel(out: &mut Hash, cancel: Option<Cancel>) -> fmt::Result {
+    match cancel {
+        Some(Cancel::Time { millis, yields }) => write!(out, "{millis} ms {yields}"),
+        polls => write!(out, "{:?}", polls.and_then(Cancel::polls)),
     }
 }

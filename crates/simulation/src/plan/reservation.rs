@@ -5,7 +5,7 @@
 
 use tollgate_core::{Cost, Mode};
 
-use super::{Counter, Faults, Plan, Request, Settle, Step, index};
+use super::{Cancel, Counter, Faults, Plan, Request, Settle, Step, index};
 use crate::random::Random;
 
 /// Sets the stream of randomness apart from the others of a seed.
@@ -36,8 +36,8 @@ impl Plan {
                     after_ms: random.pick(&[0, 0, 1, 5, 40, 300]),
                     instance: index(&mut random, instances),
                     actual: random.between(0, 5),
-                    polls: (faults.has(Faults::CANCEL) && random.chance(25))
-                        .then(|| random.small(1, 8)),
+                    cancel: (faults.has(Faults::CANCEL) && random.chance(25))
+                        .then(|| Cancel::Polls(random.small(1, 8))),
                 };
                 request.settles = Some((0..many).map(settle).collect());
             }

@@ -8,7 +8,7 @@ use tollgate_engine::ReservationId;
 use crate::fault_kind::FaultKind;
 use crate::instance::Instance;
 use crate::outcome::{Outcome, SettleOutcome};
-use crate::plan::{Part, Plan, Settle};
+use crate::plan::{Cancel, Counter, Part, Plan, Settle};
 use crate::rules_file;
 use crate::world::World;
 
@@ -19,7 +19,7 @@ pub(super) struct RequestInFlight {
     pub(super) has_priority: bool,
     /// It makes a reservation, and these instances settle it.
     pub(super) settles: Option<Vec<(Instance, Settle)>>,
-    pub(super) polls: Option<u32>,
+    pub(super) cancel: Option<Cancel>,
     pub(super) plan: Arc<Plan>,
 }
 
@@ -44,14 +44,14 @@ impl RequestInFlight {
             .account()
             .begin(number, from, instance.number, parts, self.has_priority);
         let (outcome, errors, id) = match self.settles {
-            Some(_) => instance.reserve(&request, self.polls).await,
+            Some(_) => instance.reserve(&request, self.cancel).await,
             None => {
-                let (outcome, errors) = instance.decide(&request, self.polls).await;
+                let (outcome, errors) = instance.decide(&request, self.cancel).await;
                 (outcome, errors, None)
             }
         };
         world.note(format!("decision {number}: {}", short(&outcome)));
-        note_effects(&world, &instance, self.polls, &outcome);
+        self.note_effects(&world, &instance, from, &outcome);
         let lost = instance.redis.counts().reports_lost;
         let now = world.now();
         world.account().reports_lost(instance.number, lost, now);
@@ -63,6 +63,42 @@ impl RequestInFlight {
             for (index, (settler, settle)) in settles.into_iter().enumerate() {
                 let world = Arc::clone(&world);
                 tokio::spawn(settle_later(world, settler, (number, index), id, settle));
+            }
+        }
+    }
+
+    /// Counts the effects of faults on the decision, which has ended, or was cancelled.
+    fn note_effects(&self, world: &World, instance: &Instance, from: u64, outcome: &Outcome) {
+        let is_local = matches!(outcome, Outcome::FellBack(_));
+        let has_wrong_clock = is_local && instance.has_set_wall();
+        world
+            .faults()
+            .see_effect_if(FaultKind::Wall, has_wrong_clock);
+        if self.cancel.is_none() {
+            return;
+        }
+        let is_cancelled = matches!(outcome, Outcome::Cancelled);
+        let is_late = is_cancelled && world.now() > from;
+        let counts = instance.redis.departures();
+        let [reserving, confirming] = world.note_departures(instance.number, counts);
+        let counters = self
+            .parts
+            .iter()
+            .map(|part| &self.plan.counters[part.counter]);
+        let is_counted = self.settles.is_none() && counters.clone().all(Counter::has_local_counts);
+        let is_joint = self.settles.is_none() && counters.count() > 1;
+        let reserves = self.settles.is_some();
+        let mut faults = world.faults();
+        for (kind, is_inflicted, has_effect) in [
+            (FaultKind::Cancel, true, is_cancelled),
+            (FaultKind::CancelRound, is_joint, reserving),
+            (FaultKind::CancelConfirm, is_joint, confirming),
+            (FaultKind::CancelCount, is_counted, is_late),
+            (FaultKind::CancelReserve, reserves, is_late),
+        ] {
+            if is_inflicted {
+                faults.inflict(kind);
+                faults.see_effect_if(kind, has_effect);
             }
         }
     }
@@ -79,19 +115,22 @@ async fn settle_later(
 ) {
     sleep(Duration::from_millis(settle.after_ms)).await;
     let (number, index) = attempt;
-    let Settle { actual, polls, .. } = settle;
+    let Settle { actual, cancel, .. } = settle;
     world.note(format!(
         "instance {} settles {number} for {actual} ({index})",
         settler.number
     ));
     let from = world.now();
     world.account().settle_began(attempt, from, actual);
-    let outcome = settler.settle(id, actual, polls).await;
-    if polls.is_some() {
+    let outcome = settler.settle(id, actual, cancel).await;
+    if cancel.is_some() {
         let is_cancelled = matches!(outcome, SettleOutcome::Cancelled);
+        let is_sent = is_cancelled && world.now() > from;
         let mut faults = world.faults();
         faults.inflict(FaultKind::Cancel);
         faults.see_effect_if(FaultKind::Cancel, is_cancelled);
+        faults.inflict(FaultKind::CancelSettle);
+        faults.see_effect_if(FaultKind::CancelSettle, is_sent);
     }
     world.note(format!(
         "settlement of {number} ({index}): {}",
@@ -99,18 +138,6 @@ async fn settle_later(
     ));
     let now = world.now();
     world.account().settle_ended(attempt, now, &outcome);
-}
-
-/// Counts the effects of faults on a decision that has ended, or was cancelled.
-fn note_effects(world: &World, instance: &Instance, polls: Option<u32>, outcome: &Outcome) {
-    let mut faults = world.faults();
-    if polls.is_some() {
-        let is_cancelled = matches!(outcome, Outcome::Cancelled);
-        faults.inflict(FaultKind::Cancel);
-        faults.see_effect_if(FaultKind::Cancel, is_cancelled);
-    }
-    let is_local = matches!(outcome, Outcome::FellBack(_));
-    faults.see_effect_if(FaultKind::Wall, is_local && instance.has_set_wall());
 }
 
 fn short(outcome: &Outcome) -> String {

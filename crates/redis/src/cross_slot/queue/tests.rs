@@ -1,19 +1,21 @@
 use tollgate_core::{Charge, Cost, Limit, Span};
 
-use super::super::request::{Refunds, Waiting, caller};
+use super::super::request::{Departures, Refunds, Waiting, caller};
 use super::*;
 
 const NODES: Nodes = 1;
 const TIMEOUT: Duration = Duration::from_millis(12);
 const ROUNDS: usize = 3;
 
-fn member(keys: &[u64]) -> (Member, Waiting) {
+static DEPARTURES: Departures = Departures::new();
+
+fn member(keys: &[u64]) -> (Member, Waiting<'static>) {
     let limit = Limit::fixed_window(9, Span::DAY).expect("a day is a window");
     let charge = |key: &u64| Charge::new(Key::from_bits(u128::from(*key)), &limit, Cost::ONE);
     let charges: Vec<Charge<'_>> = keys.iter().map(charge).collect();
     let request = Request::new(&charges, Refunds::ToDo, Instant::now());
     let request = request.expect("a day is whole microseconds");
-    let (caller, waiting) = caller();
+    let (caller, waiting) = caller(&DEPARTURES);
     (Member { request, caller }, waiting)
 }
 
@@ -48,7 +50,7 @@ fn nobody_joins_a_request_with_refunds() {
         let costs = [Cost::Refund(1), Cost::ONE];
         let charges = [0, 1].map(|at| Charge::new(keys[at], &limit, costs[at]));
         let request = Request::new(&charges, Refunds::ToDo, Instant::now());
-        let (caller, waiting) = caller();
+        let (caller, waiting) = caller(&DEPARTURES);
         let request = request.expect("a day is whole microseconds");
         (Member { request, caller }, waiting)
     };
@@ -183,7 +185,7 @@ async fn a_slow_round_does_not_make_all_later_ones_late() {
 struct Overload {
     queues: Arc<Queues>,
     guard: QueueGuard,
-    callers: VecDeque<(Instant, Waiting)>,
+    callers: VecDeque<(Instant, Waiting<'static>)>,
 }
 
 impl Overload {
