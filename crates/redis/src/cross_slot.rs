@@ -75,6 +75,7 @@ use crate::environment::Environment;
 use crate::keys;
 use crate::router::Router;
 use crate::stage;
+use crate::write_back::SetAside;
 
 /// Whether these keys are in more than one slot.
 pub(crate) fn crosses_slots(keys: impl Iterator<Item = Key>) -> bool {
@@ -124,11 +125,12 @@ impl CrossSlot {
     /// The commit runs in its own task: a caller that goes away meanwhile leaves nothing reserved,
     /// and nothing charged in one slot and not in another. Until every slot has reserved, the
     /// request can end without a charge; from then on it is charged, like any request that was
-    /// sent.
+    /// sent. Until then `aside` keeps its keys from being counted here, also if the caller has gone.
     pub(crate) async fn decide(
         &self,
         passed: &stage::Request<'_>,
         mut refunds: Refunds,
+        aside: Option<SetAside>,
     ) -> Result<Verdict, StoreError> {
         let router = &self.router;
         let keys = || passed.charges.iter().map(|charge| charge.key);
@@ -146,6 +148,7 @@ impl CrossSlot {
         let since = passed.since;
         let request = Request::new(passed.charges, refunds, since)?;
         let (caller, waiting) = request::caller(&self.departures);
+        let caller = caller.with_aside(aside);
         let member = Member { request, caller };
         match self.queues.enter(nodes, member, router.reply_timeout()) {
             Entry::Joined => {}

@@ -143,7 +143,8 @@ impl Redis {
         self.denial_cache.decide(&request, &spend)?;
         let ask = end_or_pass(self.leased.renew(&request, spend).await)?;
         let refunds = end_or_pass(self.strict.decide(&request, ask).await)?;
-        Break(self.cross_slot.decide(&request, refunds).await)
+        let decided = self.cross_slot.decide(&request, refunds, passed.aside);
+        Break(decided.await)
     }
 
     /// Decides, and stores a reservation if the request is allowed; see

@@ -91,7 +91,10 @@
 //! of each.
 //!
 //! While a request that Redis decides is in flight, its keys are not counted here, since a local
-//! count would lack its units. Until then Redis decides on all other requests on them as well.
+//! count would lack its units. Until then Redis decides on all other requests on them as well. If a
+//! round over several slots decides it, that holds until the round has, also if the caller goes
+//! away. Other requests are sent in one call each, and what is sent for a single key later arrives
+//! later; but a caller that leaves such a call on several keys ends this early.
 
 mod keeper;
 
@@ -115,7 +118,8 @@ use keeper::keep;
 use report::Report;
 pub use table::KEYS_MAX;
 use table::Next;
-use table::{SetAside, Table};
+pub(crate) use table::SetAside;
+use table::Table;
 
 use crate::config::Config;
 use crate::environment::Environment;
@@ -145,14 +149,14 @@ pub(crate) struct WriteBack {
 
 /// A request that Redis has to decide.
 #[derive(Default)]
-pub(crate) struct RemoteRequest<'t> {
+pub(crate) struct RemoteRequest {
     /// Until this is dropped, its keys are not counted here.
-    _aside: Option<SetAside<'t>>,
+    pub(crate) aside: Option<SetAside>,
     /// Whether Redis has replied that a reservation blocks it.
     pub(crate) is_blocked: bool,
 }
 
-type Outcome<'t> = ControlFlow<Verdict, RemoteRequest<'t>>;
+type Outcome = ControlFlow<Verdict, RemoteRequest>;
 
 /// Whether a charge can be decided on a local count.
 fn is_counted_here(charge: &Charge<'_>) -> bool {
@@ -194,7 +198,7 @@ impl WriteBack {
         &self,
         charges: &[Charge<'_>],
         budget: &mut Budget,
-    ) -> Result<Outcome<'_>, StoreError> {
+    ) -> Result<Outcome, StoreError> {
         if charges.is_empty() || !charges.iter().all(is_counted_here) {
             let passed = self.pass_on(charges, budget.since()).await?;
             return Ok(ControlFlow::Continue(passed));
@@ -227,7 +231,7 @@ impl WriteBack {
         &self,
         charges: &[Charge<'_>],
         since: Instant,
-    ) -> Result<RemoteRequest<'_>, StoreError> {
+    ) -> Result<RemoteRequest, StoreError> {
         let keys = charges.iter().map(|charge| charge.key);
         let mode = |charge: &Charge<'_>| charge.sharing.mode;
         let is_known = !charges.iter().any(|charge| mode(charge) == Mode::WriteBack)
@@ -244,7 +248,7 @@ impl WriteBack {
         charge: &Charge<'_>,
         fitted: &FittedLimit,
         since: Instant,
-    ) -> Result<Outcome<'_>, StoreError> {
+    ) -> Result<Outcome, StoreError> {
         let learning = self.table.learn(charge.key);
         let reply = self.router.ask_one(charge, fitted, since).await?;
         if reply.is_blocked() {
@@ -252,7 +256,7 @@ impl WriteBack {
             let aside = self.table.set_aside(keys, false);
             drop(learning);
             return Ok(ControlFlow::Continue(RemoteRequest {
-                _aside: Some(aside),
+                aside: Some(aside),
                 is_blocked: true,
             }));
         }
@@ -309,13 +313,13 @@ impl WriteBack {
         charges: &[Charge<'_>],
         is_foreign: bool,
         since: Instant,
-    ) -> Result<RemoteRequest<'_>, StoreError> {
+    ) -> Result<RemoteRequest, StoreError> {
         let keys = || charges.iter().map(|charge| charge.key);
         let aside = self.table.set_aside(keys(), is_foreign);
         for _ in 0..ASKS_MAX * charges.len() {
             let Some(next) = self.table.give_up(keys()) else {
                 return Ok(RemoteRequest {
-                    _aside: Some(aside),
+                    aside: Some(aside),
                     is_blocked: false,
                 });
             };

@@ -127,6 +127,41 @@ fn from_several_slots_of_which_one_is_charged_at_once() {
     goes_away(Driven::apart_at_once, 3);
 }
 
+/// A caller that goes away takes nothing along that its request is charged later: the local count of
+/// a key is not learned before. Otherwise it would lack these units, and would allow them again.
+#[test]
+fn from_a_local_count_and_another_slot() {
+    let [limit, large] = [9, 90].map(|count| Limit::fixed_window(count, Span::HOUR));
+    let [limit, large] = [limit, large].map(|limit| limit.expect("an hour is a window"));
+    for calls in 0..CALLS {
+        let mut subject = Driven::apart_at_once();
+        let keys = ["counted", "strict"].map(|name| subject.key(name));
+        let [counted, strict] = keys.map(|key| Charge::new(key, &limit, Cost::Take(UNITS)));
+        let both = [counted.shared(Sharing::in_mode(Mode::WriteBack)), strict];
+        let now = Taste::MICROSECONDS.start;
+        // The connections are open, and the scripts are loaded.
+        let peeks = [counted, strict].map(|charge| Charge {
+            cost: Cost::Peek(1),
+            ..charge
+        });
+        let _there = subject.decide(now, &peeks);
+        let _is_answered = subject.decide_and_go(&both, calls);
+        let one = Charge {
+            cost: Cost::ONE,
+            ..both[0]
+        };
+        let ones = (0..limit.capacity()).map(|_| subject.decide(now, &[one]).is_allowed());
+        let allowed = u32::try_from(ones.filter(|is_allowed| *is_allowed).count()).expect("few");
+        subject.report();
+        // Under a larger limit, units beyond this one are seen.
+        let stored = subject.consumed_units(&[Charge::new(counted.key, &large, Cost::ONE)])[0];
+        assert!(
+            stored <= limit.capacity(),
+            "{stored} units after {calls} calls, of which {allowed} were allowed alone"
+        );
+    }
+}
+
 /// A request that is blocked by another one's reservations is cancelled too.
 #[test]
 fn from_several_slots_while_they_are_blocked() {

@@ -12,6 +12,7 @@ use tollgate_core::{
 
 use crate::caches::{Caches, returns_units};
 use crate::fit::{FittedLimit, unfit};
+use crate::write_back::SetAside;
 
 /// Whether the refunds of a request are done, by an attempt that was blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub(super) struct Demand {
 pub(super) struct Caller {
     verdict: Option<oneshot::Sender<Result<Verdict, StoreError>>>,
     state: Arc<State>,
+    /// Until the request is decided, its keys are not counted here.
+    aside: Option<SetAside>,
 }
 
 /// The receiver of a [`Caller`].
@@ -191,6 +194,7 @@ pub(super) fn caller(departures: &Departures) -> (Caller, Waiting<'_>) {
     let caller = Caller {
         verdict: Some(sender),
         state: Arc::clone(&state),
+        aside: None,
     };
     let waiting = Waiting {
         verdict,
@@ -204,6 +208,11 @@ pub(super) fn caller(departures: &Departures) -> (Caller, Waiting<'_>) {
 // === impl Caller ===
 
 impl Caller {
+    /// The same, which keeps keys from being counted here until it is answered or dropped.
+    pub(super) fn with_aside(self, aside: Option<SetAside>) -> Caller {
+        Caller { aside, ..self }
+    }
+
     /// Whether the caller still waits.
     pub(super) fn is_waiting(&self) -> bool {
         self.state.phase.load(Ordering::Relaxed) != WITHDRAWN
@@ -236,6 +245,8 @@ impl Caller {
 
     pub(super) fn answer(&mut self, verdict: Result<Verdict, StoreError>) {
         self.set_in_round(false);
+        // Before the caller decides again.
+        self.aside = None;
         if let Some(caller) = self.verdict.take() {
             let _caller_has_gone = caller.send(verdict);
         }

@@ -257,10 +257,10 @@ impl Table {
     /// Marks keys that Redis is deciding on, with a request that could be decided here, or not
     /// (`is_foreign`): until the result is dropped, they are not counted here.
     pub(crate) fn set_aside(
-        &self,
+        self: &Arc<Table>,
         keys: impl Iterator<Item = Key>,
         is_foreign: bool,
-    ) -> SetAside<'_> {
+    ) -> SetAside {
         SetAside::new(self, keys.collect(), is_foreign)
     }
 

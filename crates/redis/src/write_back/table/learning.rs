@@ -1,5 +1,7 @@
 //! Decisions that Redis makes on a key that is counted here.
 
+use std::sync::Arc;
+
 use tollgate_core::{Charge, Decision, Key};
 
 use super::Table;
@@ -14,10 +16,11 @@ pub(crate) struct Learning<'t> {
     is_over: bool,
 }
 
-/// Keeps keys from being counted here for as long as it lives: see [`super::aside`].
+/// Keeps keys from being counted here for as long as it lives: see [`super::aside`]. Owned by
+/// whatever makes the decision, which may outlive its caller.
 #[derive(Debug)]
-pub(crate) struct SetAside<'t> {
-    table: &'t Table,
+pub(crate) struct SetAside {
+    table: Arc<Table>,
     keys: Vec<Key>,
     is_foreign: bool,
 }
@@ -59,21 +62,21 @@ impl Drop for Learning<'_> {
 
 // === impl SetAside ===
 
-impl<'t> SetAside<'t> {
-    pub(super) fn new(table: &'t Table, keys: Vec<Key>, is_foreign: bool) -> SetAside<'t> {
+impl SetAside {
+    pub(super) fn new(table: &Arc<Table>, keys: Vec<Key>, is_foreign: bool) -> SetAside {
         for key in &keys {
             let mut shard = table.shards.of(*key);
             shard.aside.entry(*key).or_default().begin(is_foreign);
         }
         SetAside {
-            table,
+            table: Arc::clone(table),
             keys,
             is_foreign,
         }
     }
 }
 
-impl Drop for SetAside<'_> {
+impl Drop for SetAside {
     fn drop(&mut self) {
         for key in &self.keys {
             let mut shard = self.table.shards.of(*key);
