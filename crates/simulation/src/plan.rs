@@ -22,6 +22,8 @@ mod reservation;
 
 mod setup;
 
+mod sharing;
+
 mod timing;
 
 mod view;
@@ -348,25 +350,6 @@ impl Counter {
     /// none.
     pub(crate) fn is_present_in(&self, version: usize) -> bool {
         self.is_override || *of_version(&self.presence, version)
-    }
-
-    /// Whether Redis makes every decision in every version: always if requests leave a part of the
-    /// limit for others, or if the limit does not suit the mode.
-    pub(crate) fn is_strict(&self) -> bool {
-        let is_shared = |mode: &Mode| {
-            *mode != Mode::Strict && self.limits.iter().any(|limit| mode.suits(limit))
-        };
-        self.keeps_share() || self.is_elastic() || !self.modes.iter().any(is_shared)
-    }
-
-    /// Whether instances count for themselves in some version.
-    pub(crate) fn has_local_counts(&self) -> bool {
-        !self.is_strict() && self.modes.contains(&Mode::WriteBack)
-    }
-
-    /// Whether versions of the rules file have different modes, which have an effect.
-    pub(crate) fn changes_mode(&self) -> bool {
-        !self.is_strict() && self.modes.iter().any(|mode| *mode != self.modes[0])
     }
 
     /// Whether versions of the limit differ in more than their size, so that what was used is
