@@ -2,9 +2,9 @@
 //!
 //! For a request with a reservation: the step (1), the number of lines (1), the lifetime of
 //! the reservation (5), whether shadow limits give way to units that others have reserved (1), and
-//! a memo of the caller after its length (2). For a settlement: the step (1) and the number of lines
-//! (1), and after each line its index in the reserved request (1). The last key is that of the
-//! reservation.
+//! a memo of the caller after its length (2). For a settlement: the step (1) and the number of
+//! lines (1), and after each line its index in the reserved request (1). The last key is that of
+//! the reservation.
 
 use bytes::BufMut;
 use tollgate_core::{Key, Line};

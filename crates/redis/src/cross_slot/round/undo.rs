@@ -27,8 +27,8 @@ impl Round<'_, '_> {
         }
     }
 
-    /// Refunds the counts `back`, of those that were `allowed`, line by line, in the parts that were
-    /// charged, at the time of each; returns whether all of these have replied, after which no
+    /// Refunds the counts `back`, of those that were `allowed`, line by line, in the parts that
+    /// were charged, at the time of each; returns whether all of these have replied, after which no
     /// denial from before is cached. Units that were not charged, that no longer count, or that may
     /// not, are left alone: refunding them would refund those of other requests.
     pub(super) async fn take_back(
