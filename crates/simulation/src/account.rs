@@ -31,6 +31,8 @@ mod tab;
 
 mod views;
 
+mod write_back;
+
 use std::collections::BTreeMap;
 
 use tollgate_core::{Answer, Cost, Limited, OnDenial};
@@ -282,6 +284,7 @@ impl Account {
                 Cost::Refund(_) => self.tabs[part.counter].refunds.push(taken),
                 Cost::Take(_) if is_allowed && fits => {
                     self.tabs[part.counter].allow(taken);
+                    self.count_locally(part.counter, open.instance, taken);
                     self.judge_allowed(number, part.counter, taken);
                     self.judge_available(number, open, part.counter, taken);
                     self.count_elastic(open, *part, limited);

@@ -37,6 +37,7 @@ impl Account {
             true => self.instances,
             false => 1,
         };
+        let unreported = self.unreported_by_others(counter, bound, to);
         // Redis may have applied these refunds by now, although the replies are still on their way.
         let refunds_under_way = self.refunds_under_way(counter);
         move |since: u64| {
@@ -48,7 +49,7 @@ impl Account {
                 + refunds_under_way
                 + tab.unreported_units(remembered)
                 + plan.capacity() * excused * rivals
-                + (rivals - 1) * bound.most(since, to)
+                + unreported(since)
                 + bound.most_dropped()
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_core::Cost;
 
 use super::clock::Clock;
+use super::write_back::LocalCounts;
 use crate::plan::View;
 
 /// What happened to one counter.
@@ -12,6 +13,8 @@ use crate::plan::View;
 pub(super) struct Tab {
     /// Allowed by Redis, a lease or a local count; in the order of their starts.
     pub(super) allowed: Vec<Taken>,
+    /// Those of them that instances may have counted, and not reported yet.
+    pub(super) local_counts: LocalCounts,
     /// Those of them that leave a part of the limit for others, by how they met it.
     pub(super) partial: BTreeMap<View, Vec<Taken>>,
     /// Allowed by the memory of each instance.

@@ -1,0 +1,140 @@
+//! How many units `write_back` may allow beyond a limit: those that other instances have counted
+//! and not reported.
+//!
+//! An instance decides no longer on units that are older than an interval and a timeout, also if
+//! they are in a report that has no reply yet. So what Redis does not know of an instance, also of
+//! one that died, was allowed within that time, and is no more than the limit.
+
+use std::collections::BTreeMap;
+
+use super::clock::READ_LATE;
+use super::{Account, Bound, MILLI, Taken};
+
+/// What instances have allowed that may count locally.
+#[derive(Debug, Default)]
+pub(super) struct LocalCounts {
+    by_instance: BTreeMap<usize, LocalCount>,
+}
+
+#[derive(Debug, Default)]
+struct LocalCount {
+    /// In the order of their ends.
+    allowed: Vec<Taken>,
+    /// The most units that it has allowed within the time for which units may be unreported.
+    most: u64,
+}
+
+// === impl Account ===
+
+impl Account {
+    /// Records what an instance was allowed by a counter that it may count locally.
+    pub(super) fn count_locally(&mut self, counter: usize, instance: usize, taken: Taken) {
+        let setup = &self.plan.setup;
+        let lasts = (setup.sync_ms + setup.timeout_ms) * MILLI + READ_LATE;
+        self.tabs[counter].local_counts.add(instance, taken, lasts);
+    }
+
+    /// How many units beyond its limits a counter may allow, because instances do not know yet what
+    /// others have counted.
+    pub(super) fn unreported_by_others<'a>(
+        &'a self,
+        counter: usize,
+        bound: &'a Bound<'a>,
+        to: u64,
+    ) -> impl Fn(u64) -> u64 + use<'a> {
+        let plan = &self.plan.counters[counter];
+        let in_window = match plan.has_local_counts() {
+            true => self.tabs[counter]
+                .local_counts
+                .sum_of_others(plan.capacity()),
+            false => 0,
+        };
+        move |since: u64| match (in_window, bound.is_long()) {
+            (0, _) => 0,
+            (units, true) => units,
+            (units, false) => units * (bound.most(since, to) / plan.capacity().max(1) + 1),
+        }
+    }
+}
+
+// === impl LocalCounts ===
+
+impl LocalCounts {
+    /// Adds units, the last of an instance so far. They may be unreported for so long.
+    fn add(&mut self, instance: usize, taken: Taken, lasts: u64) {
+        let count = self.by_instance.entry(instance).or_default();
+        count.allowed.push(taken);
+        // Each was allowed at some moment of its decision.
+        let units_from = |start: u64| -> u64 {
+            let is_within = |one: &&Taken| one.to >= start && one.from <= start + lasts;
+            let within = count.allowed.iter().filter(is_within);
+            within.map(|one| one.units).sum()
+        };
+        let starts = count.allowed.iter().rev().map(|one| one.to);
+        let recent = starts.take_while(|start| start + lasts >= taken.from);
+        let most = recent.map(units_from).max();
+        count.most = count.most.max(most.unwrap_or(0));
+    }
+
+    /// What may be unreported in all instances but one, each of which allows no more than the
+    /// capacity by what it knows.
+    fn sum_of_others(&self, capacity: u64) -> u64 {
+        let counts = self.by_instance.values();
+        let most = counts.map(|count| count.most.min(capacity));
+        let least = most.clone().min().unwrap_or(0);
+        most.sum::<u64>() - least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Enforcement, Limit, Mode, OnStoreError, Span};
+
+    use super::*;
+    use crate::deployment::Topology;
+    use crate::plan::{Counter, Plan};
+
+    /// What breaks if three instances each allow these many of ten units, one after the other, with
+    /// so many milliseconds from one unit to the next; units may be unreported for 120 ms.
+    fn allow(units: [u64; 3], pause: u64) -> Vec<String> {
+        let limit = Limit::fixed_window(10, Span::HOUR).expect("an hour is a window");
+        let mut plan = Plan::quiet(Topology::Single);
+        (plan.setup.sync_ms, plan.setup.timeout_ms) = (100, 20);
+        plan.counters = vec![Counter {
+            limits: vec![limit],
+            enforcements: vec![Enforcement::Enforce],
+            charge_denied: None,
+            is_override: false,
+            modes: vec![Mode::WriteBack],
+            on_store_errors: vec![OnStoreError::Deny],
+            presence: vec![true],
+            identity: 0,
+        }];
+        let mut account = Account::new(&plan);
+        let mut at = 0;
+        for (instance, units) in units.into_iter().enumerate() {
+            account.instance_started(0);
+            for _ in 0..units {
+                at += pause * MILLI;
+                let taken = Taken::new(at, at, 1);
+                account.tabs[0].allow(taken);
+                account.count_locally(0, instance, taken);
+                account.judge_allowed(0, 0, taken);
+            }
+        }
+        account.broken
+    }
+
+    #[test]
+    fn each_other_instance_explains_what_it_allows_within_an_interval_and_a_timeout() {
+        assert_eq!(allow([10, 4, 4], 1), [""; 0]);
+        assert_eq!(allow([10, 10, 10], 1), [""; 0]);
+        // At most two of them in any 122 ms, by each of two others.
+        assert_eq!(allow([10, 2, 2], 100), [""; 0]);
+        let broken = allow([10, 2, 3], 100);
+        let why = "1500 ms: decision 0 on counter 0: 15 units were allowed within 1400 ms, where 10 \
+                   and 4 are explained";
+        assert_eq!(broken, [why]);
+        assert_eq!(allow([11, 0, 0], 100).len(), 1);
+    }
+}
