@@ -71,13 +71,14 @@ const ELAPSED: &str = concat!("elapsed", "()");
 const DEADLINE: &str = "fails at a deadline, which is longer than anything takes";
 const PROMISED: &str = "a real service, whose timeout is a promise and longer than what it bounds";
 /// The files whose tests may assert how long something took, and why.
-const DURATIONS: [(&str, &str); 22] = [
+const DURATIONS: [(&str, &str); 23] = [
     ("crates/cli/tests/commands/keys.rs", DEADLINE),
     ("crates/cli/tests/commands/monitoring.rs", DEADLINE),
     ("crates/cli/tests/redis/killed.rs", DEADLINE),
     ("crates/cli/tests/redis/servers.rs", DEADLINE),
     ("crates/gateway/src/tunnel.rs", VIRTUAL),
     ("crates/listen/src/accept/tests.rs", VIRTUAL),
+    ("crates/listen/src/accept/tests/upgrades.rs", VIRTUAL),
     ("crates/listen/src/linger.rs", VIRTUAL),
     ("crates/listen/src/socket.rs", VIRTUAL),
     ("crates/redis/src/connection_task/tests.rs", VIRTUAL),

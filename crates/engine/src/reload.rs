@@ -125,8 +125,8 @@ impl<S: RuleSource> Reloader<S> {
     /// that the source reads.
     pub fn reload(&mut self, why: Why) -> Outcome {
         let before = self.engine.rules.load_full();
-        // Settings that name a new domain find its rules in effect, and a domain has its rules until
-        // no settings name it: no request meets a domain without them.
+        // Settings that name a new domain find its rules in effect, and a domain has its rules
+        // until no settings name it: no request meets a domain without them.
         let outcome = self.reload_rules(why);
         let has_new_settings = self.source.check_others(why);
         if let Some(rules) = self.without_removed.take() {
@@ -189,6 +189,8 @@ impl<S: RuleSource> Reloader<S> {
         }
     }
 
+    /// Has the rules of the domains without errors take effect, beside those of domains that were
+    /// removed, for which [`Reloader::reload`] decides how long.
     fn apply(&mut self, loaded: Loaded) -> Outcome {
         let has_errors = loaded.has_errors();
         let former = self.engine.rules();

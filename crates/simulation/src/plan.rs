@@ -2,6 +2,8 @@
 
 mod cancel;
 
+mod cancellation;
+
 mod change;
 
 mod draws;

@@ -127,8 +127,8 @@ fn from_several_slots_of_which_one_is_charged_at_once() {
     goes_away(Driven::apart_at_once, 3);
 }
 
-/// A caller that goes away takes nothing along that its request is charged later: the local count of
-/// a key is not learned before. Otherwise it would lack these units, and would allow them again.
+/// A request whose caller has gone may be charged later. Until then, the local count of its key is
+/// not learned: it would lack these units, and would allow them again.
 #[test]
 fn from_a_local_count_and_another_slot() {
     let [limit, large] = [9, 90].map(|count| Limit::fixed_window(count, Span::HOUR));

@@ -54,6 +54,7 @@ impl Reader<'_> {
         });
     }
 
+    /// How much is kept, in percent, and where that is written; `None` if it is missing or wrong.
     fn share(&mut self, mark: Mark, table: &Table<'_>) -> Option<(Mark, u8)> {
         let Some(node) = table.get("share") else {
             if !table.misspells("share") {

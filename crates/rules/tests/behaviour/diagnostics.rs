@@ -78,7 +78,7 @@ fn a_limit_with_errors_warns_of_nothing_that_it_would_have_an_effect_on() {
 }
 
 #[test]
-fn all_mistakes_in_the_parts_of_a_limit_are_reported_at_once() {
+fn all_errors_in_the_parts_of_a_limit_are_reported_at_once() {
     let with = |part: &str| limit(&format!("requests_per_unit: 1\nwindow: 1h\n{part}"));
     assert_eq!(
         codes(with(

@@ -85,6 +85,7 @@ fn put_limit(out: &mut Hash, limit: &Limit) -> fmt::Result {
 }
 
 impl Request {
+    /// Writes what it asks for, and what becomes of its reservation.
     fn put(&self, out: &mut Hash) -> fmt::Result {
         write!(out, "{} {} ", self.instance, self.has_priority)?;
         put_cancel(out, self.cancel)?;
