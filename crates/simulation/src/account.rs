@@ -21,6 +21,8 @@ mod headroom;
 
 mod judge;
 
+mod local_counts;
+
 mod lost;
 
 mod reservation;

@@ -37,7 +37,7 @@ impl Account {
             true => self.instances,
             false => 1,
         };
-        let unreported = self.unreported_by_others(counter, bound, to);
+        let unreported = self.most_unreported(counter, bound, to);
         // Redis may have applied these refunds by now, although the replies are still on their way.
         let refunds_under_way = self.refunds_under_way(counter);
         move |since: u64| {

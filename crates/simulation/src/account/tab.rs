@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tollgate_core::Cost;
 
 use super::clock::Clock;
-use super::write_back::LocalCounts;
+use super::local_counts::LocalCounts;
 use crate::plan::View;
 
 /// What happened to one counter.

@@ -5,24 +5,8 @@
 //! they are in a report that has no reply yet. So what Redis does not know of an instance, also of
 //! one that died, was allowed within that time, and is no more than the limit.
 
-use std::collections::BTreeMap;
-
 use super::clock::READ_LATE;
 use super::{Account, Bound, MILLI, Taken};
-
-/// What instances have allowed that may count locally.
-#[derive(Debug, Default)]
-pub(super) struct LocalCounts {
-    by_instance: BTreeMap<usize, LocalCount>,
-}
-
-#[derive(Debug, Default)]
-struct LocalCount {
-    /// In the order of their ends.
-    allowed: Vec<Taken>,
-    /// The most units that it has allowed within the time for which units may be unreported.
-    most: u64,
-}
 
 // === impl Account ===
 
@@ -36,7 +20,7 @@ impl Account {
 
     /// How many units beyond its limits a counter may allow, because instances do not know yet what
     /// others have counted.
-    pub(super) fn unreported_by_others<'a>(
+    pub(super) fn most_unreported<'a>(
         &'a self,
         counter: usize,
         bound: &'a Bound<'a>,
@@ -54,35 +38,6 @@ impl Account {
             (units, true) => units,
             (units, false) => units * (bound.most(since, to) / plan.capacity().max(1) + 1),
         }
-    }
-}
-
-// === impl LocalCounts ===
-
-impl LocalCounts {
-    /// Adds units, the last of an instance so far. They may be unreported for so long.
-    fn add(&mut self, instance: usize, taken: Taken, lasts: u64) {
-        let count = self.by_instance.entry(instance).or_default();
-        count.allowed.push(taken);
-        // Each was allowed at some moment of its decision.
-        let units_from = |start: u64| -> u64 {
-            let is_within = |one: &&Taken| one.to >= start && one.from <= start + lasts;
-            let within = count.allowed.iter().filter(is_within);
-            within.map(|one| one.units).sum()
-        };
-        let starts = count.allowed.iter().rev().map(|one| one.to);
-        let recent = starts.take_while(|start| start + lasts >= taken.from);
-        let most = recent.map(units_from).max();
-        count.most = count.most.max(most.unwrap_or(0));
-    }
-
-    /// What may be unreported in all instances but one, each of which allows no more than the
-    /// capacity by what it knows.
-    fn sum_of_others(&self, capacity: u64) -> u64 {
-        let counts = self.by_instance.values();
-        let most = counts.map(|count| count.most.min(capacity));
-        let least = most.clone().min().unwrap_or(0);
-        most.sum::<u64>() - least
     }
 }
 
@@ -132,8 +87,8 @@ mod tests {
         // At most two of them in any 122 ms, by each of two others.
         assert_eq!(allow([10, 2, 2], 100), [""; 0]);
         let broken = allow([10, 2, 3], 100);
-        let why = "1500 ms: decision 0 on counter 0: 15 units were allowed within 1400 ms, where 10 \
-                   and 4 are explained";
+        let why = "1500 ms: decision 0 on counter 0: 15 units were allowed within 1400 ms, where \
+                   10 and 4 are explained";
         assert_eq!(broken, [why]);
         assert_eq!(allow([11, 0, 0], 100).len(), 1);
     }
