@@ -125,8 +125,8 @@ impl CrossSlot {
     /// The commit runs in its own task: a caller that goes away meanwhile leaves nothing reserved,
     /// and nothing charged in one slot and not in another. Until every slot has reserved, the
     /// request can end without a charge; from then on it is charged, like any request that was
-    /// sent. Until it is decided, `aside` keeps its keys from being counted here, also if the caller
-    /// has gone.
+    /// sent. Until its round has ended, `aside` keeps its keys from being counted here, also if the
+    /// caller has gone.
     pub(crate) async fn decide(
         &self,
         passed: &stage::Request<'_>,

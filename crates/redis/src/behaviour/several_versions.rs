@@ -2,7 +2,7 @@
 //! none of them forgets what the others have allowed.
 
 use tollgate_behaviour::{Random, Rule, Subject, Taste, algorithms, check};
-use tollgate_core::{Charge, Cost, Ledger, Limit, Moment, Now, OnDenial, Span};
+use tollgate_core::{Charge, Cost, Ledger, Limit, Moment, Now, OnDenial, Span, Wait};
 
 use super::disagree::{instance, limit};
 use crate::fit::GRAIN;
@@ -146,6 +146,33 @@ fn a_fifth_shape_keeps_the_count_of_the_longest_window() {
         }
         let left = ask(now, &day, Cost::Peek(1)).remaining();
         assert_eq!(left, remaining, "{cost:?}");
+    }
+}
+
+/// Four versions have counted, and a fifth one that they exhaust denies: its units count as used
+/// from then on, so that it allows when it has said.
+#[test]
+fn a_fifth_shape_is_allowed_at_its_retry_time() {
+    let mut instance = instance();
+    let key = instance.key("only");
+    let mut ask = |now, limit: &Limit, cost| instance.decide(now, &[Charge::new(key, limit, cost)]);
+    let days = [5, 6, 7, 8].map(|days| FIXED(1_000, Span::DAY.times(days)));
+    for limit in &days {
+        assert!(ask(start(), limit, Cost::Take(30)).is_allowed());
+    }
+    let minute = FIXED(10, Span::MINUTE);
+    let mut now = start();
+    for _ in 0..3 {
+        let denial = ask(now, &minute, Cost::ONE).denial.expect("120 are used");
+        let Wait::For(wait) = denial.wait else {
+            panic!("it allows nothing any more")
+        };
+        now = Now::at(now.utc + wait);
+        for _ in 0..10 {
+            assert!(ask(now, &minute, Cost::ONE).is_allowed(), "{wait}");
+        }
+        // Another one of the four is dropped by this charge, and counts again.
+        assert!(ask(now, &days[0], Cost::Take(60)).is_allowed());
     }
 }
 

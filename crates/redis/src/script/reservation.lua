@@ -13,7 +13,7 @@ local floor, ceil, max, sub = math.floor, math.ceil, math.max, string.sub
 
 -- As in the general script: the kind of a window, the steps, the first byte of a state with holds,
 -- the bytes of a hold, the most holds of a key, and the statuses.
-local FIXED_CLOCK, RESERVE, CONFIRM, HELD, HOLD, HOLDS_MAX = 1, 1, 2, 128, 20, 240
+local FIXED_CLOCK, RESERVE, CONFIRM, HELD, HOLD, HOLDS_MAX = 1, 1, 2, 128, 20, 239
 local DENIED, ALLOWED, BLOCKED, NEEDS_GENERAL = 0, 1, 2, 3
 
 local requests, position, replies = ARGV[1], 1, pack('>I7', now)

@@ -43,15 +43,28 @@ local function load_migration()
     return all
   end
 
-  -- The shape to be dropped if there are too many: one that nothing was charged under, if there is
-  -- any; otherwise the one that ends first, but not the one that was used last.
-  local function find_dropped(all, used_last)
+  -- Of the shapes that are noted only, or of those that were charged, the one that ends first, but
+  -- not the one that was used last.
+  local function find_dropped(all, used_last, is_noted)
     local dropped, soonest = 1, math.huge
     for i, kept in ipairs(all) do
-      local ends = kept.is_newer and 0 or kept == used_last and math.huge or kept_until(kept)
-      if ends <= soonest then dropped, soonest = i, ends end
+      local is_one = (kept.is_newer or false) == is_noted and kept ~= used_last
+      local ends = is_one and kept_until(kept) or math.huge
+      if ends < soonest then dropped, soonest = i, ends end
     end
     return dropped
+  end
+
+  -- Drops the shapes beyond `OTHERS_MAX`, of which one more may be noted only.
+  local function drop_excess(all, used_last)
+    local noted = 0
+    for _, kept in ipairs(all) do noted = noted + (kept.is_newer and 1 or 0) end
+    while #all > OTHERS_MAX do
+      local is_noted = #all - noted <= OTHERS_MAX
+      if is_noted and noted == 1 and #all == OTHERS_MAX + 1 then return end
+      table.remove(all, find_dropped(all, used_last, is_noted))
+      if is_noted then noted = noted - 1 end
+    end
   end
 
   -- The other shapes of an account, less the one that is `left_out`, with `first` in front.
@@ -61,7 +74,7 @@ local function load_migration()
     for _, kept in ipairs(list or {}) do
       if kept ~= left_out then all[#all + 1] = kept end
     end
-    if #all > OTHERS_MAX then table.remove(all, find_dropped(all, first)) end
+    drop_excess(all, first)
     return all[1] and all or false
   end
 
@@ -97,8 +110,8 @@ local function load_migration()
   -- Undoes the migration of accounts that the request did not change, so that a peek or a denial
   -- under one version of a limit changes no answer under another one. Only the moment at which the
   -- units count as used under this one is kept, in the entry of the other shape: without it, each
-  -- decision would count them as used now again, and no retry time would hold. Not if that would
-  -- drop what another shape has counted.
+  -- decision would count them as used now again, and no retry time would hold. It drops nothing
+  -- that another shape has counted, but it may drop what was noted for another one.
   local function undo_migrations()
     for _, a in ipairs(migrated) do
       local original, noted = a.original, a.noted
@@ -109,8 +122,8 @@ local function load_migration()
         for name, value in pairs(original) do a[name] = value end
         if noted then
           noted.is_newer = true
-          local others = with_first(a.others, noted, find_shape(a.others, noted))
-          if others[1] == noted then a.others, a.redated = others, true end
+          a.others = with_first(a.others, noted, find_shape(a.others, noted))
+          a.redated = true
         end
       end
     end

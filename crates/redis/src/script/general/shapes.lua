@@ -4,8 +4,8 @@
 -- own shape. The counts of the other shapes are kept among the holds until they have expired, and
 -- units are charged to all of them, so that none erases what another counts. An entry is what
 -- `summarize` returns: 192 plus the kind (1), segments (1), span (6), units (5) and time (7). The
--- shape that was used last comes first. If there are more than `OTHERS_MAX`, one that nothing was
--- charged under is dropped, or the one of the others that ends first.
+-- shape that was used last comes first. At most `OTHERS_MAX` are kept, and one more that nothing was
+-- charged under; beyond that, the one of its sort that ends first is dropped.
 --
 -- A window that another shape's units are migrated to is given no more of them than its limit
 -- allows. Those for which it had no room are `hidden` beside it, for a larger version of the limit,
