@@ -51,8 +51,8 @@ pub struct Reloader<S> {
     source: S,
     /// A hash of the texts last read, or of the error if they could not be read; and the outcome.
     last: Option<(u64, Outcome)>,
-    /// The rules without the domains that were removed, which are in effect until settings no
-    /// longer name them.
+    /// The rules without the domains that were removed, which stay in effect until the settings
+    /// were read again.
     without_removed: Option<RuleSet>,
 }
 
@@ -125,8 +125,8 @@ impl<S: RuleSource> Reloader<S> {
     /// that the source reads.
     pub fn reload(&mut self, why: Why) -> Outcome {
         let before = self.engine.rules.load_full();
-        // Settings that name a new domain find its rules in effect, and a domain has its rules
-        // until no settings name it: no request meets a domain without them.
+        // Settings that name a new domain find its rules in effect, and a domain that is removed has
+        // its rules until the settings were read again, which may remove the routes to it.
         let outcome = self.reload_rules(why);
         let has_new_settings = self.source.check_others(why);
         if let Some(rules) = self.without_removed.take() {

@@ -37,26 +37,31 @@ pub(super) struct Cors {
     credentials: bool,
 }
 
-/// Whether a browser sends this as the origin of a script. It compares byte for byte, so any other
-/// spelling would never match (RFC 6454, section 6.2).
+/// Whether a browser sends this as the origin of a script. It is compared byte for byte, so another
+/// spelling of it would never match (RFC 6454, section 6.2). Browsers write the scheme in lower
+/// case, and those of the web with the host in lower case and without their default port.
 fn is_sent_by_browsers(origin: &str) -> bool {
     let Some((scheme, host)) = origin.split_once("://") else {
         return false;
     };
+    let is_of_scheme =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
     let default_port = match scheme {
-        "http" => ":80",
-        "https" => ":443",
-        _ => ":",
+        "http" => Some(":80"),
+        "https" => Some(":443"),
+        _ => None,
     };
-    let is_of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    let is_spelled_so = default_port.is_none_or(|port| {
+        !host.ends_with(port) && !host.bytes().any(|byte| byte.is_ascii_uppercase())
+    });
     !scheme.is_empty()
         && scheme.bytes().all(is_of_scheme)
         && !host.is_empty()
-        && is_host(host.as_bytes())
-        && !host.ends_with(default_port)
+        && !host.starts_with(':')
         && !host.ends_with(':')
-        && !origin.contains('*')
-        && !origin.bytes().any(|byte| byte.is_ascii_uppercase())
+        && !host.contains('*')
+        && is_host(host.as_bytes())
+        && is_spelled_so
 }
 
 // === impl CorsSettings ===

@@ -356,6 +356,7 @@ fn an_origin_is_written_as_browsers_send_it() {
         "http://[::1]:3000",
         "https://xn--bcher-kva.example",
         "chrome-extension://abcdef",
+        "safari-web-extension://0DA0A8E2-5BF5-4C2B-9C4C-8B6B4A9C6A5B",
     ] {
         allow(origin).unwrap();
     }
@@ -365,6 +366,7 @@ fn an_origin_is_written_as_browsers_send_it() {
         "https://app.example:443",
         "http://app.example:80",
         "https://app.example:",
+        "https://:8080",
         "https://app.example?",
         "https://app.example#top",
         "https://user@app.example",
