@@ -125,8 +125,8 @@ impl<S: RuleSource> Reloader<S> {
     /// that the source reads.
     pub fn reload(&mut self, why: Why) -> Outcome {
         let before = self.engine.rules.load_full();
-        // Settings that name a new domain find its rules in effect, and a domain that is removed has
-        // its rules until the settings were read again, which may remove the routes to it.
+        // Settings that name a new domain find its rules in effect, and a domain that is removed
+        // has its rules until the settings were read again, which may remove the routes to it.
         let outcome = self.reload_rules(why);
         let has_new_settings = self.source.check_others(why);
         if let Some(rules) = self.without_removed.take() {

@@ -20,6 +20,8 @@ mod large_counts;
 
 mod leased;
 
+mod log_entries;
+
 mod refunded;
 
 mod renewals;

@@ -316,15 +316,24 @@ impl Counter {
         if random.chance(30) {
             limits.push(limit(kind, random.small(1, 40), window));
         }
+        let (mode, on_store_error) = (random.pick(&MODES), random.pick(&ON_STORE_ERRORS));
+        Counter {
+            identity: random.pick(&[0, 0, 1, 2, 3]),
+            ..Counter::new(limits, mode, on_store_error)
+        }
+    }
+
+    /// A counter that every version of the rules file has, and enforces.
+    pub(crate) fn new(limits: Vec<Limit>, mode: Mode, on_store_error: OnStoreError) -> Counter {
         Counter {
             limits,
             enforcements: vec![Enforcement::Enforce],
             charge_denied: None,
             is_override: false,
-            modes: vec![random.pick(&MODES)],
-            on_store_errors: vec![random.pick(&ON_STORE_ERRORS)],
+            modes: vec![mode],
+            on_store_errors: vec![on_store_error],
             presence: vec![true],
-            identity: random.pick(&[0, 0, 1, 2, 3]),
+            identity: 0,
         }
     }
 

@@ -116,7 +116,7 @@ fn sum(list: &[Taken]) -> u64 {
 #[cfg(test)]
 mod tests {
     use tollgate_core::{
-        Cost, Enforcement, FixedWindow, Limit, Mode, Moment, OnDenial, OnStoreError, Span, step,
+        Cost, FixedWindow, Limit, Mode, Moment, OnDenial, OnStoreError, Span, step,
     };
 
     use super::*;
@@ -131,16 +131,8 @@ mod tests {
     /// The account of one instance that has allowed three units, and of two whose caller has gone.
     fn account(mode: Mode) -> Account {
         let mut plan = Plan::quiet(Topology::Single);
-        plan.counters = vec![Counter {
-            limits: vec![limit()],
-            enforcements: vec![Enforcement::Enforce],
-            charge_denied: None,
-            is_override: false,
-            modes: vec![mode],
-            on_store_errors: vec![OnStoreError::Deny],
-            presence: vec![true],
-            identity: 0,
-        }];
+        let counter = Counter::new(vec![limit()], mode, OnStoreError::Deny);
+        plan.counters = vec![counter];
         let mut account = Account::new(&plan);
         account.instance_started(0);
         account.tabs[0].allow(Taken::new(1, 2, 3));

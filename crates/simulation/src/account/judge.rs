@@ -279,16 +279,8 @@ mod tests {
     fn deny_while_clock_is_set(units: u64, nanos: i64) -> Vec<String> {
         let limit = Limit::token_bucket(10, Span::SECOND).expect("a second is a window");
         let mut plan = Plan::quiet(Topology::Single);
-        plan.counters = vec![Counter {
-            limits: vec![limit],
-            enforcements: vec![Enforcement::Enforce],
-            charge_denied: None,
-            is_override: false,
-            modes: vec![Mode::Strict],
-            on_store_errors: vec![OnStoreError::Deny],
-            presence: vec![true],
-            identity: 0,
-        }];
+        let counter = Counter::new(vec![limit], Mode::Strict, OnStoreError::Deny);
+        plan.counters = vec![counter];
         let mut account = Account::new(&plan);
         let mut bucket = Bucket::full_at(Moment::from_nanos(0));
         let rule = Arc::new(RuleName {

@@ -43,7 +43,7 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_core::{Enforcement, Limit, Mode, OnStoreError, Span};
+    use tollgate_core::{Limit, Mode, OnStoreError, Span};
 
     use super::*;
     use crate::deployment::Topology;
@@ -55,16 +55,8 @@ mod tests {
         let limit = Limit::fixed_window(10, Span::HOUR).expect("an hour is a window");
         let mut plan = Plan::quiet(Topology::Single);
         (plan.setup.sync_ms, plan.setup.timeout_ms) = (100, 20);
-        plan.counters = vec![Counter {
-            limits: vec![limit],
-            enforcements: vec![Enforcement::Enforce],
-            charge_denied: None,
-            is_override: false,
-            modes: vec![Mode::WriteBack],
-            on_store_errors: vec![OnStoreError::Deny],
-            presence: vec![true],
-            identity: 0,
-        }];
+        let counter = Counter::new(vec![limit], Mode::WriteBack, OnStoreError::Deny);
+        plan.counters = vec![counter];
         let mut account = Account::new(&plan);
         let mut at = 0;
         for (instance, units) in units.into_iter().enumerate() {

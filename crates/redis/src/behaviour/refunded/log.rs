@@ -4,6 +4,7 @@ use tollgate_behaviour::{Random, Subject, Taste, check, with_grain};
 use tollgate_core::{Charge, Cost, Key, Ledger, Limit, NewReservation, Now, SettledCharge, Span};
 use tollgate_testbed as testbed;
 
+use crate::behaviour::log_entries::APPEND;
 use crate::behaviour::{Driven, SINGLE};
 use crate::config::Config;
 use crate::fit::GRAIN;
@@ -15,13 +16,6 @@ const SPARE_MAX: u64 = 1_000;
 /// Bytes of an entry, and of the commands that a script executes without their strings.
 const ENTRY: u64 = 11;
 const COMMANDS: u64 = 1_000;
-/// Adds this many entries of one unit, a microsecond after each other.
-const APPEND: &str = "local size = redis.call('STRLEN', KEYS[1]) \
-    local last = redis.call('GETRANGE', KEYS[1], size - 11, size - 1) \
-    local at, sum = struct.unpack('>I7I4', last) \
-    local entries = {} \
-    for i = 1, ARGV[1] do entries[i] = struct.pack('>I7I4', at + i, sum + i) end \
-    return redis.call('SETRANGE', KEYS[1], size, table.concat(entries))";
 
 /// The options of a server that appends all that it writes to a file.
 const APPENDING: [&str; 6] = [

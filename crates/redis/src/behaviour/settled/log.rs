@@ -3,18 +3,12 @@
 use tollgate_behaviour::{Subject, Taste};
 use tollgate_core::{Charge, Cost, Limit, SettledCharge, Settlement, Span};
 
+use crate::behaviour::log_entries::APPEND;
 use crate::behaviour::{Driven, SINGLE};
 use crate::config::Config;
 
 /// As in `settlement.lua`.
 const NEWER_MAX: u32 = 10_000;
-/// Adds this many entries of one unit, a microsecond after each other.
-const APPEND: &str = "local size = redis.call('STRLEN', KEYS[1]) \
-    local last = redis.call('GETRANGE', KEYS[1], size - 11, size - 1) \
-    local at, sum = struct.unpack('>I7I4', last) \
-    local entries = {} \
-    for i = 1, ARGV[1] do entries[i] = struct.pack('>I7I4', at + i, sum + i) end \
-    return redis.call('SETRANGE', KEYS[1], size, table.concat(entries))";
 
 /// A refund rewrites all newer entries, so their number is bounded.
 #[test]
