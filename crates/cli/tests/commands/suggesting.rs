@@ -216,8 +216,8 @@ fn what_cannot_be_read_or_tried_is_an_error() {
         (&["none.log"], "none.log"),
         (
             &["--try", "5/1ns", "--algorithms", "all", "missing.log"],
-            "--try 5/1ns: token_bucket: a bucket refills at most one unit in 100ns: 5 per 1ns is \
-             above its 0; make the window longer",
+            "--try 5/1ns: token_bucket: a bucket refills at most one unit in 100ns, and 1ns is \
+             shorter; make the window longer",
         ),
         (
             &["--try", "5,010/minute", "access.log"],
