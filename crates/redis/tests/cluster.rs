@@ -123,18 +123,19 @@ async fn a_dead_seed_does_not_matter() {
     let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
     for dead in [DEAD.to_owned(), stalled.address()] {
         for seeds in [[dead.clone(), live.clone()], [live.clone(), dead.clone()]] {
+            // Long enough on a busy machine.
+            let config = Config {
+                timeout: Span::from_secs(3),
+                ..Config::cluster(seeds.to_vec())
+            };
             for number in 0..8 {
                 // An operator's command comes before anything is known of the Cluster.
-                let config = Config {
-                    timeout: Span::from_secs(3),
-                    ..Config::cluster(seeds.to_vec())
-                };
                 let store = Redis::connect(&config).unwrap();
                 let peek = Charge::new(key(&store, number), &limit, Cost::Peek(1));
                 let state = store.inspect(&peek).await.unwrap();
                 assert_eq!(state.decision.remaining(), 1_000, "{seeds:?}");
             }
-            let store = Redis::connect(&Config::cluster(seeds.to_vec())).unwrap();
+            let store = Redis::connect(&config).unwrap();
             wait_until("the live seed is not found", || store.is_up()).await;
             all_decide(&store).await;
             assert!(store.is_up(), "{:?}", store.trouble());
