@@ -79,7 +79,7 @@ async fn what_only_resembles_a_host_has_not_its_route() {
     for (host, expected) in [
         ("shop.example..", 404),
         (".shop.example", 404),
-        ("shop%2eexample", 404),
+        ("shop%2eexample", 400),
         ("shop.example,other.example", 404),
         ("a.shop.example.other", 404),
         ("", 404),
