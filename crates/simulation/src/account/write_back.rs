@@ -11,8 +11,11 @@ use super::{Account, Bound, MILLI, Taken};
 // === impl Account ===
 
 impl Account {
-    /// Records what an instance was allowed by a counter that it may count locally.
+    /// Records what an instance was allowed by a counter, if it may count it locally.
     pub(super) fn count_locally(&mut self, counter: usize, instance: usize, taken: Taken) {
+        if !self.plan.counters[counter].has_local_counts() {
+            return;
+        }
         let setup = &self.plan.setup;
         let lasts = (setup.sync_ms + setup.timeout_ms) * MILLI + READ_LATE;
         self.tabs[counter].local_counts.add(instance, taken, lasts);
@@ -26,17 +29,12 @@ impl Account {
         bound: &'a Bound<'a>,
         to: u64,
     ) -> impl Fn(u64) -> u64 + use<'a> {
-        let plan = &self.plan.counters[counter];
-        let in_window = match plan.has_local_counts() {
-            true => self.tabs[counter]
-                .local_counts
-                .sum_of_others(plan.capacity()),
-            false => 0,
-        };
+        let capacity = self.plan.counters[counter].capacity();
+        let in_window = self.tabs[counter].local_counts.sum_of_others(capacity);
         move |since: u64| match (in_window, bound.is_long()) {
             (0, _) => 0,
             (units, true) => units,
-            (units, false) => units * (bound.most(since, to) / plan.capacity().max(1) + 1),
+            (units, false) => units * (bound.most(since, to) / capacity.max(1) + 1),
         }
     }
 }
