@@ -64,25 +64,6 @@ impl Engine {
     pub fn recent_reloads(&self) -> Vec<(ReloadRecord, Span)> {
         self.reload_history.latest(self.stores().now())
     }
-
-    /// Counts a reload, after which there are so many rules and domains, and keeps its diagnostics.
-    fn record_reload(
-        &self,
-        counts: (usize, usize),
-        outcome: Outcome,
-        diagnostics: &[Diagnostic],
-        unreadable: Option<String>,
-    ) {
-        self.count_reload(outcome);
-        let record = ReloadRecord::new(
-            self.stores().now(),
-            outcome,
-            counts,
-            diagnostics,
-            unreadable,
-        );
-        self.reload_history.push(record);
-    }
 }
 
 // === impl Reloader ===
@@ -115,8 +96,7 @@ impl<S: RuleSource> Reloader<S> {
         let diagnostics = loaded.diagnostics.clone();
         let outcome = self.apply(loaded);
         self.source.check_fit(&self.engine.rules());
-        self.engine
-            .record_reload(self.counts(), outcome, &diagnostics, None);
+        self.record(outcome, &diagnostics, None);
         self.last = Some((hash(&Ok(sources)), outcome));
         Ok(diagnostics)
     }
@@ -156,8 +136,7 @@ impl<S: RuleSource> Reloader<S> {
                 log_diagnostics(&loaded.diagnostics);
                 let diagnostics = loaded.diagnostics.clone();
                 let outcome = self.apply(loaded);
-                self.engine
-                    .record_reload(self.counts(), outcome, &diagnostics, None);
+                self.record(outcome, &diagnostics, None);
                 outcome
             }
             Err(error) => {
@@ -172,8 +151,7 @@ impl<S: RuleSource> Reloader<S> {
                     None => error.to_string(),
                 };
                 let outcome = Outcome::Failed;
-                self.engine
-                    .record_reload(self.counts(), outcome, &[], Some(unreadable));
+                self.record(outcome, &[], Some(unreadable));
                 outcome
             }
         };
@@ -181,12 +159,18 @@ impl<S: RuleSource> Reloader<S> {
         outcome
     }
 
-    /// How many rules and domains there are once a reload is done.
-    fn counts(&self) -> (usize, usize) {
-        match &self.without_removed {
+    /// Counts a reload, and keeps how many rules and domains there are once it is done, and its
+    /// diagnostics.
+    fn record(&self, outcome: Outcome, diagnostics: &[Diagnostic], unreadable: Option<String>) {
+        let engine = &self.engine;
+        let counts = match &self.without_removed {
             Some(rules) => (rules.rule_count(), rules.domains().count()),
-            None => self.engine.rule_and_domain_counts(),
-        }
+            None => engine.rule_and_domain_counts(),
+        };
+        engine.count_reload(outcome);
+        let now = engine.stores().now();
+        let record = ReloadRecord::new(now, outcome, counts, diagnostics, unreadable);
+        engine.reload_history.push(record);
     }
 
     /// Has the rules of the domains without errors take effect, beside those of domains that were

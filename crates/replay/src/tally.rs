@@ -19,9 +19,8 @@ pub(crate) struct Tally {
     /// Where each rule is in the report, by the [`address`] of its name, which the report keeps:
     /// the names of two rules can be equal.
     rules: HashMap<usize, usize>,
-    /// How many of them the rule set has. Those of overrides follow, as requests have sent them.
-    written: usize,
-    /// The first limit of each of the latter.
+    /// The first limit of each rule that stands for overrides. These rules are the last of the
+    /// report, in this order.
     overrides: Vec<Limit>,
     denied: DeniedKeys,
     /// The requests that shadow limits would deny.
@@ -58,7 +57,6 @@ impl Tally {
         let mut tally = Tally {
             report: Report::default(),
             rules: HashMap::new(),
-            written: 0,
             overrides: Vec::new(),
             denied: DeniedKeys::default(),
             shadow: DeniedKeys::default(),
@@ -77,7 +75,6 @@ impl Tally {
                 ..totals
             });
         }
-        tally.written = tally.report.rules.len();
         tally
     }
 
@@ -155,7 +152,8 @@ impl Tally {
     /// Where a rule is in the report; that of overrides is added if it is new.
     fn rule(&mut self, rule: &Arc<RuleName>, charge: &Charge<'_>) -> usize {
         if let Some(&known) = self.rules.get(&address(rule)) {
-            let first = known.checked_sub(self.written);
+            let written = self.report.rules.len() - self.overrides.len();
+            let first = known.checked_sub(written);
             if first.is_some_and(|first| self.overrides[first] != *charge.limit) {
                 SEVERAL_OVERRIDES.clone_into(&mut self.report.rules[known].limit);
             }

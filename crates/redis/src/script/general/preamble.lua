@@ -27,7 +27,7 @@ local LEASE_LASTS = 10000000
 -- A lease that would be shorter, because its segment ends, is not granted.
 local LEASE_LEAST = 1000000
 -- The most leases, and holds of any kind, of one key: the number of entries is one byte, and a mark
--- and the counts of other shapes take up to 16.
+-- and the counts of other shapes need 16 at most.
 local LEASES_MAX, HOLDS_MAX = 100, 239
 -- The longest debt of a bucket, and the most units of any counter that are stored.
 local DEBT_MAX, USED_MAX = 3153600000000000, 4294967295
