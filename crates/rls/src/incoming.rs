@@ -35,7 +35,9 @@ pub struct IncomingRequest {
     open: Option<Incomplete>,
     request: BoundedRequest,
     long_texts: HashSet<Bytes>,
-    /// The size of `request`, and of the entries of `open`, without what their texts share.
+    /// The size of the domain in `request`.
+    domain_bytes: usize,
+    /// That of the rest of `request`, and of the entries of `open`, without what their texts share.
     request_bytes: usize,
 }
 
@@ -68,10 +70,11 @@ impl IncomingRequest {
     /// that.
     pub fn push(&mut self, part: &[u8]) -> Result<(), UnreadableMessage> {
         self.pending.extend_from_slice(part);
+        let unread = self.pending.len();
         while self.read_pending()? {}
-        if self.pending.is_empty() {
-            // It would keep the memory of what was read.
-            self.pending = BytesMut::new();
+        if self.pending.len() < unread {
+            // The rest would keep the memory of what was read.
+            self.pending = BytesMut::from(&self.pending[..]);
         }
         Ok(())
     }
@@ -80,7 +83,7 @@ impl IncomingRequest {
     pub fn kept_bytes(&self) -> usize {
         let rest = self.open.as_ref();
         let rest = rest.map_or(0, |open| open.descriptor.rest_bytes());
-        self.pending.len() + self.request_bytes + rest
+        self.pending.capacity() + self.domain_bytes + self.request_bytes + rest
     }
 
     /// The request, once the message has arrived completely.
@@ -163,6 +166,7 @@ impl IncomingRequest {
         // Only if it was among these fields: there may be any number, of any length.
         if fields.as_ptr_range().contains(&message.domain.as_ptr()) {
             message.domain = Bytes::copy_from_slice(&message.domain);
+            self.domain_bytes = message.domain.len() + TEXT_BYTES;
         }
         for descriptor in &mut message.descriptors[known..] {
             self.request_bytes += size_of::<RateLimitDescriptor>();
