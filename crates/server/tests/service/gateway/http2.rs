@@ -223,3 +223,27 @@ async fn a_stream_whose_body_comes_byte_by_byte_gets_408_and_the_others_continue
     let (response, _upstream) = tokio::join!(client.send_request(request.unwrap()), answer);
     assert_eq!(response.unwrap().status(), 200);
 }
+
+/// The library closes connections with many short frames that were not read.
+#[tokio::test]
+async fn short_frames_that_have_not_been_read_end_no_connection() {
+    const FRAMES: usize = 3_000;
+    let stage = Stage::open().await;
+    let house = gateway(stage.address(), FREE).await;
+    let (mut client, _socket) = open(&house).await;
+    let frame = |_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'a'; 20])));
+    let body = StreamBody::new(tokio_stream::iter((0..FRAMES).map(frame)));
+    let request = Request::post("http://h/").body(body).unwrap();
+    let upload = client.send_request(request);
+    let answer = async {
+        let mut upstream = stage.accept().await;
+        upstream.head().await;
+        let body = upstream.read_until("\r\n0\r\n\r\n").await;
+        let response = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        upstream.send(response).await;
+        (body, upstream)
+    };
+    let (response, (body, _upstream)) = tokio::join!(upload, answer);
+    assert_eq!(response.unwrap().status(), 200);
+    assert_eq!(body.matches('a').count(), FRAMES * 20);
+}
