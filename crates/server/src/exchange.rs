@@ -25,6 +25,7 @@ use crate::decisions::CHECK_PATH;
 use crate::grpc::{DECIDE_PATH, GRPC_ENCODING, late};
 use crate::head::{Rejection, check_grpc, check_http, is_grpc};
 use crate::held_bytes::ANSWER_BYTES_FREE;
+use crate::http::ENVOY_HEALTH_PATH;
 use crate::metrics::{ListenerName, Metrics};
 use crate::reply::{Failure, problem};
 
@@ -42,7 +43,12 @@ const NO_ROOM: &str =
 /// Calls whose messages are answered one by one.
 const STREAM_PATHS: &str = "/grpc.reflection.";
 /// What a connection with a reserved permit may request.
-const HEALTH_PATHS: [&str; 3] = ["/healthz", "/readyz", "/grpc.health.v1.Health/Check"];
+const HEALTH_PATHS: [&str; 4] = [
+    "/healthz",
+    "/readyz",
+    ENVOY_HEALTH_PATH,
+    "/grpc.health.v1.Health/Check",
+];
 
 /// Serves the connections of one listener.
 #[derive(Clone)]

@@ -37,6 +37,8 @@ pub(crate) const NAME: &str = ListenerKind::Http.name();
 
 /// Where Envoy's service answers, and where Tollgate does.
 const ENVOY_PATH: &str = "/json";
+/// Readiness, where probes of Envoy's ratelimit service look for it.
+pub(crate) const ENVOY_HEALTH_PATH: &str = "/healthcheck";
 pub(crate) const CHECK_PATH: &str = "/v1/check";
 
 /// The most characters of a client's path or method that an answer repeats.
@@ -70,6 +72,7 @@ pub(crate) fn routes(state: Arc<AppState>) -> Router {
         .route(auth::PATH, any(forward_auth))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .route(ENVOY_HEALTH_PATH, get(readyz))
         .route("/openapi.json", get(openapi))
         .with_state(state);
     with_fallback_routes(routes, NAME, metrics)

@@ -10,6 +10,7 @@ fn the_description_names_every_route_and_its_limits() {
     let paths = document["paths"].as_object().unwrap();
     let named: Vec<&str> = paths.keys().map(String::as_str).collect();
     let served = [
+        "/healthcheck",
         "/healthz",
         "/json",
         "/openapi.json",

@@ -44,7 +44,7 @@ async fn a_full_listener_answers_health_checks_and_nothing_else() {
     let mut kept = Client::to(house.http()).await;
     assert_eq!(kept.post("/json", GOOD).await.status, 200);
     let _silent = Client::to(house.http()).await;
-    for path in ["/healthz", "/readyz"] {
+    for path in ["/healthz", "/readyz", "/healthcheck"] {
         let mut third = Client::to(house.http()).await;
         let reply = third.get(path).await;
         assert_eq!(reply.status, 200, "{reply:?}");

@@ -28,6 +28,7 @@ async fn every_listener_reports_that_it_is_ready() {
     let mut client = Client::to(house.http()).await;
     assert_eq!(client.get("/healthz").await.status, 200);
     assert_eq!(client.get("/readyz").await.status, 200);
+    assert_eq!(client.get("/healthcheck").await.status, 200);
     let mut admin = Client::to(house.admin()).await;
     assert_eq!(admin.get("/healthz").await.status, 200);
     let client = grpc_client::Client::to(house.grpc()).await;
@@ -91,7 +92,9 @@ async fn before_the_listeners_close_nothing_is_ready_and_everything_answers() {
     assert_eq!(Client::to(address).await.get("/readyz").await.status, 200);
     let grpc = grpc_client::Client::to(house.grpc()).await;
     let stopping = tokio::spawn(house.running.stop());
-    while Client::to(address).await.get("/readyz").await.status != 503 {}
+    for path in ["/readyz", "/healthcheck"] {
+        while Client::to(address).await.get(path).await.status != 503 {}
+    }
     while health(&grpc, "ratelimit").await != 2 {}
     assert_eq!(Client::to(address).await.get("/healthz").await.status, 200);
     let mut http = Client::to(address).await;
