@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::ArgGroup;
 use tollgate_rules::{
     Diagnostic, Options, ReadError, RuleSet, SettingPlaces, Source, escape, read_paths,
+    warn_of_unread,
 };
 use tollgate_server::ConfigError;
 
@@ -146,7 +147,7 @@ impl Checked {
         let loaded = RuleSet::parse(&sources, &options);
         Ok(Checked {
             hints: unchecked_settings(&sources, &loaded.diagnostics),
-            diagnostics: loaded.diagnostics,
+            diagnostics: [warn_of_unread(paths), loaded.diagnostics].concat(),
             files: Some(sources.len()),
             unreadable,
             rules: loaded.rules,
@@ -160,7 +161,12 @@ impl Checked {
                 hints: service.hints(),
                 files: Some(service.sources.len()),
                 unreadable: Vec::new(),
-                diagnostics: [service.warnings(), service.loaded.diagnostics].concat(),
+                diagnostics: [
+                    service.warnings(),
+                    warn_of_unread(&service.config.rules),
+                    service.loaded.diagnostics,
+                ]
+                .concat(),
                 rules: service.loaded.rules,
             }),
             Err(Unread::Settings(ConfigError::Invalid(diagnostics))) => Ok(Checked {

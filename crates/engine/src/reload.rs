@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tollgate_core::{Sharing, Span};
-use tollgate_rules::{Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_regular_paths};
+use tollgate_rules::{
+    Changes, Diagnostic, Loaded, ReadError, RuleSet, Source, read_regular_paths, warn_of_unread,
+};
 use tracing::{error, info, warn};
 
 use crate::engine::Engine;
@@ -91,6 +93,7 @@ impl<S: RuleSource> Reloader<S> {
     /// [`ReadError`] if files cannot be read.
     pub fn load(&mut self) -> Result<Vec<Diagnostic>, ReadError> {
         let sources = read_regular_paths(self.source.paths())?;
+        log_diagnostics(&warn_of_unread(self.source.paths()));
         let loaded = self.source.parse(&sources);
         log_diagnostics(&loaded.diagnostics);
         let diagnostics = loaded.diagnostics.clone();

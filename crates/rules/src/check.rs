@@ -88,12 +88,25 @@ fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut 
         literal::check(descriptor, findings);
         look_alike::check(descriptor, findings);
         if descriptor.key.value.contains('*') {
-            let message = "a `*` in a key is an ordinary character".to_owned();
-            let help = "wildcards belong in `value`";
-            findings.warning(descriptor.key.mark, "star-in-key", message, help);
+            star_in_key(descriptor, findings);
         }
         level(&descriptor.descriptors, names, findings);
     }
+}
+
+/// Envoy's service reads the last `*` of a key without a value as a wildcard over keys.
+fn star_in_key(descriptor: &DescriptorDraft, findings: &mut Findings) {
+    let key = &descriptor.key;
+    let message = "a `*` in a key is an ordinary character".to_owned();
+    let help = match key.value.strip_suffix('*') {
+        Some(start) if descriptor.value.is_none() => format!(
+            "in Envoy's ratelimit service, this is the limit of each key that begins with {}; here, \
+             list the keys",
+            quote(start)
+        ),
+        _ => "wildcards belong in `value`".to_owned(),
+    };
+    findings.warning(key.mark, "star-in-key", message, help);
 }
 
 /// The most wildcards of one key that are compared with each other.

@@ -43,6 +43,8 @@ mod source;
 
 mod diagnostic;
 
+mod not_read;
+
 mod quote;
 
 mod nearest;
@@ -110,6 +112,7 @@ pub use findings::DIAGNOSTICS_MAX;
 pub use headroom::{Headroom, HeadroomSource, NoHeadroom};
 pub use listed::SHOWN_MAX;
 pub use nearest::nearest;
+pub use not_read::warn_of_unread;
 pub use options::Options;
 pub use parse::{RULES_MAX, TEXT_BYTES_MAX};
 pub use reload::{Changed, Changes, REMOVED_RULES_MAX};

@@ -141,6 +141,7 @@ fn pages_without_a_command() {
         "docs/benchmarks.md",
         "docs/comparison.md",
         "docs/fault-tests.md",
+        "docs/from-envoy.md",
         "docs/from-governor.md",
         "docs/identity.md",
         "docs/middleware.md",

@@ -366,6 +366,10 @@ fn what_has_no_effect() {
         descriptors("  - {key: b*, rate_limit: 1/s}\n"),
     );
     accepted_with_warning(
+        "star-in-key-with-value",
+        descriptors("  - {key: b*, value: c, rate_limit: 1/s}\n"),
+    );
+    accepted_with_warning(
         "looks-like-regex",
         descriptors("  - {key: path, value: ^/api/.*, rate_limit: 1/s}\n"),
     );

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use tollgate_rules::{Options, ReadError, RuleSet, Source, read_paths};
+use tollgate_rules::{Options, ReadError, RuleSet, Source, read_paths, warn_of_unread};
 
 /// A directory of this test's own, removed at the end.
 struct Folder(PathBuf);
@@ -70,6 +70,33 @@ fn a_config_map_counts_each_file_once() {
     let sources = read_paths(std::slice::from_ref(&folder.0)).unwrap();
     assert_eq!(names(&sources), ["rules.yaml"]);
     assert_eq!(sources[0].text, b"domain: a");
+}
+
+/// Envoy's service reads every file below its directory.
+#[test]
+fn rules_in_a_directory_that_are_not_read_are_warned_of() {
+    let folder = Folder::new("not-read");
+    let rules = "# ours\ndomain: a\ndescriptors: []\n";
+    for name in ["a.yaml", "b.YML", "noext", "e.txt", "team/deep/x.yaml"] {
+        folder.write(name, rules);
+    }
+    // Copies, hidden files, and what has no rules.
+    for name in ["a.yaml.bak", "a.yaml~", ".git/a.yaml", "..data/a.yaml"] {
+        folder.write(name, rules);
+    }
+    folder.write("readme.md", "Our rules, one `domain: a` each.");
+    folder.write("scripts/deploy.sh", "exit");
+    let warnings = warn_of_unread(std::slice::from_ref(&folder.0));
+    let files = warnings.iter().map(|warning| {
+        let path = warning.file.rsplit('/').next().unwrap_or_default();
+        (path, warning.code, warning.is_error())
+    });
+    assert_eq!(
+        files.collect::<Vec<_>>(),
+        ["e.txt", "noext", "team"].map(|name| (name, "not-read", false))
+    );
+    let named = ["e.txt", "noext", "team/deep"].map(|name| folder.0.join(name));
+    assert_eq!(warn_of_unread(&named), [], "all of these are read");
 }
 
 #[test]
