@@ -24,6 +24,7 @@ use crate::forwarding::{Sender, announce_length, rewrite_request, rewrite_respon
 use crate::lists::Lists;
 use crate::log_record::LogRecord;
 use crate::metrics::RouteMetrics;
+use crate::received_body::ReceivedBody;
 use crate::refund::{Refund, Refunder};
 use crate::request_body::RequestBody;
 use crate::reservation::{Reservation, Settler};
@@ -204,6 +205,8 @@ impl Passage<'_> {
         if body.size_hint().lower() > bounds.body_bytes {
             return Err(Failure::TooLarge(bounds.body_bytes).into());
         }
+        // Before its head is that of a request to the upstream.
+        let body = ReceivedBody::new(body, head.version);
         // Also while the request is held or waits for a connection.
         let in_flight = InFlight::new(self.arrival.connection);
         let requested = route.protocols.find_requested(head, &body);
@@ -238,6 +241,7 @@ impl Passage<'_> {
         let server = hyper::upgrade::on(&mut response);
         let switched = Switched::of(&response);
         let (mut head, body) = response.into_parts();
+        let body = ReceivedBody::new(body, head.version);
         rewrite_response(&mut head.headers, head.version);
         head.version = Version::HTTP_11;
         if let Some(answer) = &answer {
@@ -263,7 +267,7 @@ impl Passage<'_> {
     fn bound_body(
         &self,
         head: &mut Parts,
-        body: Incoming,
+        body: ReceivedBody,
         reservation: Option<&mut Reservation>,
     ) -> RequestBody {
         let bounds = &self.route.bounds;

@@ -38,6 +38,8 @@ mod concurrency_limit;
 
 mod failure;
 
+mod received_body;
+
 mod request_body;
 
 mod address_health;

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::forwarding::rewrite_trailers;
+use crate::received_body::{CutOff, ReceivedBody};
 
 mod arrival_pace;
 
@@ -29,7 +29,7 @@ const UNKNOWN: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     /// `None` for an empty body.
-    incoming: Option<Incoming>,
+    incoming: Option<ReceivedBody>,
     bytes_left: u64,
     bytes_max: u64,
     pace: ArrivalPace,
@@ -55,7 +55,7 @@ pub(crate) enum BodyError {
     /// The client sent fewer bytes a second than this.
     Slow(u64),
     /// The connection ended, or the body is malformed.
-    Incomplete(Arc<hyper::Error>),
+    Incomplete(Arc<CutOff>),
     /// The response ended long before.
     Late,
 }
@@ -94,7 +94,7 @@ pub(crate) struct ByteCount {
 
 impl RequestBody {
     pub(crate) fn new(
-        incoming: Incoming,
+        incoming: ReceivedBody,
         bytes_max: u64,
         idle: Duration,
         rate: u64,

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tollgate_listen::Connection;
 
 use crate::concurrency_limit::Permits;
@@ -18,6 +17,7 @@ use crate::forwarding::rewrite_trailers;
 use crate::log_record::LogRecord;
 use crate::meter::Meter;
 use crate::metrics::UpstreamMetrics;
+use crate::received_body::{CutOff, ReceivedBody};
 use crate::request_body::{IdleTimer, Progress};
 
 /// The body of a response.
@@ -43,7 +43,7 @@ enum Source {
 /// An upstream's body, and the connection that it comes by.
 #[derive(Debug)]
 struct Streamed {
-    incoming: Incoming,
+    incoming: ReceivedBody,
     lease: Option<Lease>,
     idle: IdleTimer,
     idle_limit: Duration,
@@ -65,7 +65,7 @@ pub struct BodyError(Cause);
 #[derive(Debug)]
 enum Cause {
     Idle(Duration),
-    Broken(hyper::Error),
+    Broken(CutOff),
 }
 
 // === impl ResponseBody ===
@@ -91,7 +91,7 @@ impl ResponseBody {
     /// An upstream's, each part of which comes within `idle_limit`. `permits` are held until it has
     /// ended.
     pub(crate) fn upstream(
-        incoming: Incoming,
+        incoming: ReceivedBody,
         lease: Lease,
         idle_limit: Duration,
         metrics: Arc<UpstreamMetrics>,
@@ -306,20 +306,15 @@ impl Streamed {
 
 // === impl BodyError ===
 
-impl Error for BodyError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.0 {
-            Cause::Idle(_) => None,
-            Cause::Broken(error) => Some(error),
-        }
-    }
-}
+/// Without a source, in which the library would find the code of the upstream's reset, and reset the
+/// client's stream with it: what it says is not true of the client's connection.
+impl Error for BodyError {}
 
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match &self.0 {
             Cause::Idle(limit) => write!(f, "the upstream sent nothing for {limit:?}"),
-            Cause::Broken(_) => f.write_str("the upstream's response ended too early"),
+            Cause::Broken(error) => write!(f, "the upstream's response ended too early: {error}"),
         }
     }
 }

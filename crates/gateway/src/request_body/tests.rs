@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body_util::Empty;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -37,7 +38,9 @@ pub(crate) async fn unfinished() -> (RequestBody, (DuplexStream, JoinSet<()>)) {
         let served = http1::Builder::new().serve_connection(TokioIo::new(server), service);
         let _ended = served.await;
     });
-    let body = RequestBody::new(bodies.recv().await.unwrap(), 10, IDLE, 0);
+    let incoming = bodies.recv().await.unwrap();
+    let received = ReceivedBody::new(incoming, Version::HTTP_11);
+    let body = RequestBody::new(received, 10, IDLE, 0);
     (body, (client, serving))
 }
 

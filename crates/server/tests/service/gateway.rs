@@ -24,6 +24,7 @@ mod lists;
 mod priority;
 mod proxy_protocol;
 mod reload;
+mod resets;
 mod retries;
 mod secure_upstreams;
 mod settings;
