@@ -73,22 +73,26 @@ pub(crate) fn fresh<'a>(limit: &Limit, arena: &'a Arena) -> KeyState<'a> {
     Account::fresh_with(limit, || PackedLog::new(Spares::new(arena)))
 }
 
-/// Reads the state in a slot's word or in the arena, made under `limit`. Its blocks become spares,
+/// Reads a slot's state, in its word or in the arena, made under `limit`. Its blocks become spares,
 /// except those of a log, which stay where they are.
 ///
-/// A state of another kind than `limit`'s was made under an unknown limit and counts as never seen.
+/// A state of another kind than `limit`'s, or by another clock, was made under an unknown limit and
+/// counts as never seen.
 pub(crate) fn read<'a>(
     limit: &Limit,
-    is_in_arena: bool,
-    word: u64,
+    SlotValue { tag, word }: SlotValue,
     spares: &mut Spares<'a>,
 ) -> KeyState<'a> {
     let arena = spares.arena();
-    let Some(first) = block(word).filter(|_| is_in_arena) else {
-        return read_word(limit, word).unwrap_or_else(|| fresh(limit, arena));
+    let is_by_its_clock = tag.timeline() == limit.timeline();
+    let Some(first) = block(word).filter(|_| tag.is_spilled()) else {
+        let state = is_by_its_clock.then(|| read_word(limit, word)).flatten();
+        return state.unwrap_or_else(|| fresh(limit, arena));
     };
     let is_log = arena.read_u8(first, KIND_AT) == KIND_LOG;
-    if limit.is_bucket() || is_log != (limit.algorithm() == Algorithm::SlidingLog) {
+    let is_of_its_kind =
+        !limit.is_bucket() && is_log == (limit.algorithm() == Algorithm::SlidingLog);
+    if !is_of_its_kind || !is_by_its_clock {
         free(word, arena);
         return fresh(limit, arena);
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::{
     Algorithm, Anchor, Charge, Cost, Key, Limit, LimitHistory, Moment, Now, RESOLUTIONS_MAX,
-    Segments, Span, StoreError, Wait,
+    Resolution, Segments, Span, StoreError, Wait,
 };
 use tollgate_memory::{ManualClock, Memory};
 
@@ -240,4 +240,59 @@ fn a_decision_under_a_limit_that_was_replaced_200_times_touches_nothing() {
             .remaining(),
         993
     );
+}
+
+/// A key is idle while its limit changes so often that the revision of its state is unknown, or
+/// looks like the present one. Then the tag still says by which clock it was counted: a moment of
+/// UTC is decades ahead of a machine's monotonic clock.
+#[test]
+fn a_state_of_an_unknown_limit_denies_no_longer_than_the_present_one() {
+    let limit = |algorithm| Limit::new(algorithm, 10, Span::DAY).unwrap();
+    for (from, to) in algorithms()
+        .into_iter()
+        .flat_map(|from| algorithms().map(|to| (limit(from), limit(to))))
+    {
+        for (changes, resolution) in [(128, Resolution::Latest), (256, Resolution::First)] {
+            let mut history = LimitHistory::default().and(from);
+            for _ in 1..changes {
+                history = history.and(to);
+            }
+            for count in [1, 2] {
+                let wait = wait_after_change(count, [&from, &to], &history, resolution);
+                let is_long = wait.is_some_and(|wait| wait > Wait::For(to.window()));
+                assert!(
+                    !is_long,
+                    "{wait:?}, {count} keys: {from:?}, {changes} times, {to:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The longest wait of so many keys that were charged under the first of two limits and are asked
+/// under the second, at a moment of which the two clocks differ by decades.
+fn wait_after_change(
+    count: u8,
+    [from, to]: [&Limit; 2],
+    history: &LimitHistory,
+    resolution: Resolution,
+) -> Option<Wait> {
+    let clock = ManualClock::default();
+    clock.set(Now {
+        monotonic: Moment::ZERO + Span::HOUR,
+        utc: NOON,
+    });
+    let store = Memory::builder().max_keys(100).clock(clock).build();
+    let charges = |limit, history| -> Vec<Charge<'_>> {
+        let charge = |key| Charge {
+            history,
+            resolution,
+            ..Charge::new(store.key_of(&key), limit, Cost::ONE)
+        };
+        (0..count).map(charge).collect()
+    };
+    let first = store.decide_now(&charges(from, LimitHistory::none()));
+    assert!(first.unwrap().is_allowed());
+    let verdict = store.decide_now(&charges(to, history)).unwrap();
+    verdict.decisions.iter().filter_map(|it| it.wait()).max()
 }

@@ -58,7 +58,7 @@ impl<C: Clock> Memory<C> {
                 backoff.wait()?;
                 continue;
             }
-            if current.tag.is_spilled() || current.tag.revision() != charge.history.revision() {
+            if !is_word_of::<U>(current.tag, charge) {
                 return self.decide_locked(place, charge, time);
             }
             let mut usage = U::decode(charge.limit, current.word);
@@ -118,6 +118,14 @@ impl<C: Clock> Memory<C> {
         let inserted = self.insert(place, new, time.now, backoff)?;
         Ok(inserted.map(|_| decision))
     }
+}
+
+/// Whether a slot with this tag has its state in its word, made under the charge's own limit: by
+/// its revision, and by its clock, as revisions wrap.
+fn is_word_of<U: WordState>(tag: Tag, charge: &Charge<'_>) -> bool {
+    !tag.is_spilled()
+        && tag.revision() == charge.history.revision()
+        && tag.timeline() == U::timeline(charge.limit)
 }
 
 /// Commits `word` and the slot's new heat by compare-and-swap, unless nothing changed.

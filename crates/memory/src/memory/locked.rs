@@ -129,8 +129,9 @@ impl<C: Clock> Memory<C> {
         widest: &Limit,
         time: &mut Time<'_>,
     ) -> Result<(LockedState<'t>, KeyState<'t>), StoreError> {
-        let SlotValue { tag, word } = lock.current;
-        let was_live = word > time.now.on(tag.timeline()).as_nanos();
+        let current = lock.current;
+        let tag = current.tag;
+        let was_live = current.word > time.now.on(tag.timeline()).as_nanos();
         let mut locked_state = LockedState {
             lock,
             table: &self.table,
@@ -141,7 +142,7 @@ impl<C: Clock> Memory<C> {
             .history
             .limit_at(tag.revision())
             .unwrap_or(charge.limit);
-        let mut state = spill::read(made_under, tag.is_spilled(), word, &mut locked_state.spares);
+        let mut state = spill::read(made_under, current, &mut locked_state.spares);
         time.catch_up(made_under, state.not_before(made_under));
         for _ in 0..SEARCHES_MAX {
             let is_changed = made_under != charge.limit;
