@@ -18,8 +18,9 @@
 //! (`memory/joint_path.rs`); one that charges nothing locks nothing. States that are larger than a
 //! word, and those beside a new key, are locked before they are read, in the order of the keys;
 //! other threads that need one of them wait, usually for a fraction of a microsecond and at most
-//! for a named bound. A new key gets a slot only when it is charged. Large states spill into an
-//! arena of 64-byte blocks, reached through the key's slot and only under its lock.
+//! for a named bound. A new key gets a slot only when it is charged, and is locked meanwhile: what
+//! it consumed before may have expired and been lost since the clock was read. Large states spill
+//! into an arena of 64-byte blocks, reached through the key's slot and only under its lock.
 //!
 //! # Bytes per key
 //!

@@ -28,3 +28,13 @@ pub(crate) struct SlotValue {
     /// The owner's state. Read as a moment, it says when that state expires.
     pub(crate) word: u64,
 }
+
+// === impl SlotValue ===
+
+impl SlotValue {
+    /// Whether nothing is stored: the state is that of a key never seen.
+    #[inline]
+    pub(crate) const fn is_empty(self) -> bool {
+        self.word == 0
+    }
+}

@@ -1,13 +1,85 @@
 //! Readings of one clock that differ a little between threads, as those of two processors do.
 #![allow(clippy::unwrap_used)]
 
-use tollgate_core::{Algorithm, Anchor, Charge, Cost, Limit, Moment, Now, Segments, Span};
-use tollgate_memory::{ManualClock, Memory};
+use std::sync::{Arc, Mutex};
+
+use tollgate_core::{
+    Algorithm, Anchor, Charge, Clock, Cost, Key, Limit, Moment, Now, Segments, Span,
+};
+use tollgate_memory::{ManualClock, Memory, RandomKeys};
 
 /// The end of a window of the limits below.
 const END: Moment = Moment::from_nanos(1_763_700_000_000_000_000);
 const WINDOW: Span = Span::from_secs(10);
 const COUNT: u32 = 5;
+/// When what was consumed before [`END`] no longer counts under any of them.
+const LATER: Moment = Moment::from_nanos(END.as_nanos() + 2 * WINDOW.as_nanos() + 1);
+/// Many more keys than the smallest table has slots.
+const FLOOD: u32 = 5_000;
+
+/// How a store loses what a key has consumed once that no longer counts.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    /// A peek clears the key's slot.
+    Cleared,
+    /// Other keys take it.
+    Displaced,
+}
+
+/// A clock whose reader is suspended after one reading, while others go on.
+#[derive(Default)]
+struct SuspendingClock {
+    clock: ManualClock,
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+// === impl Loss ===
+
+impl Loss {
+    /// Makes the store lose the state of `charge`'s key.
+    fn happen<C: Clock>(self, store: &Memory<C>, charge: &Charge<'_>) {
+        let Loss::Displaced = self else {
+            let peek = Charge {
+                cost: Cost::Peek(1),
+                ..*charge
+            };
+            assert_eq!(store.check(&peek).unwrap().remaining(), COUNT);
+            return;
+        };
+        let limit = Limit::token_bucket(1, Span::DAY).unwrap();
+        for number in 0..FLOOD {
+            let other = Charge::new(store.key_of(&number), &limit, Cost::ONE);
+            assert!(store.check(&other).unwrap().is_allowed());
+        }
+    }
+}
+
+// === impl SuspendingClock ===
+
+impl Clock for SuspendingClock {
+    fn now(&self) -> Now {
+        let now = self.clock.now();
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        meanwhile.into_iter().for_each(|go_on| go_on());
+        now
+    }
+}
+
+/// The smallest store there is.
+fn small_store<C: Clock>(clock: C) -> Memory<C> {
+    let keys = RandomKeys::with_secret(1, 2);
+    Memory::builder()
+        .max_keys(10)
+        .keys(keys)
+        .clock(clock)
+        .build()
+}
+
+/// How many of twice as many requests as fit are allowed.
+fn allowed<C: Clock>(store: &Memory<C>, charge: &Charge<'_>) -> u32 {
+    let is_allowed = |_: &u32| store.check(charge).unwrap().is_allowed();
+    (0..2 * COUNT).filter(is_allowed).map(|_| 1).sum()
+}
 
 fn limits() -> impl Iterator<Item = Limit> {
     let algorithms = [
@@ -72,5 +144,72 @@ fn a_batch_that_began_before_a_window_ended_forgets_nothing() {
         });
         assert_eq!(answers, [true, false], "{limit:?}");
         assert!(!store.check(&one).unwrap().is_allowed(), "{limit:?}");
+    }
+}
+
+/// While a batch goes on, all that it could consume before a window's end is consumed, and lost
+/// when the window has ended: its own reading of the clock does not bring that window back.
+#[test]
+fn a_batch_does_not_consume_again_what_has_expired_meanwhile() {
+    for (limit, loss) in
+        limits().flat_map(|limit| [Loss::Cleared, Loss::Displaced].map(|loss| (limit, loss)))
+    {
+        let store = small_store(ManualClock::at(END - Span::from_millis(5)));
+        let keys = [store.key_of("before"), store.key_of("one")];
+        let charge = |key| Charge::new(key, &limit, Cost::ONE);
+        assert_eq!(allowed(&store, &charge(keys[1])), COUNT);
+        let mut answers = Vec::new();
+        store.check_each(keys, charge, |key, answer| {
+            answers.push(answer.unwrap().is_allowed());
+            if key == keys[0] {
+                store.clock().set(Now::at(LATER));
+                loss.happen(&store, &charge(keys[1]));
+            }
+        });
+        assert_eq!(answers, [true, true], "{limit:?}, {loss:?}");
+        let left = allowed(&store, &charge(keys[1]));
+        assert_eq!(left, COUNT - 1, "{limit:?}, {loss:?}");
+    }
+}
+
+/// As in a batch, when a thread is suspended after it has read the clock.
+#[test]
+fn a_suspended_decision_does_not_consume_again_what_has_expired_meanwhile() {
+    for (limit, loss) in
+        limits().flat_map(|limit| [Loss::Cleared, Loss::Displaced].map(|loss| (limit, loss)))
+    {
+        let store = Arc::new(small_store(SuspendingClock::default()));
+        let key = store.key_of("one");
+        let set = |moment| store.clock().clock.set(Now::at(moment));
+        if let Loss::Cleared = loss {
+            // The key has a slot with nothing in it, and was denied before.
+            set(END - WINDOW - WINDOW - WINDOW);
+            let charge = Charge::new(key, &limit, Cost::ONE);
+            assert_eq!(allowed(&store, &charge), COUNT);
+            set(END - Span::from_nanos(1));
+            loss.happen(&store, &charge);
+        }
+        set(END - Span::from_nanos(1));
+        let meanwhile = spend_and_lose(Arc::clone(&store), key, limit, loss);
+        *store.clock().meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
+        let charge = Charge::new(key, &limit, Cost::ONE);
+        let is_allowed = store.check(&charge).unwrap().is_allowed();
+        let left = allowed(&store, &charge);
+        assert_eq!(u32::from(is_allowed) + left, COUNT, "{limit:?}, {loss:?}");
+    }
+}
+
+/// What others do while a decision is suspended.
+fn spend_and_lose(
+    store: Arc<Memory<SuspendingClock>>,
+    key: Key,
+    limit: Limit,
+    loss: Loss,
+) -> impl FnOnce() + Send {
+    move || {
+        let charge = Charge::new(key, &limit, Cost::ONE);
+        assert_eq!(allowed(&store, &charge), COUNT);
+        store.clock().clock.set(Now::at(LATER));
+        loss.happen(&store, &charge);
     }
 }

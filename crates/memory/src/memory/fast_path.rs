@@ -24,8 +24,9 @@ pub(super) const RETRIES_MAX: u32 = 16;
 
 /// Why a fast path did not decide. Nothing was charged.
 pub(super) enum Miss {
-    /// The slot is not the key's, unlocked, with a word of this revision; or it was charged at a
-    /// later reading of the clock; or the new state does not fit the word.
+    /// The slot is not the key's, unlocked, with a word of this revision; or nothing is stored in
+    /// it; or it was charged at a later reading of the clock; or the new state does not fit the
+    /// word.
     Unusual,
     /// Another thread changed the slot meanwhile.
     Contended,
@@ -41,7 +42,8 @@ fn try_commit<U: OwnWordState>(
 ) -> Result<Decision, Miss> {
     let limit = charge.limit;
     let expected = Tag::new(charge.key, charge.history.revision(), U::TIMELINE);
-    if !current.tag.matches_except_heat(expected) {
+    // An empty slot does not say when it was emptied: see `decide_lock_free`.
+    if !current.tag.matches_except_heat(expected) || current.is_empty() {
         return Err(Miss::Unusual);
     }
     let mut usage = U::decode(limit, current.word);

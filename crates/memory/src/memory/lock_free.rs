@@ -4,6 +4,7 @@ use tollgate_core::{
     Bucket, Charge, Clock, Decision, FixedWindow, SlidingWindow, StoreError, step,
 };
 
+use super::locked::decide_without_slot;
 use super::{Memory, Time};
 use crate::pair::{Pair, SlotValue};
 use crate::sync::Backoff;
@@ -36,6 +37,10 @@ impl<C: Clock> Memory<C> {
     }
 
     /// Decides on a state of one word by compare-and-swap, for as long as other threads win.
+    ///
+    /// A state that another thread wrote later than `time` says so. That nothing is stored does
+    /// not: what was charged until then may have expired, and been cleared or displaced since. So a
+    /// key without a state is decided on under a lock, at a reading of the clock that is made then.
     #[inline]
     fn decide_lock_free<U: WordState>(
         &self,
@@ -58,7 +63,7 @@ impl<C: Clock> Memory<C> {
                 backoff.wait()?;
                 continue;
             }
-            if !is_word_of::<U>(current.tag, charge) {
+            if !is_word_of::<U>(current.tag, charge) || current.is_empty() {
                 return self.decide_locked(place, charge, time);
             }
             let mut usage = U::decode(charge.limit, current.word);
@@ -98,25 +103,27 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
         backoff: &mut Backoff,
     ) -> Result<Option<Decision>, StoreError> {
-        let now = time.on(charge.limit);
+        if let Some(decision) = decide_without_slot(charge, time) {
+            return Ok(Some(decision));
+        }
+        let Some(lock) = self.insert_locked(place, charge, time.now, backoff)? else {
+            return Ok(None);
+        };
+        time.refresh();
         let mut usage = U::decode(charge.limit, 0);
         let decision = step(
             &mut usage,
             charge.limit,
-            now,
+            time.on(charge.limit),
             charge.cost,
             charge.on_own_denial(),
         );
         let Some(word) = usage.encode(charge.limit) else {
+            drop(lock);
             return self.decide_locked(place, charge, time).map(Some);
         };
-        if word <= now.as_nanos() {
-            return Ok(Some(decision));
-        }
-        let tag = Tag::of(charge).with_heat(Heat::New.after(false, Some(&decision)));
-        let new = SlotValue { tag, word };
-        let inserted = self.insert(place, new, time.now, backoff)?;
-        Ok(inserted.map(|_| decision))
+        lock.commit_new(word, &decision);
+        Ok(Some(decision))
     }
 }
 

@@ -53,11 +53,14 @@ impl<C: Clock> Memory<C> {
     ) -> Result<Decision, StoreError> {
         let mut backoff = Backoff::default();
         let lock = loop {
-            if let Some(lock) = self.lock_existing(place, charge, &mut backoff)? {
-                break lock;
-            }
-            if let Some(decision) = decide_without_slot(charge, time) {
+            let existing = self.lock_existing(place, charge, &mut backoff)?;
+            if existing.as_ref().is_none_or(SlotLock::is_empty)
+                && let Some(decision) = decide_without_slot(charge, time)
+            {
                 return Ok(decision);
+            }
+            if let Some(lock) = existing {
+                break lock;
             }
             if let Some(lock) = self.insert_locked(place, charge, time.now, &mut backoff)? {
                 break lock;
@@ -104,7 +107,7 @@ impl<C: Clock> Memory<C> {
     }
 
     /// Inserts the key, with a locked slot; `None` if it has one by now.
-    fn insert_locked(
+    pub(super) fn insert_locked(
         &self,
         place: Place,
         charge: &Charge<'_>,
@@ -168,8 +171,8 @@ impl<C: Clock> Memory<C> {
     }
 }
 
-/// Decides for a key that has no slot; `None` if the decision charges it, so that it needs one.
-fn decide_without_slot(charge: &Charge<'_>, time: &Time<'_>) -> Option<Decision> {
+/// Decides for a key that has no slot, or nothing in it; `None` if the decision charges it.
+pub(super) fn decide_without_slot(charge: &Charge<'_>, time: &Time<'_>) -> Option<Decision> {
     let limit = charge.limit;
     let available = u64::from(limit.available());
     if let Cost::Take(units @ 1..) = charge.cost {
@@ -201,6 +204,21 @@ impl<'t> SlotLock<'t> {
             slot,
             current: locked,
         })
+    }
+
+    /// Whether nothing is stored in the slot.
+    fn is_empty(&self) -> bool {
+        self.current.is_empty()
+    }
+
+    /// Gives a slot that was empty the state in `word`, and unlocks it.
+    pub(super) fn commit_new(self, word: u64, decision: &Decision) {
+        let tag = self.current.tag.without_lock();
+        let heat = tag.heat().after(false, Some(decision));
+        self.commit(SlotValue {
+            tag: tag.with_heat(heat),
+            word,
+        });
     }
 
     /// Gives the slot this value, and unlocks it.
