@@ -159,6 +159,12 @@ pub(crate) fn reserve(
     }
 }
 
+/// Whether a state that was read for the limit that made it is written back without a further block
+/// if it is not charged: where it was, or in fewer blocks.
+pub(crate) const fn can_stay(state: &KeyState<'_>) -> bool {
+    matches!(state, Account::SlidingLog(_) | Account::FixedWindow(_))
+}
+
 /// Reserves the block of a window that is charged by another, larger limit on the same key: its
 /// units may not fit a word although those of `limit` do.
 pub(crate) fn reserve_for_larger(limit: &Limit, spares: &mut Spares<'_>) -> bool {

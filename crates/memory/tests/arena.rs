@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use tollgate_core::{
-    Algorithm, CHARGES_MAX, Charge, Cost, Key, Limit, Moment, Segments, Span, StoreError,
+    Algorithm, Anchor, CHARGES_MAX, Charge, Cost, Key, Limit, Moment, Segments, Span, StoreError,
 };
 use tollgate_memory::{Builder, ManualClock, Memory, RandomKeys};
 
@@ -50,6 +50,7 @@ fn a_log_that_fills_the_arena_gets_an_error_and_keeps_its_entries() {
     for _ in 0..1_000 {
         let full = take(&store, key, &log(1_000_000));
         assert!(matches!(full, Err(StoreError::Full)), "{full:?}");
+        assert_eq!(units_of(&store, key), units);
     }
     assert_eq!(store.evicted_keys(), 0);
 }
@@ -91,6 +92,92 @@ fn a_flood_of_new_keys_leaves_the_long_log_most_of_its_entries() {
     }
     let left = units_of(&store, long);
     assert!(left > units * 9 / 10, "{left} of {units}");
+}
+
+/// Gives new keys a block each until no more is free: one of them has evicted another then.
+fn fill(store: &Store) {
+    let window = Limit::new(Algorithm::FixedWindow(Anchor::FirstRequest), 10, Span::DAY).unwrap();
+    for number in 0.. {
+        assert!(take(store, store.key_of(&number), &window).unwrap());
+        if store.evicted_keys() > 0 {
+            return;
+        }
+    }
+}
+
+/// Nothing is charged, so no block is needed, however full the log's last block is.
+#[test]
+fn an_exhausted_log_evicts_nothing_when_it_is_asked() {
+    for count in 1..=45 {
+        let builder = Memory::builder().clock(ManualClock::at(NOON));
+        let store = builder.max_keys(100).max_bytes(2_400 + 64 * 60).build();
+        let (limit, bucket) = (log(count), Limit::token_bucket(10, Span::DAY).unwrap());
+        let exhausted = store.key_of("exhausted");
+        while take(&store, exhausted, &limit).unwrap() {
+            store.clock().advance(Span::from_millis(1));
+        }
+        fill(&store);
+        let before = store.stats();
+        for cost in [Cost::ONE, Cost::Peek(1), Cost::Take(0), Cost::Refund(0)] {
+            let charge = Charge::new(exhausted, &limit, cost);
+            let beside = Charge::new(store.key_of("beside"), &bucket, Cost::ONE);
+            let peek = Charge {
+                cost: Cost::Peek(1),
+                ..beside
+            };
+            for _ in 0..10 {
+                assert_eq!(store.check(&charge).unwrap().remaining(), 0);
+                for charges in [[charge, peek], [peek, charge]] {
+                    let verdict = store.decide_now(&charges).unwrap();
+                    assert_eq!(verdict.is_allowed(), matches!(cost, Cost::Refund(_)));
+                }
+                let denied = Charge {
+                    cost: Cost::ONE,
+                    ..charge
+                };
+                assert!(!store.decide_now(&[beside, denied]).unwrap().is_allowed());
+            }
+            assert_eq!(store.stats(), before, "{count}, {cost:?}");
+        }
+    }
+}
+
+/// A refund takes no block, and never fails; and a key whose units were all refunded is asked as
+/// one that was never seen.
+#[test]
+fn a_refund_evicts_nothing_nor_does_a_question_after_it() {
+    let segments = Algorithm::SlidingWindow(Segments::new(60).unwrap());
+    let first_request = Algorithm::FixedWindow(Anchor::FirstRequest);
+    for algorithm in [Algorithm::SlidingLog, segments, first_request] {
+        let builder = Memory::builder().clock(ManualClock::at(NOON));
+        let store = builder.max_keys(100).max_bytes(2_400 + 64 * 60).build();
+        let limit = Limit::new(algorithm, 45, Span::DAY).unwrap();
+        let charge = |cost| Charge::new(store.key_of("refunded"), &limit, cost);
+        for _ in 0..45 {
+            assert!(store.check(&charge(Cost::ONE)).unwrap().is_allowed());
+            store.clock().advance(Span::from_millis(1));
+        }
+        assert!(!store.check(&charge(Cost::ONE)).unwrap().is_allowed());
+        fill(&store);
+        let evicted = store.evicted_keys();
+        for left in 1..=45 {
+            let refund = store.check(&charge(Cost::Refund(1))).unwrap();
+            assert_eq!(refund.remaining(), left);
+        }
+        assert_eq!(store.evicted_keys(), evicted, "{limit}");
+        for number in 0..10 {
+            let window = Limit::new(first_request, 10, Span::DAY).unwrap();
+            assert!(take(&store, store.key_of(&("more", number)), &window).unwrap());
+        }
+        let before = store.stats();
+        let other = Charge::new(store.key_of("other"), &limit, Cost::Peek(1));
+        for cost in [Cost::Peek(1), Cost::Take(46), Cost::Refund(1)] {
+            assert_eq!(store.check(&charge(cost)).unwrap().remaining(), 45);
+            let verdict = store.decide_now(&[charge(cost), other]).unwrap();
+            assert_eq!(verdict.decisions[0].remaining(), 45);
+        }
+        assert_eq!(store.stats(), before, "{limit}");
+    }
 }
 
 const KEYS: usize = 100_000;

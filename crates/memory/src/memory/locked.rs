@@ -5,14 +5,17 @@
 //! is charged before all slots are locked, so there is nothing to roll back.
 //!
 //! A key without a slot gets one, locked, only if the request charges it: a peek or a denied
-//! request on a new key takes no memory, and evicts nothing.
+//! request on a new key takes no memory, and evicts nothing. Nor does one on a key that has a slot:
+//! blocks of others are freed only for a charge, or for a limit that has changed.
 
 mod joint;
 
 mod reserved;
 
+use std::slice;
+
 use tollgate_core::{
-    Account, Charge, Clock, Cost, Decision, Limit, Now, OnDenial, StoreError, Usage, step,
+    Account, Bill, Charge, Clock, Cost, Decision, Limit, Now, OnDenial, StoreError, Usage, step,
 };
 
 use super::{Memory, Time};
@@ -41,6 +44,8 @@ struct LockedState<'t> {
     table: &'t Table,
     spares: Spares<'t>,
     was_live: bool,
+    /// Whether all blocks are reserved that a charge can need.
+    is_reserved: bool,
 }
 
 impl<C: Clock> Memory<C> {
@@ -67,7 +72,7 @@ impl<C: Clock> Memory<C> {
             }
         };
         time.refresh();
-        let (locked_state, mut state) = self.read_state(lock, charge, charge.limit, time)?;
+        let (locked_state, mut state) = self.read_alone(lock, charge, time, is_charged)?;
         let now = time.on(charge.limit);
         let decision = step(
             &mut state,
@@ -122,9 +127,31 @@ impl<C: Clock> Memory<C> {
         Ok(inserted.map(|(slot, current)| SlotLock { slot, current }))
     }
 
+    /// As [`Memory::read_state`], for a decision on one limit, which `charges` the state or not.
+    fn read_alone<'t>(
+        &'t self,
+        lock: SlotLock<'t>,
+        charge: &Charge<'_>,
+        time: &mut Time<'_>,
+        charges: impl FnOnce(&Charge<'_>, &mut KeyState<'t>, Now) -> bool,
+    ) -> Result<(LockedState<'t>, KeyState<'t>), StoreError> {
+        let (mut locked_state, mut state) = self.read_state(lock, charge, charge.limit, time)?;
+        if !locked_state.is_reserved
+            && charges(charge, &mut state, time.now)
+            && let Err(full) = self.reserve(&mut locked_state, &mut state, charge.limit, time)
+        {
+            locked_state.commit(state, charge.limit, charge.history.revision(), None);
+            return Err(full);
+        }
+        Ok((locked_state, state))
+    }
+
     /// Reads the state of a locked slot, migrated to the charge's limit, and reserves all the
     /// blocks that the decision can need. It is charged by the limit `widest`, which may be larger
     /// than the charge's.
+    ///
+    /// If no block is free, and only a charge needs one, none is reserved: [`Memory::reserve`]
+    /// does, once it is known that the state is charged.
     fn read_state<'t>(
         &'t self,
         lock: SlotLock<'t>,
@@ -133,42 +160,84 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
     ) -> Result<(LockedState<'t>, KeyState<'t>), StoreError> {
         let current = lock.current;
-        let tag = current.tag;
-        let was_live = current.word > time.now.on(tag.timeline()).as_nanos();
         let mut locked_state = LockedState {
             lock,
             table: &self.table,
             spares: Spares::new(&self.arena),
-            was_live,
+            was_live: current.word > time.now.on(current.tag.timeline()).as_nanos(),
+            is_reserved: true,
         };
-        let made_under = charge
-            .history
-            .limit_at(tag.revision())
-            .unwrap_or(charge.limit);
+        // What is not there was made under any limit.
+        let revision = match current.is_empty() {
+            true => charge.history.revision(),
+            false => current.tag.revision(),
+        };
+        let made_under = charge.history.limit_at(revision).unwrap_or(charge.limit);
         let mut state = spill::read(made_under, current, &mut locked_state.spares);
         time.catch_up(made_under, state.not_before(made_under));
-        for _ in 0..SEARCHES_MAX {
-            let is_changed = made_under != charge.limit;
-            let spares = &mut locked_state.spares;
-            let is_reserved = spill::reserve(&mut state, charge.limit, is_changed, spares)
-                && (widest == charge.limit || spill::reserve_for_larger(charge.limit, spares));
-            if is_reserved {
-                let state = state.migrate_with(charge, tag.revision(), time.now, || {
-                    let mut log = PackedLog::new(Spares::new(&self.arena));
-                    log.adopt(&mut locked_state.spares);
-                    log
-                });
-                return Ok((locked_state, state));
-            }
+        let is_changed = made_under != charge.limit;
+        let spares = &mut locked_state.spares;
+        let mut reserve = |state: &mut KeyState<'t>| {
+            spill::reserve(state, charge.limit, is_changed, spares)
+                && (widest == charge.limit || spill::reserve_for_larger(charge.limit, spares))
+        };
+        if !reserve(&mut state) {
             // Blocks that the key itself no longer needs go before those of others.
             state.settle(made_under, time.on(made_under));
-            if !self.reclaim(time.now) {
-                break;
+            let can_stay = current.is_empty() || spill::can_stay(&state);
+            locked_state.is_reserved = is_changed || widest != charge.limit || !can_stay;
+            if locked_state.is_reserved && !self.find_blocks(time.now, || reserve(&mut state)) {
+                locked_state.commit(state, made_under, revision, None);
+                return Err(StoreError::Full);
             }
         }
-        locked_state.commit(state, made_under, tag.revision(), None);
-        Err(StoreError::Full)
+        let state = state.migrate_with(charge, revision, time.now, || {
+            let mut log = PackedLog::new(Spares::new(&self.arena));
+            log.adopt(&mut locked_state.spares);
+            log
+        });
+        Ok((locked_state, state))
     }
+
+    /// Reserves the blocks that a charge can need, if [`Memory::read_state`] has not.
+    fn reserve<'t>(
+        &self,
+        locked_state: &mut LockedState<'t>,
+        state: &mut KeyState<'t>,
+        limit: &Limit,
+        time: &Time<'_>,
+    ) -> Result<(), StoreError> {
+        let spares = &mut locked_state.spares;
+        let mut reserve = || spill::reserve(state, limit, false, spares);
+        if !locked_state.is_reserved && !self.find_blocks(time.now, &mut reserve) {
+            return Err(StoreError::Full);
+        }
+        locked_state.is_reserved = true;
+        Ok(())
+    }
+
+    /// Frees blocks, if necessary of live keys, until `reserve` has enough; `false` if it has not
+    /// after all.
+    fn find_blocks(&self, now: Now, mut reserve: impl FnMut() -> bool) -> bool {
+        for _ in 0..SEARCHES_MAX {
+            if reserve() {
+                return true;
+            }
+            if !self.reclaim(now) {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+/// Whether a decision on this limit alone charges its state.
+fn is_charged(charge: &Charge<'_>, state: &mut KeyState<'_>, now: Now) -> bool {
+    let bill = Bill::new(slice::from_ref(charge));
+    bill.is_ok_and(|bill| {
+        bill.find_charged(slice::from_mut(state), now)
+            .contains(&true)
+    })
 }
 
 /// Decides for a key that has no slot, or nothing in it; `None` if the decision charges it.

@@ -104,8 +104,8 @@ impl<C: Clock> Memory<C> {
         Ok(())
     }
 
-    /// Gives slots to those keys without one that the request charges; `false` if another thread
-    /// has inserted one of the keys meanwhile.
+    /// Gives slots to those keys without one that the request charges, and blocks to those states
+    /// that need them for it; `false` if another thread has inserted one of the keys meanwhile.
     fn insert_charged<'t>(
         &'t self,
         locked: &mut LockedLines<'t>,
@@ -114,22 +114,29 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
         backoff: &mut Backoff,
     ) -> Result<bool, StoreError> {
-        if locked.slots.iter().all(Option::is_some) {
+        let is_ready = |slot: &LockedState<'_>| slot.is_reserved;
+        if locked
+            .slots
+            .iter()
+            .all(|slot| slot.as_ref().is_some_and(is_ready))
+        {
             return Ok(true);
         }
         let lines = bill.lines();
         let are_charged = bill.find_charged(&mut locked.states, time.now);
         for line in order.iter().copied().filter(|line| are_charged[*line]) {
-            if locked.slots[line].is_some() {
-                continue;
-            }
             let (charge, widest) = (&lines[line].charge, lines[line].widest());
-            let place = self.table.place(charge.key);
-            let Some(lock) = self.insert_locked(place, charge, time.now, backoff)? else {
-                return Ok(false);
-            };
-            let (slot, state) = self.read_state(lock, charge, widest, time)?;
-            (locked.slots[line], locked.states[line]) = (Some(slot), state);
+            if locked.slots[line].is_none() {
+                let place = self.table.place(charge.key);
+                let Some(lock) = self.insert_locked(place, charge, time.now, backoff)? else {
+                    return Ok(false);
+                };
+                let (slot, state) = self.read_state(lock, charge, widest, time)?;
+                (locked.slots[line], locked.states[line]) = (Some(slot), state);
+            }
+            if let Some(slot) = &mut locked.slots[line] {
+                self.reserve(slot, &mut locked.states[line], charge.limit, time)?;
+            }
         }
         // Of two decisions that each insert a key that the other only reads, at least one must see
         // the other's slot.

@@ -63,7 +63,7 @@ impl<C: Clock> Memory<C> {
             }
         };
         time.refresh();
-        let (locked_state, mut state) = self.read_state(lock, charge, charge.limit, &mut time)?;
+        let (locked_state, mut state) = self.read_alone(lock, charge, &mut time, |_, _, _| true)?;
         let settlement = state.settle_reserved(charge, time.now, reserved, actual);
         locked_state.commit(state, charge.limit, charge.history.revision(), None);
         Ok(settlement)
