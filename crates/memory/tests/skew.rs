@@ -26,11 +26,14 @@ enum Loss {
     Displaced,
 }
 
+/// What happens while a thread is suspended, and how often it reads the clock before.
+type Meanwhile = (u32, Box<dyn FnOnce() + Send>);
+
 /// A clock whose reader is suspended after one reading, while others go on.
 #[derive(Default)]
 struct SuspendingClock {
     clock: ManualClock,
-    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    meanwhile: Mutex<Option<Meanwhile>>,
 }
 
 // === impl Loss ===
@@ -60,7 +63,13 @@ impl Clock for SuspendingClock {
     fn now(&self) -> Now {
         let now = self.clock.now();
         let meanwhile = self.meanwhile.lock().unwrap().take();
-        meanwhile.into_iter().for_each(|go_on| go_on());
+        match meanwhile {
+            Some((0, go_on)) => go_on(),
+            Some((readings, later)) => {
+                *self.meanwhile.lock().unwrap() = Some((readings - 1, later));
+            }
+            None => {}
+        }
         now
     }
 }
@@ -191,11 +200,33 @@ fn a_suspended_decision_does_not_consume_again_what_has_expired_meanwhile() {
         }
         set(END - Span::from_nanos(1));
         let meanwhile = spend_and_lose(Arc::clone(&store), key, limit, loss);
-        *store.clock().meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
+        *store.clock().meanwhile.lock().unwrap() = Some((0, Box::new(meanwhile)));
         let charge = Charge::new(key, &limit, Cost::ONE);
         let is_allowed = store.check(&charge).unwrap().is_allowed();
         let left = allowed(&store, &charge);
         assert_eq!(u32::from(is_allowed) + left, COUNT, "{limit:?}, {loss:?}");
+    }
+}
+
+/// Two new keys: suspended at the latest moment before they are locked.
+#[test]
+fn a_suspended_request_does_not_consume_again_what_has_expired_meanwhile() {
+    for limit in limits() {
+        let store = Arc::new(small_store(SuspendingClock::default()));
+        let keys = [store.key_of("one"), store.key_of("other")];
+        store.clock().clock.set(Now::at(END - Span::from_nanos(1)));
+        // States of one word are decided on without a lock first, by a reading of its own.
+        let readings = match limit.algorithm() {
+            Algorithm::SlidingWindow(segments) if segments != Segments::ONE => 1,
+            Algorithm::SlidingLog | Algorithm::FixedWindow(Anchor::FirstRequest) => 1,
+            _ => 2,
+        };
+        let meanwhile = spend_and_lose(Arc::clone(&store), keys[1], limit, Loss::Displaced);
+        *store.clock().meanwhile.lock().unwrap() = Some((readings, Box::new(meanwhile)));
+        let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE));
+        assert!(store.decide_now(&charges).unwrap().is_allowed());
+        assert_eq!(store.clock().now(), Now::at(LATER), "nobody was suspended");
+        assert_eq!(allowed(&store, &charges[1]), COUNT - 1, "{limit:?}");
     }
 }
 

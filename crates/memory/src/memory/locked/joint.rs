@@ -105,7 +105,8 @@ impl<C: Clock> Memory<C> {
     }
 
     /// Gives slots to those keys without one that the request charges, and blocks to those states
-    /// that need them for it; `false` if another thread has inserted one of the keys meanwhile.
+    /// that need them for it; `false` if another thread has inserted one of the keys meanwhile, or
+    /// others are charged by now.
     fn insert_charged<'t>(
         &'t self,
         locked: &mut LockedLines<'t>,
@@ -114,15 +115,11 @@ impl<C: Clock> Memory<C> {
         time: &mut Time<'_>,
         backoff: &mut Backoff,
     ) -> Result<bool, StoreError> {
-        let is_ready = |slot: &LockedState<'_>| slot.is_reserved;
-        if locked
-            .slots
-            .iter()
-            .all(|slot| slot.as_ref().is_some_and(is_ready))
-        {
+        if (0..locked.slots.len()).all(|line| locked.is_ready(line)) {
             return Ok(true);
         }
         let lines = bill.lines();
+        let mut has_inserted = false;
         let are_charged = bill.find_charged(&mut locked.states, time.now);
         for line in order.iter().copied().filter(|line| are_charged[*line]) {
             let (charge, widest) = (&lines[line].charge, lines[line].widest());
@@ -133,9 +130,19 @@ impl<C: Clock> Memory<C> {
                 };
                 let (slot, state) = self.read_state(lock, charge, widest, time)?;
                 (locked.slots[line], locked.states[line]) = (Some(slot), state);
+                has_inserted = true;
             }
             if let Some(slot) = &mut locked.slots[line] {
                 self.reserve(slot, &mut locked.states[line], charge.limit, time)?;
+            }
+        }
+        // What a key without a slot was charged may have expired and been displaced since the clock
+        // was read. By now it is locked.
+        if has_inserted && time.refresh() {
+            let are_charged = bill.find_charged(&mut locked.states, time.now);
+            let mut charged = (0..lines.len()).filter(|line| are_charged[*line]);
+            if !charged.all(|line| locked.is_ready(line)) {
+                return Ok(false);
             }
         }
         // Of two decisions that each insert a key that the other only reads, at least one must see
@@ -162,6 +169,12 @@ impl LockedLines<'_> {
             slots: PerCharge::with_capacity(lines),
             states: PerCharge::with_capacity(lines),
         }
+    }
+
+    /// Whether this line can be charged: it has a slot, and the blocks for it.
+    fn is_ready(&self, line: usize) -> bool {
+        let slot = self.slots[line].as_ref();
+        slot.is_some_and(|slot| slot.is_reserved)
     }
 
     /// Writes the states after the decision, and unlocks the slots.
