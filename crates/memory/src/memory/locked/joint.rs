@@ -183,7 +183,9 @@ impl LockedLines<'_> {
         self.write(bill.lines().iter().zip(decisions));
     }
 
-    /// Writes states back on which nothing was decided, and unlocks their slots.
+    /// Writes states back on which nothing was decided, and unlocks their slots. A state under a
+    /// limit that has changed stays migrated, as of this moment, also if the request then fails:
+    /// its blocks of before are free already.
     fn release(&mut self, lines: &[Line<'_>]) {
         self.write(lines.iter().map(|line| (line, None)));
     }
