@@ -7,7 +7,7 @@ use crate::subject::Subject;
 use crate::trace::later;
 
 /// The shortest time that every store tells apart.
-const GRAIN: Span = Span::from_nanos(1_000);
+pub(crate) const GRAIN: Span = Span::from_nanos(1_000);
 
 /// Token and leaky buckets with this rate and capacity.
 fn buckets(count: u32, window: Span, capacity: u32) -> [Limit; 2] {
@@ -79,7 +79,8 @@ pub fn a_faster_bucket_refills_at_its_rate_at_once<S: Subject>(
     }
 }
 
-fn wait_of(verdict: &Verdict) -> Option<Span> {
+/// The wait of a denied request that can fit.
+pub(crate) fn wait_of(verdict: &Verdict) -> Option<Span> {
     match verdict.denial.map(|denial| denial.wait) {
         Some(Wait::For(wait)) => Some(wait),
         _ => None,

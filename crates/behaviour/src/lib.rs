@@ -25,6 +25,8 @@ mod promises;
 
 mod changed_buckets;
 
+mod changed_windows;
+
 mod priority;
 
 mod elastic;
@@ -33,6 +35,7 @@ mod batch;
 
 pub use batch::a_batch_equals_its_requests_one_by_one;
 pub use changed_buckets::*;
+pub use changed_windows::*;
 pub use elastic::*;
 pub use examples::*;
 pub use model::{Model, Naive};

@@ -387,7 +387,8 @@ pub fn algorithms() -> [Algorithm; 7] {
     ]
 }
 
-fn pairs() -> impl Iterator<Item = (Algorithm, Algorithm)> {
+/// Every algorithm with every other, and with itself.
+pub(crate) fn pairs() -> impl Iterator<Item = (Algorithm, Algorithm)> {
     let other = |one| algorithms().map(|other| (one, other));
     algorithms().into_iter().flat_map(other)
 }

@@ -73,6 +73,7 @@ macro_rules! store_behaves {
                 a_change_of_capacity_keeps_what_was_consumed,
                 a_slower_bucket_refills_at_its_rate_at_once,
                 a_faster_bucket_refills_at_its_rate_at_once,
+                the_wait_after_a_change_is_honest,
                 shadow_and_quota_deny_as_specified,
                 a_shadow_limit_never_delays,
                 charges_on_one_key_are_added_up,

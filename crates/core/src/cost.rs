@@ -5,7 +5,9 @@
 pub enum Cost {
     /// Consumes this many units if they fit. `Take(0)` is a peek, answered like a cost of 1.
     Take(u64),
-    /// Answers as [`Cost::Take`] would, but charges nothing and has no delay.
+    /// Answers as [`Cost::Take`] would, but charges nothing and has no delay. As the first decision
+    /// after a change of the limit's window or algorithm, it too fixes when what was used counts as
+    /// used, as a denial does.
     Peek(u64),
     /// Refunds units, at most those consumed. Never fails, and happens even if the request is
     /// denied.
