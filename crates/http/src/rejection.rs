@@ -25,8 +25,9 @@ pub enum Flaw {
     Missing,
     /// It was sent more than once, with different values.
     Repeated,
-    /// A header has its name with `_` for `-` or the reverse, which is the same to many servers; or
-    /// a parameter or cookie has another name that is the same to PHP.
+    /// A header has its name with `_` for `-` or the reverse, which is the same to many servers; a
+    /// parameter or cookie has another name that is the same to PHP; or some servers separate a
+    /// parameter by `;`, where others do not.
     Respelled,
     /// It is a cookie in quotes with a backslash, which servers read in different ways.
     Escaped,
@@ -82,8 +83,8 @@ impl fmt::Display for Flaw {
             Self::Missing => f.write_str("the request does not have it"),
             Self::Repeated => f.write_str("the request has it more than once, with other values"),
             Self::Respelled => f.write_str(
-                "the request has it under another name that is the same to many servers, \
-                 such as with `_` for `-`",
+                "the request has it under another name, or with another separator, that is the \
+                 same to some servers, such as `_` for `-`, or `;` for `&`",
             ),
             Self::Escaped => f.write_str("it has a backslash in quotes"),
             Self::ControlCharacter => f.write_str("it has a control character"),

@@ -310,6 +310,38 @@ fn headers_with_underscores_are_not_taken_for_others_by_the_server_alone() {
     assert_eq!(read(json!({"header": "x-api-key"}), other), Ok(None));
 }
 
+/// Rack before version 3, Perl's CGI and older versions of Python's urllib separate parameters by
+/// `;`, too.
+#[test]
+fn parameters_are_not_separated_by_the_server_alone() {
+    let get = |query: &str| {
+        let uri = format!("/?{query}");
+        read(json!({"query": "account"}), Request::get(uri))
+    };
+    for query in [
+        "x=1;account=bob",
+        "x;account=bob",
+        ";account=bob",
+        "x=1;+account=bob",
+        "x=1;a%63count=bob",
+        "x=1;account",
+        "account=r;account=bob",
+        "account=bob&x=1;account=bob",
+        // Of these, the server's value is `bob`, whatever follows.
+        "account=bob;r",
+        "account=bob;r=1",
+        "account=bob;",
+    ] {
+        assert_eq!(get(query), Err(Flaw::Respelled), "{query}");
+    }
+    assert_eq!(get("account=a%3Baccount=b"), found("a;account=b"));
+    assert_eq!(get("x=a;b&account=bob"), found("bob"));
+    assert_eq!(get("account=bob&x=a;b;;"), found("bob"));
+    assert_eq!(get("x=a;b"), Ok(None));
+    let many = format!("{}account=a", "a;".repeat(PAIRS_MAX));
+    assert_eq!(get(&many), Err(Flaw::ManyPairs));
+}
+
 /// PHP would: the last parameter of a name counts there, and the first cookie.
 #[test]
 fn names_are_not_taken_for_others_by_the_server_alone() {

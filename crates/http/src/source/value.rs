@@ -101,14 +101,21 @@ fn is_escaped(value: &[u8]) -> bool {
 /// The value of a parameter in the query, as in the URL standard's
 /// `application/x-www-form-urlencoded`, but its bytes as they are: those that are not UTF-8 would
 /// all become one character, and so would the values of different clients.
+///
+/// Some servers also separate parameters by `;`: one that they find, or whose value they cut, is
+/// rejected.
 pub(super) fn query<'a>(uri: &'a Uri, name: &str) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
     let query = uri.query().unwrap_or_default();
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs = query.split('&').flat_map(|pair| {
+        let is_cut = pair.contains(';');
+        pair.split(';').map(move |piece| (piece, is_cut))
+    });
+    let pairs = pairs.filter(|(piece, _)| !piece.is_empty());
     let mut values = Vec::new();
-    for pair in collect_bounded(pairs)? {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+    for (piece, is_cut) in collect_bounded(pairs)? {
+        let (key, value) = piece.split_once('=').unwrap_or((piece, ""));
         let key = form_decode(key);
-        if *key == *name.as_bytes() {
+        if !is_cut && *key == *name.as_bytes() {
             values.push(form_decode(value));
         } else if is_same_to_php(&key, name.as_bytes()) {
             return Err(Flaw::Respelled);
