@@ -26,8 +26,8 @@ pub enum Flaw {
     /// It was sent more than once, with different values.
     Repeated,
     /// A header has its name with `_` for `-` or the reverse, which is the same to many servers; a
-    /// parameter or cookie has another name that is the same to PHP; or some servers separate a
-    /// parameter by `;`, where others do not.
+    /// parameter or cookie has another name that is the same to PHP; or some servers separate it
+    /// where others do not, parameters by `;`, and cookies by white space or a comma.
     Respelled,
     /// It is a cookie in quotes with a backslash, which servers read in different ways.
     Escaped,

@@ -87,6 +87,11 @@ fn cookies_have_one_spelling() {
     assert_eq!(get(&[r#"sid="a\bc"#]), Err(Flaw::Escaped));
     assert_eq!(get(&[r#"sid=a; other="a\bc""#]), found("a"));
     assert_eq!(get(&[r"sid=a\bc"]), found(r"a\bc"));
+    // Between cookies that other servers also separate there, the value stays one.
+    assert_eq!(get(&["a=hello world; sid=abc"]), found("abc"));
+    assert_eq!(get(&["a=xsid=b, c; sid=abc"]), found("abc"));
+    assert_eq!(get(&["sid=\"a, b c\""]), found("a, b c"));
+    assert_eq!(get(&["sid=a%20b%2Cc"]), found("a b,c"));
     let many = "a=b;".repeat(PAIRS_MAX + 1);
     assert_eq!(get(&[&many]), Err(Flaw::ManyPairs));
 }
@@ -308,6 +313,35 @@ fn headers_with_underscores_are_not_taken_for_others_by_the_server_alone() {
         .header("x_api_keys", "b")
         .header("x_apikey", "b");
     assert_eq!(read(json!({"header": "x-api-key"}), other), Ok(None));
+}
+
+/// Python's `http.cookies` ends a cookie at white space, and servers of RFC 2965 at a comma.
+#[test]
+fn cookies_are_not_separated_by_the_server_alone() {
+    let get = |line: &str| {
+        let request = Request::get("/").header("cookie", line);
+        read(json!({"cookie": "sid"}), request)
+    };
+    for line in [
+        "a=1 sid=x",
+        "a=1\tsid=x",
+        "a=1,sid=x",
+        "a=1 sid = x",
+        ",sid=x",
+        "sid=r sid=x",
+        "sid=r, sid=x",
+        "sid=x; a=1 sid=x",
+        // Of these, the server's value is `x`, whatever follows.
+        "sid=x r",
+        "sid=x r=1",
+        "sid=x\tr",
+        "sid=x,r",
+        "sid=\"x\" r=1",
+        "sid=\"x\" r=\"1\"",
+        "sid=\"x r",
+    ] {
+        assert_eq!(get(line), Err(Flaw::Respelled), "{line}");
+    }
 }
 
 /// Rack before version 3, Perl's CGI and older versions of Python's urllib separate parameters by

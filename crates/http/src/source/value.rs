@@ -61,7 +61,8 @@ pub(crate) fn cookie<'a>(
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
     let pairs = collect_bounded(pairs)?;
-    if pairs.iter().any(|pair| is_cookie_respelled(pair, name)) {
+    let mut all = pairs.iter();
+    if all.any(|pair| is_cookie_respelled(pair, name) || is_separated(pair, name)) {
         return Err(Flaw::Respelled);
     }
     let pairs = pairs.into_iter();
@@ -69,12 +70,13 @@ pub(crate) fn cookie<'a>(
     if raw.iter().any(|value| is_escaped(value)) {
         return Err(Flaw::Escaped);
     }
-    let values = raw.into_iter().map(|value| {
-        let inner = value.strip_prefix(b"\"");
-        let inner = inner.and_then(|inner| inner.strip_suffix(b"\""));
-        Cow::from(percent_decode(inner.unwrap_or(value)))
-    });
-    only(values)
+    let values = raw.into_iter();
+    only(values.map(|value| Cow::from(percent_decode(unquote(value).unwrap_or(value)))))
+}
+
+/// What is between the quotes of a value that has them round it.
+fn unquote(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
 /// The value of a cookie as it was sent, if it has this name.
@@ -91,6 +93,22 @@ fn is_cookie_respelled(pair: &[u8], name: &str) -> bool {
     let decoded = Cow::from(percent_decode(sent));
     let is_same = sent.trim_ascii_end() == name.as_bytes();
     !is_same && is_same_to_php(&decoded, name.as_bytes())
+}
+
+/// Whether a pair has a cookie of this name to servers that also end cookies at white space, as
+/// Python's do, or at a comma (RFC 2965), and not the same one to others. Neither is in a value
+/// (RFC 6265, section 4.1.1) but in quotes.
+fn is_separated(pair: &[u8], name: &str) -> bool {
+    let pair = pair.trim_ascii();
+    let is_separator = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
+    if let Some(value) = value_of(pair, name) {
+        let is_quoted = unquote(value).is_some_and(|inner| !inner.contains(&b'"'));
+        return !is_quoted && value.iter().any(is_separator);
+    }
+    let is_start = |two: &[u8]| is_separator(&two[0]) && !is_separator(&two[1]);
+    let words = pair.windows(2).enumerate().filter(|(_, two)| is_start(two));
+    let mut rests = words.map(|(at, _)| &pair[at + 1..]);
+    rests.any(|rest| value_of(rest, name).is_some())
 }
 
 /// Whether a value is quoted and has a backslash.

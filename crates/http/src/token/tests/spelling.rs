@@ -59,7 +59,12 @@ fn a_token_in_another_spelling_is_rejected() {
         }
         let cookie = format!("token={other}");
         let found = claims(&from_cookie, "cookie", cookie.as_bytes());
-        assert_eq!(found, Err(Flaw::BadToken), "{other:.300}");
+        // Some servers end a cookie there.
+        let expected = match other.contains([' ', ',']) {
+            true => Flaw::Respelled,
+            false => Flaw::BadToken,
+        };
+        assert_eq!(found, Err(expected), "{other:.300}");
     }
 }
 
