@@ -33,7 +33,7 @@ pub enum Flaw {
     Escaped,
     /// It has a control character.
     ControlCharacter,
-    /// It is longer than [`crate::VALUE_BYTES_MAX`].
+    /// It is longer than [`crate::VALUE_BYTES_MAX`], or than a token may be.
     TooLong,
     /// It is one of more parameters or cookies than [`crate::PAIRS_MAX`].
     ManyPairs,

@@ -25,7 +25,7 @@ mod verifier;
 pub use settings::{TokenSettings, TokenSource, Verify};
 
 use keys::Keys;
-use spelling::{is_misspelled, is_scheme_misspelled};
+use spelling::{is_misspelled, is_scheme_misspelled, is_signed};
 
 /// The longest token that is read, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -135,7 +135,8 @@ impl Token {
     }
 
     /// The claims of a request's token; `None` if there is none, or none that is valid. A token in
-    /// another spelling is rejected: the upstream may find claims in it.
+    /// another spelling is rejected, and so is one that is too long to be read: the upstream may
+    /// find claims in it.
     pub(crate) fn claims(&self, head: &Head<'_>) -> Result<Option<Claims>, Flaw> {
         let value = match &self.source {
             Source::Header(name) => header(head.headers, name)?,
@@ -151,7 +152,11 @@ impl Token {
         if token.is_some_and(is_misspelled) {
             return Err(Flaw::BadToken);
         }
-        let token = token.filter(|token| token.len() <= TOKEN_BYTES_MAX);
+        let is_long = |token: &&[u8]| token.len() > TOKEN_BYTES_MAX;
+        if token.filter(is_long).is_some_and(is_signed) {
+            return Err(Flaw::TooLong);
+        }
+        let token = token.filter(|token| !is_long(token));
         Ok(token.and_then(|token| match &self.keys {
             None => insecure_decode_claims(token).ok(),
             Some(keys) => self.verify(token, keys),

@@ -38,6 +38,12 @@ pub(super) fn is_misspelled(value: &[u8]) -> bool {
     segments.count() >= SEGMENTS && !is_canonical(value) && has_token_header(value)
 }
 
+/// Whether a value in its one spelling is a signed token, as far as its beginning tells.
+pub(super) fn is_signed(value: &[u8]) -> bool {
+    let segments = value.split(|byte| *byte == b'.');
+    segments.count() == SEGMENTS && has_token_header(value)
+}
+
 /// Whether all segments are base64url without padding and unused bits that are set. A dot after the
 /// last one is not canonical: some servers ignore it.
 fn is_canonical(value: &[u8]) -> bool {

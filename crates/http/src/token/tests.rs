@@ -11,6 +11,7 @@ use super::*;
 use crate::peer::Peer;
 
 mod jwk;
+mod length;
 mod pem;
 mod spelling;
 
@@ -124,7 +125,6 @@ fn an_invalid_token_has_none() {
         hs256(&json!({"sub": "alice", "exp": 1_300_819_380})),
         hs256(&json!({"sub": "alice", "exp": "later"})),
         hs256(&json!({"sub": "alice", "exp": LATER, "nbf": LATER})),
-        hs256(&json!({"sub": "alice", "exp": LATER, "x": "x".repeat(TOKEN_BYTES_MAX)})),
         signed(
             &json!({"alg": "HS256", "crit": ["x"]}),
             &json!({"sub": "a", "exp": LATER}),
