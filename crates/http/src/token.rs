@@ -163,14 +163,15 @@ impl Token {
         }))
     }
 
-    /// The algorithms are the key's: a token does not choose how it is verified.
+    /// The algorithms are the key's: a token does not choose how it is verified, but only which of
+    /// the keys with its id it names.
     fn verify(&self, token: &[u8], keys: &Keys) -> Option<Claims> {
         let header = decode_header(token).ok()?;
         // What a token declares critical must be understood (RFC 7515, section 4.1.11).
         if header.crit.is_some() {
             return None;
         }
-        let key = keys.of(header.kid.as_deref())?;
+        let key = keys.of(header.kid.as_deref(), header.alg)?;
         let mut validation = self.validation.clone();
         validation.algorithms.clone_from(&key.algorithms);
         let data = decode::<Claims>(token, &key.key, &validation).ok()?;

@@ -1,5 +1,6 @@
 //! The keys in a file: a JSON Web Key Set (RFC 7517), or one public key in PEM (RFC 7468).
 
+use jsonwebtoken::Algorithm;
 use jsonwebtoken::jwk::JwkSet;
 use rustls_pki_types::pem::{PemObject, SectionKind};
 
@@ -39,12 +40,14 @@ impl Keys {
         Ok(keys)
     }
 
-    /// The key of a token that names this one, or none. One that is alone in a set is of tokens
-    /// that name none; one without an id is of all.
-    pub(super) fn of(&self, id: Option<&str>) -> Option<&Key> {
+    /// The key of a token that names this id and algorithm, or no id. One that is alone in a set is
+    /// of tokens that name none; one without an id is of all.
+    pub(super) fn of(&self, id: Option<&str>, algorithm: Algorithm) -> Option<&Key> {
         match (self, id) {
             (Keys::One(key), _) => Some(key),
-            (Keys::Set(keys), Some(_)) => keys.iter().find(|key| key.id.as_deref() == id),
+            (Keys::Set(keys), Some(_)) => keys
+                .iter()
+                .find(|key| key.id.as_deref() == id && key.algorithms.contains(&algorithm)),
             (Keys::Set(keys), None) => match keys.as_slice() {
                 [key] => Some(key),
                 _ => None,
@@ -86,13 +89,29 @@ fn read_set(text: &str) -> Result<Vec<Key>, InvalidSetting> {
             }
         }
     }
-    match keys.is_empty() {
-        true => wrong(
+    if keys.is_empty() {
+        return wrong(
             "there is no key that verifies signatures",
             "add an RSA, P-256, P-384, Ed25519 or octet key",
-        ),
-        false => Ok(keys),
+        );
     }
+    check_ids(&keys)?;
+    Ok(keys)
+}
+
+/// Checks that an id and an algorithm name one key. Keys of different kinds may have one id.
+fn check_ids(keys: &[Key]) -> Result<(), InvalidSetting> {
+    for (index, key) in keys.iter().enumerate() {
+        let is_same = |other: &&Key| {
+            let mut algorithms = other.algorithms.iter();
+            other.id == key.id && algorithms.any(|algorithm| key.algorithms.contains(algorithm))
+        };
+        if key.id.is_some() && keys[..index].iter().any(|other| is_same(&other)) {
+            let problem = "two keys of one id and algorithm";
+            return wrong_key(key.id.as_deref(), problem, "give each its own `kid`");
+        }
+    }
+    Ok(())
 }
 
 /// The only public key of a PEM file.

@@ -111,3 +111,60 @@ fn a_number_in_another_spelling_is_an_error() {
     let expected = "verify.keys_file: a value that is not base64url (kid \"first\"); ";
     assert!(error.starts_with(expected), "{error}");
 }
+
+/// A set may have one id for keys of different kinds (RFC 7517, section 4.5).
+#[test]
+fn keys_of_different_kinds_may_have_one_id() {
+    let random = SystemRandom::new();
+    let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+    let pair = EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(algorithm, pair.as_ref(), &random).unwrap();
+    let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
+    let mut secret_key = secret_key();
+    secret_key["kid"] = json!("first");
+    let from = token(json!({}), &[secret_key, curve("P-256", x, y)]);
+    let claims = json!({"sub": "alice", "exp": LATER});
+    let by_curve = |text: &[u8]| pair.sign(&random, text).unwrap().as_ref().to_vec();
+    let header = |algorithm: &str| json!({"alg": algorithm, "kid": "first"});
+    for compact in [
+        signed(&header("HS256"), &claims, secret),
+        signed(&header("ES256"), &claims, by_curve),
+    ] {
+        let subject = bearer_subject(&from, &compact);
+        assert_eq!(subject, Some("alice".to_owned()), "{compact}");
+    }
+    for wrong in [
+        signed(&header("ES256"), &claims, secret),
+        signed(&header("HS256"), &claims, by_curve),
+        signed(&header("RS256"), &claims, by_curve),
+    ] {
+        assert_eq!(bearer_subject(&from, &wrong), None);
+    }
+}
+
+#[test]
+fn keys_of_one_algorithm_have_different_ids() {
+    let of = |algorithm: &str| {
+        let mut key = rsa(&modulus(), &[1, 0, 1]);
+        key["alg"] = json!(algorithm);
+        key
+    };
+    let read_both = |one: Value, other: Value| {
+        let settings = settings(json!({"verify": {"keys_file": "keys.json"}}));
+        let text = json!({"keys": [one, other]}).to_string();
+        Token::with_keys(&settings, Ok(Some(text))).map_err(|errors| errors.to_string())
+    };
+    let any = || rsa(&modulus(), &[1, 0, 1]);
+    for (one, other) in [(any(), any()), (any(), of("PS256")), (of("RS256"), any())] {
+        let error = read_both(one, other).unwrap_err();
+        let expected = "verify.keys_file: two keys of one id and algorithm (kid \"first\"); ";
+        assert!(error.starts_with(expected), "{error}");
+    }
+    read_both(of("RS256"), of("PS256")).unwrap();
+    // A token names none of two keys without an id.
+    let without_id = |mut key: Value| {
+        key.as_object_mut().unwrap().remove("kid");
+        key
+    };
+    read_both(without_id(any()), without_id(any())).unwrap();
+}
