@@ -30,18 +30,22 @@ pub(crate) struct Policy<'a> {
 /// descriptors, at most [`POLICIES_MAX`].
 ///
 /// Shadow limits are left out, because a client could act on them. A rule that counts several keys
-/// of a request is one policy, with the values of its scarcest key.
+/// of a request is one policy, with the values of the key that denied, or else of its scarcest.
 pub(crate) fn policies(answer: &Answer) -> PerDescriptor<Policy<'_>> {
     let enforced = answer
         .limited()
         .filter(|limited| limited.enforcement != Enforcement::Shadow);
     let most = (answer.statuses.len() + 1).min(POLICIES_MAX);
     let mut policies: PerDescriptor<Policy<'_>> = PerDescriptor::with_capacity(most);
+    // How long to wait is that of the key that denied, however little remains of another.
+    let kept = usize::from(answer.denied_by().is_some());
     for limited in answer.denied_by().into_iter().chain(enforced) {
         let policy = Policy::of(limited);
         let known = policies.iter().position(|other| other.is_same(&policy));
         match known {
-            Some(index) if policy.remaining < policies[index].remaining => policies[index] = policy,
+            Some(index) if index >= kept && policy.remaining < policies[index].remaining => {
+                policies[index] = policy;
+            }
             Some(_) => {}
             None if policies.len() < POLICIES_MAX => policies.push(policy),
             None => {}

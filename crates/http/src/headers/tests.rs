@@ -88,6 +88,24 @@ fn a_denial_comes_first_and_says_when_to_ask_again() {
     assert_eq!(map[header::RETRY_AFTER], "20");
 }
 
+/// One rule that counts two keys: the first denies, and less remains of the other.
+pub(crate) fn denied_by_the_first_key() -> Answer {
+    let wait = Wait::For(Span::MINUTE);
+    let denial = Denial::new(wait, 3, Span::MINUTE);
+    let statuses = vec![
+        limited("account", minute(10), Decision::Deny(denial)),
+        limited("account", minute(10), grant(1, 40_000)),
+    ];
+    denied_answer(statuses, 0, wait)
+}
+
+#[test]
+fn a_denial_is_described_by_the_key_that_denied() {
+    let map = headers_of(&denied_by_the_first_key());
+    assert_eq!(map[RATE_LIMIT], r#""account";r=3;t=60"#);
+    assert_eq!(map[header::RETRY_AFTER], "60");
+}
+
 #[test]
 fn retry_after_is_never_zero_and_absent_when_waiting_never_helps() {
     let after = |wait| {

@@ -8,7 +8,9 @@ use tollgate_core::{Span, Wait};
 
 use super::*;
 use crate::grpc::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS};
-use crate::headers::tests::{allowed_answer, denied, denied_answer, grant, limited, minute};
+use crate::headers::tests::{
+    allowed_answer, denied, denied_answer, denied_by_the_first_key, grant, limited, minute,
+};
 
 /// A wall clock that is not at a whole second.
 const NOW: Duration = Duration::from_millis(1_700_000_000_400);
@@ -109,6 +111,18 @@ fn dialects_name_the_tightest_limit_and_round_up() {
         responder.decorate(&allowed_answer(Vec::new()), NOW, &mut none);
         assert!(none.is_empty());
     }
+}
+
+/// A client that obeys the reset would be denied again before its retry time.
+#[test]
+fn the_reset_of_a_denial_is_its_retry_time() {
+    let responder = responder(json!({"headers": ["x_ratelimit_seconds"]})).unwrap();
+    let answer = denied_by_the_first_key();
+    let response = responder.deny(&answer, NOW, &Method::GET, &HeaderMap::new());
+    let headers = response.unwrap().into_parts().0.headers;
+    assert_eq!(headers["x-ratelimit-remaining"], "3");
+    assert_eq!(headers["x-ratelimit-reset"], "60");
+    assert_eq!(headers[RETRY_AFTER], "60");
 }
 
 /// Adds the headers of an outer limit of 100, with so many remaining, to those of a response that
