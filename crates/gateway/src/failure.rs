@@ -23,8 +23,8 @@ pub(crate) enum Failure {
     Loop,
     /// The path has no normal form.
     Path(InvalidPath),
-    /// A header by which routes are found, with `_` for `-` or the reverse: many servers take the
-    /// two for one, and the routes do not.
+    /// A header by which routes are found, with `_` or another character for `-` or the reverse:
+    /// many servers take the two for one, and the routes do not.
     Respelled(HeaderName),
     /// A header by which routes are found, with several values: servers take one or another.
     Repeated(HeaderName),
@@ -203,7 +203,7 @@ impl Failure {
             Self::Loop => "the request has passed through too many gateways".to_owned(),
             Self::Path(invalid) => invalid.to_string(),
             Self::Respelled(name) => {
-                format!("a header is spelled with `_` for `-`, or the reverse; send `{name}`")
+                format!("a header is spelled otherwise, as with `_` for `-`; send `{name}`")
             }
             Self::Repeated(name) => {
                 format!("the header `{name}` has several different values; send one")

@@ -107,7 +107,7 @@ pub(crate) fn rewrite_request(
         // The gateway itself asks for the body.
         let is_ours = HOP_BY_HOP.contains(name) || *name == EXPECT || *name == PROXY;
         // A client's own words about itself.
-        is_ours || is_underscored(name) || !sender.is_trusted && FORWARDING.contains(name)
+        is_ours || is_respelled(name) || !sender.is_trusted && FORWARDING.contains(name)
     });
     if let Some(authority) = head.uri.authority()
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
@@ -204,14 +204,16 @@ pub(crate) fn rewrite_response(headers: &mut HeaderMap, version: Version) {
 pub(crate) fn rewrite_trailers(trailers: &mut HeaderMap) {
     let groups: [&[HeaderName]; 3] = [&HOP_BY_HOP, &FORWARDING, &NO_TRAILERS];
     remove_fields(trailers, |name| {
-        is_underscored(name) || groups.iter().any(|group| group.contains(name))
+        is_respelled(name) || groups.iter().any(|group| group.contains(name))
     });
 }
 
-/// Whether a name is one of [`FORWARDING`] to servers that read `_` as `-`, as those of CGI do. No
-/// proxy writes such names.
-fn is_underscored(name: &HeaderName) -> bool {
-    name.as_str().contains('_') && FORWARDING.iter().any(|known| is_same_to_cgi(known, name))
+/// Whether a name is another one than those of [`FORWARDING`], but one of them to servers of CGI.
+/// No proxy writes such names.
+fn is_respelled(name: &HeaderName) -> bool {
+    let mut bytes = name.as_str().bytes();
+    let is_plain = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    !is_plain && FORWARDING.iter().any(|known| is_same_to_cgi(known, name))
 }
 
 /// Removes the fields that `Connection` names. Those of [`HOP_BY_HOP`] stay for now.

@@ -25,9 +25,10 @@ pub enum Flaw {
     Missing,
     /// It was sent more than once, with different values.
     Repeated,
-    /// A header has its name with `_` for `-` or the reverse, which is the same to many servers; a
-    /// parameter or cookie has another name that is the same to PHP; or some servers separate it
-    /// where others do not, parameters by `;`, and cookies by white space or a comma.
+    /// Servers may find it elsewhere, or find another: a header has its name with `_` or another
+    /// character for `-`, or the reverse, which is the same to those of CGI; a parameter or cookie
+    /// has another name that is the same to PHP; or some servers separate it where others do not,
+    /// parameters by `;`, and cookies by white space or a comma.
     Respelled,
     /// It is a cookie in quotes with a backslash, which servers read in different ways.
     Escaped,

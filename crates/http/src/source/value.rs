@@ -38,15 +38,19 @@ pub(crate) fn header<'a>(
     only(values.map(|value| Cow::Borrowed(value.as_bytes().trim_ascii())))
 }
 
-/// Whether there is a header with this name but for `_` in place of `-`, or the reverse.
+/// Whether there is a header with another name that is the same to servers of CGI.
 pub fn is_respelled(headers: &HeaderMap, name: &HeaderName) -> bool {
     let mut sent = headers.keys();
     sent.any(|other| other != name && is_same_to_cgi(other, name))
 }
 
-/// Whether two names of headers are one to servers that read `_` as `-`, as those of CGI do.
+/// Whether two names of headers are one to servers of CGI. All have `_` for `-`; lighttpd has it
+/// for each character that is no letter and no digit.
 pub fn is_same_to_cgi(one: &HeaderName, other: &HeaderName) -> bool {
-    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    let folded = |byte: u8| match byte.is_ascii_alphanumeric() {
+        true => byte,
+        false => b'-',
+    };
     let (one, other) = (one.as_str(), other.as_str());
     one.len() == other.len() && one.bytes().map(folded).eq(other.bytes().map(folded))
 }
