@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use tollgate_core::Answer;
 
@@ -31,7 +31,7 @@ pub const BODIES_MAX: usize = 16;
 /// The longest text of a body, in bytes.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Makes responses of answers.
+/// Makes responses of answers. Those to HEAD have the length of their body, and not the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Responder {
     status: StatusCode,
@@ -115,7 +115,7 @@ impl Responder {
             return Some(response);
         }
         problem.status = self.status;
-        let mut response = self.respond(&problem, answer.retry_after_secs(), request);
+        let mut response = self.respond(&problem, answer.retry_after_secs(), method, request);
         self.write(answer, now, response.headers_mut());
         Some(response)
     }
@@ -132,7 +132,7 @@ impl Responder {
             return grpc::respond(&problem);
         }
         problem.status = self.status;
-        self.respond(&problem, None, request)
+        self.respond(&problem, None, method, request)
     }
 
     /// The response to a request that could not be described.
@@ -162,6 +162,7 @@ impl Responder {
             request,
             &mut response,
         );
+        omit_body(method, &mut response);
         response
     }
 
@@ -182,6 +183,7 @@ impl Responder {
         &self,
         problem: &Problem,
         retry_after: Option<u64>,
+        method: &Method,
         request: &HeaderMap,
     ) -> Response<String> {
         let fits =
@@ -206,6 +208,7 @@ impl Responder {
         };
         let mut response = Response::new(text);
         self.complete(self.status, content_type, request, &mut response);
+        omit_body(method, &mut response);
         response
     }
 
@@ -229,6 +232,17 @@ impl Responder {
 impl Default for Responder {
     fn default() -> Responder {
         Responder::new(&ResponseSettings::default()).expect("the defaults are valid")
+    }
+}
+
+/// Leaves the length of a body in the response to HEAD (RFC 9110, section 9.3.2). In HTTP/2, the
+/// body would be sent, and clients would take that for a broken response.
+fn omit_body(method: &Method, response: &mut Response<String>) {
+    if method == Method::HEAD {
+        let body = std::mem::take(response.body_mut());
+        response
+            .headers_mut()
+            .insert(CONTENT_LENGTH, body.len().into());
     }
 }
 

@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use http::StatusCode;
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use http::{Method, StatusCode};
 use tollgate_core::{Answer, Clock, Moment, Request, Timeline};
 use tollgate_http::{
     Classifier, Client, EntrySettings, Head, Identity, IfMissing, InvalidOriginal, InvalidSettings,
@@ -139,18 +138,16 @@ impl ForwardAuth {
 
     /// The response to a decision on the request with this head. Without an answer, nothing limits
     /// it.
-    pub(crate) fn respond(&self, answer: Option<&Answer>, mut head: Parts) -> Response {
+    pub(crate) fn respond(&self, answer: Option<&Answer>, head: &Parts) -> Response {
         let mut allowed = Response::new(Body::empty());
         let Some(answer) = answer else {
             return allowed;
         };
         let now: Duration = self.clock.on(Timeline::Utc).since(Moment::ZERO).into();
-        // A denial in the form of gRPC has the status 200, which would allow the request.
-        head.headers.remove(CONTENT_TYPE);
-        match self
-            .responder
-            .deny(answer, now, &head.method, &head.headers)
-        {
+        // Not the original method: a denial of a POST can have the form of gRPC, with the status
+        // 200, which would allow the request, and that of a HEAD has no body.
+        let method = &Method::GET;
+        match self.responder.deny(answer, now, method, &head.headers) {
             Some(denial) => denial.map(Body::from),
             None => {
                 self.responder.decorate(answer, now, allowed.headers_mut());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::header::{CONNECTION, HOST};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use tokio::time::timeout;
@@ -27,7 +27,7 @@ use crate::head::{Rejection, check_grpc, check_http, is_grpc};
 use crate::held_bytes::ANSWER_BYTES_FREE;
 use crate::http::ENVOY_HEALTH_PATH;
 use crate::metrics::{ListenerName, Metrics};
-use crate::reply::{Failure, problem};
+use crate::reply::{Failure, for_method, problem};
 
 mod message;
 mod read_fields;
@@ -135,7 +135,8 @@ impl Service<Request<Incoming>> for Exchange {
         let routes = self.all.routes.of(&request);
         let is_health = HEALTH_PATHS.contains(&request.uri().path());
         if self.connection.is_reserved() && !is_health {
-            let answer = self.finish(self.overload_response(&routes), false);
+            let response = for_method(request.method(), self.overload_response(&routes));
+            let answer = self.finish(response, false);
             return Box::pin(std::future::ready(Ok(answer)));
         }
         let (head, body) = request.into_parts();
@@ -144,7 +145,7 @@ impl Service<Request<Incoming>> for Exchange {
             RoutesOf::Http(_) => check_http(&head),
         };
         if let Err(rejection) = checked {
-            let answer = self.reject(&rejection);
+            let answer = self.reject(&head.method, &rejection);
             return Box::pin(std::future::ready(Ok(answer)));
         }
         let body = RequestBody::new(body, Arc::clone(&self.connection));
@@ -240,11 +241,11 @@ impl Exchange {
     }
 
     /// The response to a request whose head is rejected.
-    fn reject(&self, rejection: &Rejection) -> Response<ResponseBody> {
+    fn reject(&self, method: &Method, rejection: &Rejection) -> Response<ResponseBody> {
         self.all
             .metrics
             .count_error(self.all.listener, rejection.kind());
-        self.finish(rejection.response(), false)
+        self.finish(for_method(method, rejection.response()), false)
     }
 
     /// Answers a call once its message has arrived completely. Until then it uses memory only for

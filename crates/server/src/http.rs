@@ -251,8 +251,7 @@ impl AppState {
                 None
             }
         };
-        drop(identity);
-        let mut response = auth.respond(answer.as_ref(), head);
+        let mut response = auth.respond(answer.as_ref(), &head);
         response.headers_mut().extend(kept);
         Ok(response)
     }

@@ -5,9 +5,10 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use axum::body::Body;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::{LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use serde::de::{Deserialize, Error};
@@ -48,6 +49,19 @@ pub(crate) fn json<B: From<String>>(status: StatusCode, body: &Value) -> Respons
 pub(crate) fn problem<B: From<String>>(problem: &Problem) -> Response<B> {
     let body = format!("{}\n", problem.json());
     reply(problem.status, MEDIA_TYPE, body)
+}
+
+/// A response that no route has made, to a request with this method. That to HEAD has the length of
+/// its body alone: in HTTP/2, the body would be sent.
+pub(crate) fn for_method(method: &Method, response: Response<Body>) -> Response<Body> {
+    if method != Method::HEAD {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    Response::from_parts(head, Body::empty())
 }
 
 /// Reads a request's body.

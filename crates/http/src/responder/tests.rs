@@ -1,7 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use http::header::{
-    ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ORIGIN, VARY,
+    ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CONTENT_LENGTH, ORIGIN,
+    VARY,
 };
 use serde_json::{Value, json};
 use tollgate_core::{Span, Wait};
@@ -458,6 +459,35 @@ fn no_response_of_our_own_may_be_stored_and_only_a_post_is_grpc() {
             let is_grpc = response.headers().contains_key(GRPC_STATUS);
             assert_eq!(is_grpc, method == Method::POST);
         }
+    }
+}
+
+/// HTTP/2 libraries would send it (RFC 9110, section 9.3.2).
+#[test]
+fn a_response_to_head_has_the_head_of_that_to_get_and_no_body() {
+    let responder = Responder::default();
+    let request = HeaderMap::new();
+    let rejection = Rejection {
+        key: "api_key".to_owned(),
+        flaw: crate::rejection::Flaw::Missing,
+    };
+    let responses_to = |method: &Method| {
+        let problem = Problem::in_flight("per_client", 1);
+        let denied = responder.deny(&denial(wait()), NOW, method, &request);
+        [
+            denied.unwrap(),
+            responder.deny_with(problem.clone(), method, &request),
+            responder.reject(&rejection, method, &request),
+            responder.fail(&problem, method, &request),
+        ]
+    };
+    let heads = responses_to(&Method::HEAD);
+    for (get, head) in responses_to(&Method::GET).into_iter().zip(heads) {
+        let (mut get, body) = get.into_parts();
+        let (head, none) = head.into_parts();
+        assert_eq!((head.status, none.as_str()), (get.status, ""));
+        get.headers.insert(CONTENT_LENGTH, body.len().into());
+        assert_eq!(head.headers, get.headers);
     }
 }
 

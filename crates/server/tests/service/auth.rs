@@ -342,6 +342,25 @@ async fn any_method_asks_and_no_body_is_read() {
     assert_eq!(waiting.reply().await.unwrap().status, 200);
 }
 
+/// The proxy's own request is a GET, and it may pass on the body.
+#[tokio::test]
+async fn the_denial_of_a_head_has_its_body_for_the_proxy() {
+    let entry = "{key: method, from: method}";
+    let (_house, mut client) = on(auth("x-original-uri", &one(entry), "")).await;
+    for status in [200, 429, 429] {
+        let reply = ask(&mut client, &original("HEAD", "/")).await;
+        assert_eq!(reply.status, status);
+        assert_eq!(reply.body.is_empty(), status == 200, "{reply:?}");
+    }
+    // Over HTTP/1.1, a proxy's own HEAD has the length alone.
+    let question = original("HEAD", "/");
+    let head = format!("HEAD /v1/auth HTTP/1.1\r\nhost: h\r\n{question}\r\n");
+    client.send(head.as_bytes()).await;
+    let head = client.read_until("\r\n\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
+    assert_eq!(ask(&mut client, &question).await.status, 429);
+}
+
 #[tokio::test]
 async fn a_delay_is_in_a_header_and_not_waited_for() {
     let entry = "{key: queue, from: {constant: all}}";

@@ -6,7 +6,7 @@ use std::path::Path;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, request};
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Bytes, Frame};
+use hyper::body::{Body as _, Bytes, Frame};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
@@ -150,6 +150,45 @@ async fn errors_are_those_of_the_protocol() {
     let metrics = metrics(&house).await;
     let line = "tollgate_request_errors_total{listener=\"http\",kind=\"bad_request\"} 3";
     assert!(metrics.lines().any(|found| found == line), "{metrics}");
+}
+
+/// The response to a HEAD of a new client, whose head ends its stream.
+async fn head(to: std::net::SocketAddr, path: &str, coding: Option<&str>) -> u16 {
+    let mut client = Http2::over(TcpStream::connect(to).await.unwrap()).await;
+    let mut request = Request::head(format!("http://h{path}"));
+    if let Some(coding) = coding {
+        request = request.header("content-encoding", coding);
+    }
+    let request = request.body(Full::default()).unwrap();
+    let response = client.0.send_request(request).await.unwrap();
+    assert!(response.body().is_end_stream(), "{path}: {response:?}");
+    response.status().as_u16()
+}
+
+/// In HTTP/1.1, the HTTP library does not send it; in HTTP/2 it does.
+#[tokio::test]
+async fn a_response_to_head_has_no_body() {
+    let house = House::on(RULES).await;
+    for (path, status) in [
+        ("/healthz", 200),
+        ("/nothing", 404),
+        ("/v1/check", 405),
+        ("/v1/auth", 404),
+    ] {
+        assert_eq!(head(house.http(), path, None).await, status, "{path}");
+    }
+    assert_eq!(head(house.http(), "/v1/check", Some("gzip")).await, 415);
+    assert_eq!(head(house.grpc(), "/", None).await, 405);
+}
+
+#[tokio::test]
+async fn a_head_beyond_the_connection_limit_has_no_body() {
+    let house = House::with(RULES, |config| config.limits.connections = 2).await;
+    let _silent = [
+        Client::to(house.http()).await,
+        Client::to(house.http()).await,
+    ];
+    assert_eq!(head(house.http(), "/v1/check", None).await, 503);
 }
 
 #[tokio::test]

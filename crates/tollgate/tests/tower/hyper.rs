@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use axum::body::Body;
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http2 as client;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,6 +24,11 @@ async fn answer(_request: Request<Incoming>) -> Result<Response<Body>, Infallibl
 
 /// Serves each connection as a program of hyper does, behind a layer with this limit.
 async fn serve(limit: Limit) -> SocketAddr {
+    serve_over(limit, false).await
+}
+
+/// The same over HTTP/2, or over HTTP/1.1.
+async fn serve_over(limit: Limit, is_http2: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let peer = |extensions: &Extensions| extensions.get::<Peer>().copied();
@@ -40,10 +46,17 @@ async fn serve(limit: Limit) -> SocketAddr {
                 .service(service_fn(answer));
             let service = TowerToHyperService::new(service);
             tokio::spawn(async move {
-                let serving = http1::Builder::new();
-                let _ended = serving
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
+                let stream = TokioIo::new(stream);
+                let _ended = match is_http2 {
+                    true => {
+                        let serving = http2::Builder::new(TokioExecutor::new());
+                        serving.serve_connection(stream, service).await
+                    }
+                    false => {
+                        let serving = http1::Builder::new();
+                        serving.serve_connection(stream, service).await
+                    }
+                };
             });
         }
     });
@@ -79,6 +92,29 @@ async fn a_server_of_hyper_answers_a_client_up_to_its_limit() {
     // The client's other connections have the same limit.
     let other = ask(address, 1).await;
     assert!(other.starts_with("HTTP/1.1 429 "), "{other}");
+}
+
+/// hyper would send it in HTTP/2, and clients take that for a broken response.
+#[tokio::test]
+async fn the_denial_of_a_head_has_no_body() {
+    let address = serve_over(Limit::per_hour(1), true).await;
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let shaken = client::handshake(TokioExecutor::new(), stream).await;
+    let (mut sender, connection) = shaken.unwrap();
+    tokio::spawn(connection);
+    let mut ask = async |method: &str| {
+        let request = Request::builder().method(method).uri("http://h/");
+        let request = request.body(Body::empty()).unwrap();
+        sender.send_request(request).await.unwrap()
+    };
+    assert_eq!(ask("GET").await.status(), 200);
+    let denied = ask("GET").await;
+    assert_eq!(denied.status(), 429);
+    let head = ask("HEAD").await;
+    assert_eq!(head.status(), 429);
+    assert!(head.body().is_end_stream(), "{head:?}");
+    let length = "content-length";
+    assert_eq!(head.headers()[length], denied.headers()[length]);
 }
 
 /// The second one is held until its turn, and the third does not fit into the queue.

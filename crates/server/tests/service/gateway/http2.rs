@@ -9,9 +9,10 @@ use hyper::body::{Body, Bytes, Frame};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tollgate_server::Config;
 
 use super::upstream::{Echo, Stage};
 use super::{FREE, RULES, gateway, gateway_with, section_of};
@@ -110,6 +111,84 @@ async fn a_client_of_http2_reaches_an_upstream_of_http1() {
     ] {
         assert!(seen[0].fields.contains(&field.to_owned()), "{seen:?}");
     }
+}
+
+/// The response to a HEAD, whose head ends its stream; and its length.
+async fn head(client: &mut http2::SendRequest<Full<Bytes>>, uri: &str) -> (u16, Option<String>) {
+    let request = Request::head(uri).body(Full::default()).unwrap();
+    let response = client.send_request(request).await.unwrap();
+    assert!(response.body().is_end_stream(), "{uri}: {response:?}");
+    let length = response.headers().get("content-length");
+    let length = length.map(|length| length.to_str().unwrap().to_owned());
+    (response.status().as_u16(), length)
+}
+
+/// In HTTP/1.1, the HTTP library does not send the body of a response to HEAD; in HTTP/2 it does,
+/// and clients take that for a broken response.
+#[tokio::test]
+async fn responses_of_our_own_to_head_have_no_body() {
+    let upstream = Echo::start().await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gone = nobody.local_addr().unwrap();
+    drop(nobody);
+    let upstreams = format!(
+        "{{addresses: ['{}']}}, gone: {{addresses: ['{gone}']}}",
+        upstream.address
+    );
+    let more = format!(
+        "identity: {{descriptors: [
+            {{entries: [{{key: remote_address, from: client_address}}]}},
+            {{entries: [{{key: a, from: {{query: a}}, if_missing: skip}}]}}]}},
+        routes: [
+            {{name: all, match: {{hosts: [h]}}, upstream: api}},
+            {{name: free, match: {{hosts: [free]}}, upstream: api, {FREE}}},
+            {{name: gone, match: {{hosts: [gone]}}, upstream: gone, {FREE}}}]"
+    );
+    let house = gateway_with(RULES, section_of(&upstreams, &more), |_| ()).await;
+    let mut client = connect(&house).await;
+    for status in [200, 200, 429] {
+        let (found, _) = head(&mut client, "http://h/").await;
+        assert_eq!(found, status);
+    }
+    for (uri, status) in [
+        ("http://h/", 429),
+        ("http://h/?a=1&a=2", 400),
+        ("http://other/", 404),
+        ("http://gone/", 502),
+    ] {
+        let request = Request::get(uri).body(Full::default()).unwrap();
+        let response = client.send_request(request).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let length = Some(body.len().to_string());
+        assert_eq!(head(&mut client, uri).await, (status, length), "{uri}");
+    }
+    assert_eq!(head(&mut client, "http://free/").await.0, 200);
+    // In HTTP/1.1, the length is the same, and the next response follows.
+    let mut client = Client::to(house.gateway()).await;
+    client.send(b"HEAD / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let head = client.read_until("\r\n\r\n").await;
+    client.send(b"GET / HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    let denied = client.reply().await.unwrap();
+    assert_eq!(denied.status, 429);
+    let length = format!("\r\ncontent-length: {}\r\n", denied.body.len());
+    assert!(
+        head.starts_with("HTTP/1.1 429 ") && head.contains(&length),
+        "{head}"
+    );
+}
+
+#[tokio::test]
+async fn a_head_beyond_the_connection_limit_has_no_body() {
+    let upstream = Echo::start().await;
+    let settings = super::section(upstream.address, FREE);
+    let change = |config: &mut Config| config.limits.connections = 2;
+    let house = gateway_with(RULES, settings, change).await;
+    let _silent = [
+        Client::to(house.gateway()).await,
+        Client::to(house.gateway()).await,
+    ];
+    let mut client = connect(&house).await;
+    assert_eq!(head(&mut client, "http://h/").await.0, 503);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
