@@ -115,9 +115,10 @@ impl Redis {
     /// Waits until Redis answers, for so long at most; returns whether it does. For the start of a
     /// program that should not decide without Redis while its first connections are opened.
     pub async fn until_up(&self, within: Duration) -> bool {
-        let latest = Instant::now() + within;
+        // None if that is longer than any clock runs.
+        let latest = Instant::now().checked_add(within);
         while !self.is_up() {
-            if Instant::now() >= latest {
+            if latest.is_some_and(|latest| Instant::now() >= latest) {
                 return false;
             }
             sleep(LOOK_EVERY).await;

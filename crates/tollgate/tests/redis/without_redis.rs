@@ -75,6 +75,12 @@ fn open(address: String) -> Redis {
 async fn a_redis_that_was_never_there() {
     let redis = open("127.0.0.1:1".to_owned());
     assert!(!redis.until_up(std::time::Duration::ZERO).await);
+    // As long as it takes.
+    tokio::select! {
+        biased;
+        _ = redis.until_up(std::time::Duration::MAX) => panic!("no Redis answers"),
+        () = std::future::ready(()) => {}
+    }
     tokio::time::timeout(PATIENT, every_choice_is_followed(&redis))
         .await
         .unwrap();
