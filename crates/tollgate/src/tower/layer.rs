@@ -75,7 +75,7 @@ impl RateLimitLayer {
     /// let limiter = Arc::new(Limiter::new(Limit::per_minute(100)));
     /// let layer = RateLimitLayer::by_key(limiter, |head: &Parts| {
     ///     let key = head.headers.get("x-api-key");
-    ///     key.cloned().ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "no x-api-key"))
+    ///     key.cloned().ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "no x-api-key"))
     /// });
     /// ```
     pub fn by_key<L, K, F>(limiter: Arc<L>, classify: F) -> RateLimitLayer

@@ -150,7 +150,7 @@ async fn a_function_chooses_keys_and_answers_requests_without_one() {
     let limiter = limiter(Limit::per_hour(1));
     let app = app(RateLimitLayer::by_key(limiter, |head: &Parts| {
         let key = head.headers.get("x-api-key").cloned();
-        key.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "no x-api-key"))
+        key.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "no x-api-key"))
     }));
     let with = |key: &str| {
         let request = Request::get("/").header("x-api-key", key);
@@ -160,7 +160,7 @@ async fn a_function_chooses_keys_and_answers_requests_without_one() {
     assert_eq!(status(&app, with("b")).await, StatusCode::OK);
     assert_eq!(status(&app, with("a")).await, StatusCode::TOO_MANY_REQUESTS);
     let none = Request::new(Body::empty());
-    assert_eq!(status(&app, none).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(status(&app, none).await, StatusCode::FORBIDDEN);
 }
 
 /// Descriptors of the client's address and, if it has one, its user.

@@ -125,7 +125,7 @@ async fn a_function_chooses_keys_of_any_bytes() {
     let limiter = redis.limiter("keys", Limit::per_hour(1)).unwrap();
     let app = app(RateLimitLayer::by_key(Arc::new(limiter), |head: &Parts| {
         let key = head.headers.get("x-api-key").cloned();
-        key.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "no x-api-key"))
+        key.ok_or_else(|| Problem::new(StatusCode::FORBIDDEN, "no x-api-key"))
     }));
     let with = |key: &[u8]| {
         let request = Request::get("/").header("x-api-key", key);
@@ -136,7 +136,7 @@ async fn a_function_chooses_keys_of_any_bytes() {
     let again = status(&app, with(b"\xff")).await;
     assert_eq!(again, StatusCode::TOO_MANY_REQUESTS);
     let none = Request::new(Body::empty());
-    assert_eq!(status(&app, none).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(status(&app, none).await, StatusCode::FORBIDDEN);
 }
 
 fn rules(rate_limit: &str) -> String {
