@@ -58,10 +58,19 @@ fn check_defaults(gateway: &GatewaySettings, found: &mut BTreeSet<SettingWarning
     }
 }
 
-/// Warns about a token without claims, and about descriptors that charge nothing.
+/// Warns about a token without claims, about routes that are not read, and about descriptors that
+/// charge nothing.
 fn check_identity(path: &str, identity: &IdentitySettings, found: &mut BTreeSet<SettingWarning>) {
-    let mut entries = identity.descriptors.iter().flat_map(|one| &one.entries);
-    if identity.token.is_some() && !entries.any(EntrySettings::uses_claim) {
+    let entries = || identity.descriptors.iter().flat_map(|one| &one.entries);
+    if !identity.routes.is_empty() && !entries().any(EntrySettings::uses_route) {
+        found.insert(warning(
+            format!("{path}.routes"),
+            "`routes` has no effect: no descriptor has `from: route`",
+            "write an entry such as `{key: route, from: route, if_missing: skip}`, or remove \
+             `routes`",
+        ));
+    }
+    if identity.token.is_some() && !entries().any(EntrySettings::uses_claim) {
         found.insert(warning(
             format!("{path}.token"),
             "`token` has no effect: no descriptor has a claim of it, so requests without a valid \

@@ -476,6 +476,25 @@ fn settings_that_lack_another_one_have_a_warning() {
 }
 
 #[test]
+fn routes_that_no_descriptor_reads_have_a_warning() {
+    let rules =
+        "domain: shop\ndescriptors: [{key: a, rate_limit: 5/day}, {key: b, rate_limit: 5/day}]\n";
+    let settings = "rules: rules.yaml\ngateway:\n  domain: shop\n  \
+        upstreams: {u: {addresses: ['127.0.0.1:1']}}\n  \
+        identity: {routes: [/login], descriptors: [{entries: [{key: a, from: path}]}]}\n";
+    let expected = (
+        "tollgate.yaml:5:22",
+        "`routes` has no effect: no descriptor has `from: route`",
+        "write an entry such as `{key: route, from: route, if_missing: skip}`",
+    );
+    assert_warns(settings, rules, &[expected]);
+    let in_place = "{header: x}, if_missing: {use: {key: b, from: route, if_missing: skip}}}";
+    for used in ["route, if_missing: skip}", in_place] {
+        assert_warns(&settings.replace("path}", used), rules, &[]);
+    }
+}
+
+#[test]
 fn settings_of_a_gateway_that_each_route_has_itself_have_a_warning() {
     let rules = "domain: shop\ndescriptors: [{key: remote_address, rate_limit: 5/day}]\n";
     let own = "domain: shop, identity: {}, upgrades: [], in_flight: [], body_rate: 0";

@@ -104,15 +104,24 @@ impl EntrySettings {
     }
 }
 
-#[cfg(feature = "jwt")]
 impl EntrySettings {
     /// Whether its value, or that of an entry in its place, is from a token.
+    #[cfg(feature = "jwt")]
     pub fn uses_claim(&self) -> bool {
+        self.uses(|source| matches!(source, SourceSettings::Claim(_)))
+    }
+
+    /// Whether its value, or that of an entry in its place, is a route.
+    pub fn uses_route(&self) -> bool {
+        self.uses(|source| *source == SourceSettings::Route)
+    }
+
+    fn uses(&self, is_wanted: fn(&SourceSettings) -> bool) -> bool {
         let other = match &self.if_missing {
-            Some(IfMissing::Use(other)) => other.uses_claim(),
+            Some(IfMissing::Use(other)) => other.uses(is_wanted),
             _ => false,
         };
-        other || matches!(self.from, SourceSettings::Claim(_))
+        other || is_wanted(&self.from)
     }
 }
 
