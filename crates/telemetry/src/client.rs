@@ -11,13 +11,14 @@ use flate2::write::GzEncoder;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tollgate_dial::dial;
 use tollgate_listen::ClientTlsFiles;
@@ -26,7 +27,7 @@ use crate::endpoint::Endpoint;
 use crate::message::ExportResponse;
 use crate::settings::{InvalidTelemetry, Settings};
 
-/// The most bytes of a response that are read.
+/// The most bytes of a response that are read. A longer one is judged by its status alone.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 /// The longest time that a collector may ask to wait.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
@@ -138,23 +139,34 @@ impl Client {
         // Taken out of `self` meanwhile, so that a connection of which the state is unknown is not
         // used again.
         let connection = self.connection.take();
+        let deadline = Instant::now() + self.timeout;
         let exchange = self.exchange(connection, body);
-        let Ok(exchanged) = timeout(self.timeout, exchange).await else {
+        let Ok(exchanged) = timeout_at(deadline, exchange).await else {
             let within = self.timeout;
             let problem = format!("the collector did not answer within {within:?}");
             return Err(ExportError::later(problem));
         };
-        let (taken, connection) = exchanged?;
-        self.connection = connection;
-        taken
+        let (response, connection) = exchanged?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, RESPONSE_BYTES_MAX).collect();
+        let body = match timeout_at(deadline, body).await {
+            Ok(Ok(body)) => {
+                self.connection = Some(connection);
+                body.to_bytes()
+            }
+            // The status alone says what has become of the export. To send it again because of the
+            // rest would store it twice.
+            _ => Bytes::new(),
+        };
+        judge(&Response::from_parts(head, body))
     }
 
-    /// Sends a request and reads its response, by `connection` if that is still open.
+    /// Sends a request and reads the head of its response, by `connection` if that is still open.
     async fn exchange(
         &self,
         connection: Option<SendRequest<Full<Bytes>>>,
         body: Bytes,
-    ) -> Result<(Result<Taken, ExportError>, Option<SendRequest<Full<Bytes>>>), ExportError> {
+    ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), ExportError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.endpoint.target();
@@ -169,15 +181,10 @@ impl Client {
                 ExportError::later(format!("the collector cannot be reached: {error}"))
             })?,
         };
-        let broken = |error: &dyn fmt::Display| {
+        let response = connection.send_request(request).await.map_err(|error| {
             ExportError::later(format!("the connection to the collector broke: {error}"))
-        };
-        let response = connection.send_request(request).await;
-        let response = response.map_err(|error| broken(&error))?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, RESPONSE_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| broken(&error))?.to_bytes();
-        Ok((judge(&Response::from_parts(head, body)), Some(connection)))
+        })?;
+        Ok((response, connection))
     }
 
     async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {

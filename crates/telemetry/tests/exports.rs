@@ -17,7 +17,7 @@ use tollgate_telemetry::{
 use tollgate_testbed::collector::{
     Behaviour, Collector, Data, TakenMetrics, find_attribute, number_data_point,
 };
-use tollgate_testbed::free_port;
+use tollgate_testbed::{Journal, free_port};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -35,6 +35,7 @@ fn config(url: &str) -> TelemetryConfig {
 }
 
 fn start(config: &TelemetryConfig) -> Telemetry {
+    Journal::keep_enabled();
     let clock = ManualClock::at(Moment::ZERO + Span::from_secs(1_000_000_000));
     let clock: Arc<dyn Clock> = Arc::new(clock);
     Telemetry::start(config, &clock).unwrap()
@@ -288,6 +289,10 @@ async fn exports_are_retried_as_the_collector_asks_and_no_more() {
         (Behaviour::Fail(500, "retry-after: 0\r\n"), 1, "failed"),
         (Behaviour::Fail(400, ""), 1, "failed"),
         (Behaviour::Fail(302, "location: /\r\n"), 1, "failed"),
+        (Behaviour::Long(404), 1, "failed"),
+        (Behaviour::Long(200), 1, ""),
+        (Behaviour::Cut(404), 1, "failed"),
+        (Behaviour::Cut(200), 1, ""),
         (Behaviour::Reject(1), 1, "rejected"),
         (Behaviour::Reject(-1), 1, ""),
         (Behaviour::Reject(i64::MAX), 1, "rejected"),
@@ -306,6 +311,18 @@ async fn exports_are_retried_as_the_collector_asks_and_no_more() {
         let sent = telemetry.counts().unwrap().count_sent();
         assert_eq!(sent, u64::from(reason.is_empty()), "{behaviour:?}");
     }
+}
+
+#[tokio::test]
+async fn the_log_has_the_status_of_a_response_whose_body_is_too_long() {
+    let (journal, _guard) = Journal::begin();
+    let collector = Collector::start();
+    collector.set_behaviour(Behaviour::Long(404));
+    let mut telemetry = start(&config(&collector.url()));
+    drop(begin(&telemetry));
+    telemetry.close().await;
+    let logged = journal.count("the collector answered 404");
+    assert_eq!(logged, 1, "{}", journal.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,6 +31,10 @@ pub enum Behaviour {
     Reject(i64),
     /// It takes nothing, with a status, and further fields of the head.
     Fail(u16, &'static str),
+    /// It answers with a status, and with a body that is longer than anyone reads.
+    Long(u16),
+    /// It answers with a status, and hangs in the middle of the body.
+    Cut(u16),
     /// It never answers.
     Hang,
     /// It closes the connection.
@@ -65,6 +69,18 @@ struct Inner {
     exports: Vec<Export>,
     connections: Vec<TcpStream>,
     is_open: bool,
+}
+
+// === impl Behaviour ===
+
+impl Behaviour {
+    /// Whether what is sent to it arrives.
+    const fn takes(&self) -> bool {
+        matches!(
+            self,
+            Self::Take | Self::Reject(_) | Self::Long(200) | Self::Cut(200)
+        )
+    }
 }
 
 // === impl Collector ===
@@ -204,7 +220,7 @@ impl State {
             inner.exports.push(Export {
                 head,
                 body,
-                is_taken: matches!(behaviour, Behaviour::Take | Behaviour::Reject(_)),
+                is_taken: behaviour.takes(),
             });
             drop(inner);
             self.changed.notify_all();
@@ -232,6 +248,10 @@ fn answer(behaviour: &Behaviour) -> Option<Vec<u8>> {
             respond(200, "", &response.encode_to_vec())
         }
         Behaviour::Fail(status, fields) => respond(*status, fields, b"no"),
+        Behaviour::Long(status) => respond(*status, "", &[b'x'; 100_000]),
+        Behaviour::Cut(status) => {
+            Some(format!("HTTP/1.1 {status} X\r\ncontent-length: 9\r\n\r\nno").into_bytes())
+        }
         Behaviour::Hang => Some(Vec::new()),
         Behaviour::Close => None,
     }
