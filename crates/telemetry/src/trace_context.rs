@@ -131,11 +131,11 @@ fn hexadecimal(text: &str, digits: usize) -> Option<u128> {
 pub(crate) fn read_trace_state(headers: &HeaderMap) -> Option<String> {
     let mut state = String::new();
     for value in headers.get_all(TRACESTATE) {
-        if state.len() + value.len() >= TRACESTATE_BYTES_MAX {
-            return None;
-        }
         if !state.is_empty() {
             state.push(',');
+        }
+        if state.len() + value.len() > TRACESTATE_BYTES_MAX {
+            return None;
         }
         write!(state, "{}", std::str::from_utf8(value.as_bytes()).ok()?).ok()?;
     }

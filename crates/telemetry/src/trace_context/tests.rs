@@ -153,6 +153,11 @@ fn invalid_states_are_ignored() {
         None,
         "longer than {TRACESTATE_BYTES_MAX} bytes"
     );
+    let longest = format!("{value},").repeat(5);
+    let rest = format!("b={}", "x".repeat(TRACESTATE_BYTES_MAX - longest.len() - 2));
+    let longest = longest + &rest;
+    assert_eq!(state(&[&longest]), Some(longest.clone()));
+    assert_eq!(state(&[&format!("{longest}x")]), None);
     let not_text = headers(TRACESTATE, &[b"a=\xff"]);
     assert_eq!(read_trace_state(&not_text), None);
 }
