@@ -173,6 +173,8 @@ impl Matcher {
             && self.headers.iter().all(has_header)
     }
 
+    /// Tries a rest of each number of segments, up to more than any template here has without one
+    /// of its own.
     fn covers_path(&self, template: &str) -> bool {
         let finds = |rest: &str| {
             let segments = template.split('/').map(|segment| match segment {
@@ -184,7 +186,9 @@ impl Matcher {
             let path = self.normal_form.normalize(path.as_bytes());
             path.is_ok_and(|path| self.paths.find(&path).is_some())
         };
-        ["~~", "~~/~~", "~~/~~/~~"].into_iter().all(finds)
+        let counts = self.templates.iter().map(|own| own.split('/').count());
+        let mut rests = (1..=counts.max().unwrap_or(0)).map(|count| vec![SEGMENT; count].join("/"));
+        rests.all(|rest| finds(&rest))
     }
 }
 

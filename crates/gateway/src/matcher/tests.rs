@@ -97,6 +97,13 @@ fn what_a_route_covers_never_reaches_a_later_one() {
         ("|/login||", "|/{b}||", false),
         ("|/{a}||", "|/{*b}||", false),
         ("|/{*a}||", "|/x/{b} /{*c}||", true),
+        ("|/a/{x} /a/{x}/{y} /a/{x}/{y}/{z}||", "|/a/{*r}||", false),
+        ("|/a/{x} /a/{x}/{y} /a/{x}/{y}/{*r}||", "|/a/{*r}||", true),
+        (
+            "|/{x} /{x}/{y} /{x}/{y}/{z} /{x}/{y}/{z}/{u}/{*r}||",
+            "|/{*r}||",
+            false,
+        ),
         ("||GET POST|", "||GET|", true),
         ("||GET|", "||GET POST|", false),
         ("|||x=*", "|||x=1", true),
