@@ -22,7 +22,8 @@ pub enum InvalidFraming {
     BadHost,
     /// `Host` is another than that of the request's target.
     OtherHost,
-    /// A target with another scheme than HTTP's, or `*` with another method than `OPTIONS`.
+    /// A target with another scheme than HTTP's, `*` with another method than `OPTIONS`, or a host
+    /// without a scheme with another than `CONNECT`.
     Target,
     /// A transfer coding that is not `chunked`, or several.
     TransferCoding,
@@ -55,7 +56,10 @@ fn check_target(head: &Parts) -> Result<(), InvalidFraming> {
         let mut known = ["http", "https"].into_iter();
         known.any(|known| scheme.eq_ignore_ascii_case(known))
     });
-    match is_http && (head.uri.path() != "*" || head.method == Method::OPTIONS) {
+    // `host:port` is a target of CONNECT alone. It has no path, so others would read `/`.
+    let is_url = head.uri.authority().is_none() || head.uri.scheme().is_some();
+    let has_form = is_url || head.method == Method::CONNECT;
+    match is_http && has_form && (head.uri.path() != "*" || head.method == Method::OPTIONS) {
         true => Ok(()),
         false => Err(InvalidFraming::Target),
     }
@@ -249,8 +253,23 @@ mod tests {
         ] {
             assert_eq!(found, expected);
         }
-        let options = Request::options("*").header("host", "h").body(());
-        let (options, ()) = options.unwrap().into_parts();
-        assert_eq!(check_framing(&options), Ok(()));
+    }
+
+    #[test]
+    fn a_target_that_is_neither_a_path_nor_a_url_has_its_own_method() {
+        for (method, target, expected) in [
+            ("OPTIONS", "*", Ok(())),
+            ("GET", "*", Err(InvalidFraming::Target)),
+            ("CONNECT", "a:80", Ok(())),
+            ("GET", "a:80", Err(InvalidFraming::Target)),
+            ("GET", "http://a:80", Ok(())),
+        ] {
+            for version in [Version::HTTP_10, Version::HTTP_11] {
+                let request = Request::builder().method(method).uri(target);
+                let request = request.version(version).header("host", "a:80");
+                let (head, ()) = request.body(()).unwrap().into_parts();
+                assert_eq!(check_framing(&head), expected, "{method} {target}");
+            }
+        }
     }
 }
