@@ -15,8 +15,10 @@ use crate::request_body::BodyError;
 pub(crate) enum Failure {
     /// Servers and proxies may read the request in different ways.
     Framing(InvalidFraming),
-    /// `CONNECT`, which is for another kind of proxy.
+    /// `CONNECT`, in any case, which is for another kind of proxy.
     Connect,
+    /// `HEAD` in small letters, whose response has a body to some and none to others.
+    RespelledMethod,
     /// No route is for the request.
     NoRoute,
     /// The request has passed through too many gateways, which must be a loop.
@@ -120,6 +122,7 @@ impl Failure {
             Self::Framing(InvalidFraming::TransferCoding) => "transfer_coding",
             Self::Framing(_) => "bad_request",
             Self::Connect => "connect_method",
+            Self::RespelledMethod => "respelled_method",
             Self::NoRoute => "no_route",
             Self::Loop => "loop",
             Self::Path(_) => "invalid_path",
@@ -142,6 +145,15 @@ impl Failure {
             Self::Closed => "closed",
             Self::Malformed => "malformed",
         }
+    }
+
+    /// Whether the client may disagree about where the request or its response ends, so that no
+    /// other request can follow on the connection.
+    pub(crate) const fn is_ambiguous(&self) -> bool {
+        matches!(
+            self,
+            Self::Framing(_) | Self::Connect | Self::RespelledMethod
+        )
     }
 
     /// Whether the upstream is the reason.
@@ -173,7 +185,7 @@ impl Failure {
     const fn status(&self) -> StatusCode {
         match self {
             Self::Framing(invalid) => invalid.status(),
-            Self::Connect => StatusCode::NOT_IMPLEMENTED,
+            Self::Connect | Self::RespelledMethod => StatusCode::NOT_IMPLEMENTED,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::Path(_) | Self::Respelled(_) | Self::Repeated(_) | Self::IncompleteBody => {
@@ -199,6 +211,7 @@ impl Failure {
         match self {
             Self::Framing(invalid) => invalid.to_string(),
             Self::Connect => "this gateway opens no tunnels; send the request itself".to_owned(),
+            Self::RespelledMethod => "methods are in capital letters; send `HEAD`".to_owned(),
             Self::NoRoute => "no route matches this request".to_owned(),
             Self::Loop => "the request has passed through too many gateways".to_owned(),
             Self::Path(invalid) => invalid.to_string(),

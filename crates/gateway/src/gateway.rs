@@ -241,7 +241,7 @@ impl Gateway {
                 exchange(&self.terms, route, arrival, request, &mut record).await
             }
             Err(failure) => {
-                is_last |= matches!(failure, Failure::Framing(_) | Failure::Connect);
+                is_last |= failure.is_ambiguous();
                 self.metrics.count_failure(failure.kind());
                 record.set_outcome(failure.kind());
                 let response =
@@ -299,14 +299,25 @@ fn has_much_to_come(headers: &HeaderMap, body: &Incoming) -> bool {
 }
 
 fn find_route<'a>(active: &'a Active, head: &Parts) -> Result<&'a Route, Failure> {
+    check_method(&head.method)?;
     check_framing(head).map_err(Failure::Framing)?;
-    if head.method == Method::CONNECT {
-        return Err(Failure::Connect);
-    }
     if is_loop(&head.headers) {
         return Err(Failure::Loop);
     }
     active.routes.find(head)
+}
+
+/// Rejects `CONNECT`, and `HEAD` in small letters. Many servers take any spelling for the method
+/// that they know: one would send no body, and we and the client would wait for it.
+fn check_method(method: &Method) -> Result<(), Failure> {
+    let name = method.as_str();
+    if name.eq_ignore_ascii_case("CONNECT") {
+        return Err(Failure::Connect);
+    }
+    match method != Method::HEAD && name.eq_ignore_ascii_case("HEAD") {
+        true => Err(Failure::RespelledMethod),
+        false => Ok(()),
+    }
 }
 
 impl fmt::Debug for Gateway {

@@ -10,7 +10,7 @@ use crate::http_client::Client;
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nhost: h\r\n\r\n";
 
 /// Requests, and the status of the answer.
-const AMBIGUOUS: [(&str, u16); 20] = [
+const AMBIGUOUS: [(&str, u16); 23] = [
     (
         "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\nabc",
         400,
@@ -64,6 +64,9 @@ const AMBIGUOUS: [(&str, u16); 20] = [
     ("GET / HTTP/1.1\r\nhost: h\r\nx: a\0b\r\n\r\n", 400),
     ("GET /a b HTTP/1.1\r\nhost: h\r\n\r\n", 400),
     ("CONNECT h:80 HTTP/1.1\r\nhost: h:80\r\n\r\n", 501),
+    ("connect h:80 HTTP/1.1\r\nhost: h:80\r\n\r\n", 501),
+    ("GET h:80 HTTP/1.1\r\nhost: h:80\r\n\r\n", 400),
+    ("head / HTTP/1.1\r\nhost: h\r\n\r\n", 501),
 ];
 
 #[tokio::test]

@@ -127,6 +127,28 @@ async fn limits_and_routes_go_by_the_method_of_the_request_line() {
     assert_eq!(upstream.requests().len(), 3);
 }
 
+/// A server that takes `head` for HEAD sends no body, and one that takes `connect` for CONNECT
+/// opens a tunnel, which nobody else expects.
+#[tokio::test]
+async fn methods_that_end_in_another_way_are_written_in_capitals() {
+    let upstream = Echo::start().await;
+    let house = gateway_with(BY_METHOD, section(upstream.address, METHOD), |_| ()).await;
+    for method in ["connect", "Connect", "head", "HEAd"] {
+        let head = format!("{method} / HTTP/1.1\r\nhost: h");
+        assert_eq!(ask(&house, &head).await, 501, "{method}");
+        let request = Request::builder().method(method).uri("http://h/");
+        let request = request.body(Full::default()).unwrap();
+        let response = connect(&house).await.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 501, "{method}");
+    }
+    assert!(upstream.requests().is_empty(), "{:?}", upstream.requests());
+    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
+    for kind in ["connect_method", "respelled_method"] {
+        let counted = format!(r#"tollgate_gateway_requests_total{{route="",outcome="{kind}"}} 4"#);
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
+}
+
 /// The routes of docs/gateway.md, "What to watch".
 #[tokio::test]
 async fn a_route_limits_requests_that_name_another_method_in_a_header() {
