@@ -9,6 +9,10 @@ use proxy_header::{ParseConfig, ProxyHeader as Parsed};
 /// Version 1 has at most 107 bytes.
 pub const PROXY_HEADER_BYTES_MAX: usize = 2048;
 
+/// What a header of version 2 with the command `LOCAL` begins with. A byte with the family follows,
+/// and two with the length of the rest.
+const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20";
+
 /// A PROXY protocol header at the beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxyHeader {
@@ -43,6 +47,9 @@ impl ProxyHeader {
     /// bytes: it is never returned for [`PROXY_HEADER_BYTES_MAX`] bytes.
     pub fn parse(bytes: &[u8]) -> Result<ProxyHeader, InvalidProxyHeader> {
         let head = &bytes[..bytes.len().min(PROXY_HEADER_BYTES_MAX)];
+        if head.starts_with(LOCAL) {
+            return ProxyHeader::parse_local(head);
+        }
         let config = ParseConfig {
             include_tlvs: false,
             ..ParseConfig::default()
@@ -59,6 +66,23 @@ impl ProxyHeader {
             }
             Err(proxy_header::Error::BufferTooShort) => Err(InvalidProxyHeader::TooLong),
             Err(_) => Err(InvalidProxyHeader::Malformed),
+        }
+    }
+
+    /// Reads a header of which all but its length is ignored: its family may be any, and there need
+    /// be no addresses of it (section 2.2 of the specification).
+    fn parse_local(head: &[u8]) -> Result<ProxyHeader, InvalidProxyHeader> {
+        let length = head.get(14..16).ok_or(InvalidProxyHeader::Incomplete)?;
+        let bytes = 16 + usize::from(u16::from_be_bytes([length[0], length[1]]));
+        if bytes > PROXY_HEADER_BYTES_MAX {
+            return Err(InvalidProxyHeader::TooLong);
+        }
+        match bytes > head.len() {
+            true => Err(InvalidProxyHeader::Incomplete),
+            false => Ok(ProxyHeader {
+                client: None,
+                bytes,
+            }),
         }
     }
 }
@@ -105,7 +129,7 @@ mod tests {
     fn both_versions_name_the_client() {
         let v4 = b"\x21\x11\x00\x0c\xc0\x00\x02\x01\x0a\x00\x00\x01\x12\x34\x00\x50";
         let mapped = b"PROXY TCP6 ::ffff:192.0.2.1 ::1 1 2\r\n";
-        let table: [(&[u8], Option<IpAddr>); 5] = [
+        let table: [(&[u8], Option<IpAddr>); 9] = [
             (
                 b"PROXY TCP4 192.0.2.1 10.0.0.1 4660 80\r\n",
                 client("192.0.2.1"),
@@ -117,11 +141,24 @@ mod tests {
             (mapped, client("192.0.2.1")),
             (b"PROXY UNKNOWN\r\n", None),
             (&v2(b"\x20\x00\x00\x00"), None),
+            // `LOCAL`, whatever the family says.
+            (&v2(b"\x20\x11\x00\x00"), None),
+            (&v2(b"\x20\x01\x00\x00"), None),
+            (&v2(b"\x20\x31\x00\x00"), None),
+            (&v2(b"\x20\xff\x00\x04abcd"), None),
         ];
         for (header, expected) in table {
             let bytes = [header, b"GET / HTTP/1.1\r\n"].concat();
             let parsed = ProxyHeader::parse(&bytes).unwrap();
             assert_eq!((parsed.client, parsed.bytes), (expected, header.len()));
+            for end in 0..header.len() {
+                let cut = ProxyHeader::parse(&header[..end]);
+                assert_eq!(
+                    cut,
+                    Err(InvalidProxyHeader::Incomplete),
+                    "{end} of {header:?}"
+                );
+            }
         }
         let parsed = ProxyHeader::parse(&v2(v4)).unwrap();
         assert_eq!(parsed.client, client("192.0.2.1"));
@@ -131,7 +168,7 @@ mod tests {
     fn what_is_no_header_is_an_error() {
         use InvalidProxyHeader::{Incomplete, Malformed, TooLong};
         let huge = [v2(b"\x21\x11\xff\xff"), vec![0; 70_000]].concat();
-        let table: [(&[u8], InvalidProxyHeader); 7] = [
+        let table: [(&[u8], InvalidProxyHeader); 8] = [
             (b"", Incomplete),
             (b"PROXY TCP4 192.0.2.1", Incomplete),
             (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", Malformed),
@@ -139,6 +176,7 @@ mod tests {
             (b"PROXY TCP4 0300.0.2.1 10.0.0.1 4660 80\r\n", Malformed),
             (b"PROXY TCP4 ::1 ::1 4660 80\r\n", Malformed),
             (&huge, TooLong),
+            (&v2(b"\x20\x11\xff\xff"), TooLong),
         ];
         for (bytes, error) in table {
             let shown = tollgate_core::Escaped(&bytes[..bytes.len().min(40)]).to_string();
