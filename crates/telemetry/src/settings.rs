@@ -124,6 +124,14 @@ impl TelemetryConfig {
             || has_metrics && !matches!(self.metrics.is_on, Some(false))
     }
 
+    /// Whether anything is exported over TLS.
+    pub fn uses_tls(&self) -> bool {
+        let settings = self.resolve();
+        let exports = settings.map(|settings| [settings.traces, settings.metrics]);
+        let mut exports = exports.into_iter().flatten().flatten();
+        exports.any(|export| export.endpoint.is_https())
+    }
+
     /// What is in effect; `None` if nothing is exported.
     pub(crate) fn resolve(&self) -> Option<Settings> {
         let export = |signal: &SignalConfig, path: &str, interval: Duration| {

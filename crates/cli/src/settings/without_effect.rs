@@ -1,9 +1,10 @@
-//! Settings of `auth` and `gateway` that have no effect, because another one is missing or wins.
+//! Settings of `auth`, `gateway` and `telemetry` that have no effect, because another one is
+//! missing or wins.
 
 use std::collections::BTreeSet;
 
 use tollgate_http::{CostSource, EntrySettings, IdentitySettings, ResponseSettings};
-use tollgate_server::{Config, GatewaySettings, RouteSettings, SettingWarning};
+use tollgate_server::{Config, GatewaySettings, RouteSettings, SettingWarning, TelemetryConfig};
 
 /// A warning about each of them, once.
 pub(super) fn find(config: &Config) -> BTreeSet<SettingWarning> {
@@ -25,6 +26,7 @@ pub(super) fn find(config: &Config) -> BTreeSet<SettingWarning> {
             check_identity(&format!("gateway.{at}"), identity, &mut found);
         }
     }
+    check_telemetry(&config.telemetry, &mut found);
     found
 }
 
@@ -97,6 +99,33 @@ fn check_responses(path: &str, responses: &ResponseSettings, found: &mut BTreeSe
             format!("{path}.cors.allow_credentials"),
             "`allow_credentials` has no effect: no origin is allowed",
             "write `allow_origins: [https://app.example]` beside it, or remove it",
+        ));
+    }
+}
+
+/// Warns about what is sent nowhere, and about authorities of certificates that nobody checks. With
+/// no endpoint at all, the environment may have some.
+fn check_telemetry(telemetry: &TelemetryConfig, found: &mut BTreeSet<SettingWarning>) {
+    let signals = [
+        ("traces", &telemetry.traces),
+        ("metrics", &telemetry.metrics),
+    ];
+    for (index, (key, signal)) in signals.iter().enumerate() {
+        let (other, other_signal) = signals[1 - index];
+        let is_sent = telemetry.endpoint.is_some() || signal.endpoint.is_some();
+        if signal.is_on == Some(true) && !is_sent && other_signal.endpoint.is_some() {
+            found.insert(warning(
+                format!("telemetry.{key}"),
+                &format!("`{key}` has no effect: the only endpoint is that of `{other}`"),
+                "write `endpoint` in it, or for both in `telemetry`; or remove it",
+            ));
+        }
+    }
+    if telemetry.ca.is_some() && telemetry.is_on() && !telemetry.uses_tls() {
+        found.insert(warning(
+            "telemetry.ca".to_owned(),
+            "`ca` has no effect: no endpoint begins with https://",
+            "write https:// in the endpoint, or remove `ca`",
         ));
     }
 }

@@ -495,6 +495,47 @@ fn routes_that_no_descriptor_reads_have_a_warning() {
 }
 
 #[test]
+fn settings_of_telemetry_that_nothing_is_sent_with_have_a_warning() {
+    let rules = "domain: shop\ndescriptors: [{key: a, rate_limit: 5/day}]\n";
+    let no_tls = "`ca` has no effect: no endpoint begins with https://";
+    let no_ca = "write https:// in the endpoint, or remove `ca`";
+    let of_metrics = "`traces` has no effect: the only endpoint is that of `metrics`";
+    let of_traces = "`metrics` has no effect: the only endpoint is that of `traces`";
+    let name_one = "write `endpoint` in it, or for both in `telemetry`; or remove it";
+    let url = "endpoint: 'http://c:4318'";
+    for (telemetry, expected) in [
+        (format!("{url}, ca: a.pem"), &[("2:44", no_tls, no_ca)][..]),
+        (
+            format!("traces: {{{url}}}, ca: a.pem"),
+            &[("2:54", no_tls, no_ca)],
+        ),
+        (
+            format!("metrics: {{{url}}}, traces: {{sample: 10%}}"),
+            &[("2:59", of_metrics, name_one)],
+        ),
+        (
+            format!("traces: {{{url}}}, metrics: {{interval: 5s}}"),
+            &[("2:59", of_traces, name_one)],
+        ),
+        (format!("metrics: {{{url}}}, traces: null"), &[]),
+        (format!("{url}, traces: {{sample: 10%}}"), &[]),
+        // The environment may name the endpoint.
+        ("ca: a.pem, traces: {sample: 10%}".to_owned(), &[]),
+    ] {
+        let settings = format!("rules: rules.yaml\ntelemetry: {{{telemetry}}}\n");
+        let places = expected
+            .iter()
+            .map(|(place, ..)| format!("tollgate.yaml:{place}"));
+        let places: Vec<String> = places.collect();
+        let expected = places.iter().zip(expected);
+        let expected: Vec<_> = expected
+            .map(|(place, (_, message, help))| (&**place, *message, *help))
+            .collect();
+        assert_warns(&settings, rules, &expected);
+    }
+}
+
+#[test]
 fn settings_of_a_gateway_that_each_route_has_itself_have_a_warning() {
     let rules = "domain: shop\ndescriptors: [{key: remote_address, rate_limit: 5/day}]\n";
     let own = "domain: shop, identity: {}, upgrades: [], in_flight: [], body_rate: 0";
