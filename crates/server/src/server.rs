@@ -67,8 +67,17 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
     open_files::raise();
     // Not a part of the settings, which are compared with the file later.
     let telemetry = config.telemetry.clone();
-    let telemetry = telemetry.with_environment(|name| std::env::var(name).ok());
+    let telemetry = telemetry.with_environment(variable);
     let telemetry = telemetry.map_err(ServeError::Telemetry)?;
+    if telemetry.is_on() {
+        for (variable, instead) in config.telemetry.find_ignored_variables(variable) {
+            warn!(
+                variable,
+                instead,
+                "the variable is ignored, because `telemetry` of the settings names an endpoint"
+            );
+        }
+    }
     let running = start_with(config, &telemetry, SystemClock::new()).await?;
     loop {
         tokio::select! {
@@ -93,6 +102,11 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
         _ = interrupt.recv() => warn!("stopped at once: requests in flight are cut off"),
     }
     Ok(())
+}
+
+/// A variable of the environment.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 fn log_reload(outcome: Outcome) {

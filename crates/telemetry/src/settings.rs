@@ -111,6 +111,15 @@ impl TelemetryConfig {
         environment::add(self, &variable)
     }
 
+    /// The variables of endpoints that are set and do not count, because these settings name an
+    /// endpoint, each with the setting to write instead.
+    pub fn find_ignored_variables(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Vec<(&'static str, &'static str)> {
+        environment::find_ignored(self, &variable)
+    }
+
     /// Whether an endpoint is known, of any signal.
     pub(crate) const fn has_endpoint(&self) -> bool {
         self.endpoint.is_some() || self.traces.endpoint.is_some() || self.metrics.endpoint.is_some()

@@ -122,6 +122,28 @@ fn the_environment_names_a_collector_of_opentelemetry() {
 }
 
 #[test]
+fn an_endpoint_of_the_environment_that_does_not_count_is_logged() {
+    let settings =
+        format!("{SETTINGS}telemetry: {{metrics: {{endpoint: 'http://127.0.0.1:1'}}}}\n");
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+    let ignored = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://127.0.0.1:2"),
+        (ignored, "not judged"),
+    ];
+    let mut service = Service::start_with(directory.path(), &variables);
+    let mut logged = Vec::new();
+    service.logged(|line| {
+        logged.extend(line["variable"].is_string().then(|| line.clone()));
+        line["listener"] == "http"
+    });
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert_eq!(logged[0]["level"], "WARN");
+    assert_eq!(logged[0]["variable"], ignored);
+    assert_eq!(logged[0]["instead"], "traces.endpoint");
+}
+
+#[test]
 fn serve_says_why_it_does_not_run() {
     let wrong = directory(&[
         ("rules.yaml", RULES),

@@ -8,6 +8,11 @@ use crate::sampler::Ratio;
 
 type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 
+/// The endpoint of both signals, and those of each.
+const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+const TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+const METRICS: &str = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+
 /// A variable that chooses what exports a signal.
 struct Exporter {
     name: &'static str,
@@ -67,6 +72,27 @@ pub(super) fn add(
     Ok(config)
 }
 
+/// The endpoints that do not count because others are written. One whose own setting is written
+/// was meant to give way to it.
+pub(super) fn find_ignored(
+    written: &TelemetryConfig,
+    variable: Variable<'_>,
+) -> Vec<(&'static str, &'static str)> {
+    if !written.has_endpoint() {
+        return Vec::new();
+    }
+    let endpoints = [
+        (COLLECTOR, "endpoint", &written.endpoint),
+        (TRACES, "traces.endpoint", &written.traces.endpoint),
+        (METRICS, "metrics.endpoint", &written.metrics.endpoint),
+    ];
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
+    let ignored = endpoints.into_iter().filter_map(|(name, setting, own)| {
+        (own.is_none() && is_set(name)).then_some((name, setting))
+    });
+    ignored.collect()
+}
+
 /// The endpoints of the environment count if none is written.
 fn add_endpoints(
     mut config: TelemetryConfig,
@@ -82,9 +108,9 @@ fn add_endpoints(
             .transpose()
             .map_err(|why| invalid(name, &format!("it {why}"), help))
     };
-    config.endpoint = endpoint("OTEL_EXPORTER_OTLP_ENDPOINT", Endpoint::parse_collector)?;
-    config.traces.endpoint = endpoint("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Endpoint::parse)?;
-    config.metrics.endpoint = endpoint("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", Endpoint::parse)?;
+    config.endpoint = endpoint(COLLECTOR, Endpoint::parse_collector)?;
+    config.traces.endpoint = endpoint(TRACES, Endpoint::parse)?;
+    config.metrics.endpoint = endpoint(METRICS, Endpoint::parse)?;
     Ok(config)
 }
 

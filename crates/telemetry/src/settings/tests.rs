@@ -149,6 +149,34 @@ fn the_file_has_precedence() {
 }
 
 #[test]
+fn endpoints_of_the_environment_are_ignored_beside_one_that_is_written() {
+    let collector = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://environment:1");
+    let traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "grpc://environment");
+    let metrics = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", " ");
+    let set = [collector, traces, metrics];
+    let endpoint = || Some(Endpoint::parse("http://file:1").expect("a URL"));
+    let of_both = TelemetryConfig {
+        endpoint: endpoint(),
+        ..TelemetryConfig::default()
+    };
+    let mut of_metrics = TelemetryConfig::default();
+    of_metrics.metrics.endpoint = endpoint();
+    let traces = (traces.0, "traces.endpoint");
+    for (written, expected) in [
+        (TelemetryConfig::default(), &[][..]),
+        (of_both, &[traces]),
+        (of_metrics, &[(collector.0, "endpoint"), traces]),
+    ] {
+        let found = written.find_ignored_variables(environment(&set));
+        assert_eq!(found, expected);
+        if written.has_endpoint() {
+            let joined = written.clone().with_environment(environment(&set));
+            assert_eq!(joined.as_ref(), Ok(&written), "they are not judged either");
+        }
+    }
+}
+
+#[test]
 fn invalid_variables_are_named() {
     for (name, value) in [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"),
