@@ -385,3 +385,44 @@ async fn json_is_read_and_written_as_described() {
         assert_eq!(client.post("/json", &wrong.to_string()).await.status, 400);
     }
 }
+
+#[tokio::test]
+async fn rules_are_shown_as_described() {
+    let rules = "
+domain: d
+descriptors:
+  - key: user
+    rate_limit: {name: users, unit: day, requests_per_unit: 8, mode: leased, instances: 3}
+  - key: part
+    rate_limit: 4/day
+    enforce: 50%
+  - key: dark
+    rate_limit: {unit: day, requests_per_unit: 4, elastic: {share: 50%, while: [reported]}}
+    shadow_mode: true
+  - key: free
+    rate_limit: {unlimited: true}
+";
+    let house = House::on(rules).await;
+    let document = Client::to(house.http()).await.get("/openapi.json").await;
+    let document = document.json();
+    let shown = Client::to(house.admin())
+        .await
+        .get("/v1/rules")
+        .await
+        .json();
+    let schemas = &document["components"]["schemas"];
+    assert!(conforms(&document, &schemas["Rules"], &shown), "{shown}");
+    let mut described: Vec<&String> = schemas["Rule"]["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .collect();
+    let shown = shown["rules"].as_array().unwrap().iter();
+    let mut shown: Vec<&String> = shown
+        .flat_map(|rule| rule.as_object().unwrap().keys())
+        .collect();
+    described.sort_unstable();
+    shown.sort_unstable();
+    shown.dedup();
+    assert_eq!(shown, described);
+}
