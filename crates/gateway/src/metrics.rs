@@ -11,8 +11,8 @@ use prometheus_client::registry::Registry;
 
 /// The name of the counter of requests, with the labels `route` and `outcome`.
 pub const REQUESTS: &str = "gateway_requests";
-/// The name of the counter of requests that an upstream did not answer, with the labels `upstream`
-/// and `kind`.
+/// The name of the counter of attempts, each retry included, that an upstream did not answer, with
+/// the labels `upstream` and `kind`.
 pub const UPSTREAM_ERRORS: &str = "gateway_upstream_errors";
 /// The name of the histogram of the times of answers, with the label `upstream`.
 pub const UPSTREAM_SECONDS: &str = "gateway_upstream_seconds";
@@ -124,7 +124,7 @@ impl Metrics {
         );
         registry.register(
             UPSTREAM_ERRORS,
-            "Requests that an upstream did not answer, by upstream and kind",
+            "Attempts, each retry included, that an upstream did not answer, by upstream and kind",
             self.errors.clone(),
         );
         registry.register(
