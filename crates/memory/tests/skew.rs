@@ -230,6 +230,28 @@ fn a_suspended_request_does_not_consume_again_what_has_expired_meanwhile() {
     }
 }
 
+/// As above, where both keys have slots with nothing in them.
+#[test]
+fn a_suspended_request_on_cleared_keys_does_not_consume_again_what_has_expired_meanwhile() {
+    for limit in limits() {
+        let store = Arc::new(small_store(SuspendingClock::default()));
+        let set = |moment| store.clock().clock.set(Now::at(moment));
+        let keys = [store.key_of("one"), store.key_of("other")];
+        let charges = keys.map(|key| Charge::new(key, &limit, Cost::ONE));
+        for charge in &charges {
+            set(END - WINDOW - WINDOW - WINDOW);
+            assert_eq!(allowed(&store, charge), COUNT);
+            set(END - Span::from_nanos(1));
+            Loss::Cleared.happen(&store, charge);
+        }
+        let meanwhile = spend_and_lose(Arc::clone(&store), keys[1], limit, Loss::Cleared);
+        *store.clock().meanwhile.lock().unwrap() = Some((0, Box::new(meanwhile)));
+        assert!(store.decide_now(&charges).unwrap().is_allowed());
+        assert_eq!(store.clock().now(), Now::at(LATER), "nobody was suspended");
+        assert_eq!(allowed(&store, &charges[1]), COUNT - 1, "{limit:?}");
+    }
+}
+
 /// What others do while a decision is suspended.
 fn spend_and_lose(
     store: Arc<Memory<SuspendingClock>>,

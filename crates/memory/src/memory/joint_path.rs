@@ -241,8 +241,9 @@ impl<'t> Reading<'t> {
         if word == self.current.word || (word <= now && !was_live) {
             return Ok(false);
         }
-        if self.slot.is_none() {
-            // To be inserted.
+        if self.slot.is_none() || self.current.is_empty() {
+            // To be inserted, or a slot that may have been filled and emptied again since the
+            // clock was read.
             return Err(Miss::Unusual);
         }
         let heat = self.current.tag.heat().after(was_live, Some(decision));
