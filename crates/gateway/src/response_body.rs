@@ -306,8 +306,8 @@ impl Streamed {
 
 // === impl BodyError ===
 
-/// Without a source, in which the library would find the code of the upstream's reset, and reset the
-/// client's stream with it: what it says is not true of the client's connection.
+/// Without a source, in which the library would find the code of the upstream's reset, and reset
+/// the client's stream with it: what it says is not true of the client's connection.
 impl Error for BodyError {}
 
 impl fmt::Display for BodyError {

@@ -35,9 +35,9 @@ const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
-/// Why this side resets a stream whose peer has broken the protocol: PROTOCOL_ERROR,
-/// FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR and REFUSED_STREAM. Not STREAM_CLOSED, which answers each
-/// DATA frame that was on its way when its request was answered.
+/// The codes with which this side resets a stream whose peer has broken the protocol: 1 in general,
+/// 3 its windows, 6 the size of frames and 7 the number of streams. Not 5, which says that a stream
+/// is closed: it answers each DATA frame that was on its way when its request was answered.
 const BROKEN: [u32; 4] = [1, 3, 6, 7];
 
 /// Which frames there were too many of.
@@ -193,12 +193,12 @@ impl Heads {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             *bytes = &bytes[skipped..];
-            let wanted = (self.wanted() - self.head_bytes).min(bytes.len());
+            let wanted = (self.head_length() - self.head_bytes).min(bytes.len());
             let (part, rest) = bytes.split_at(wanted);
             self.head[self.head_bytes..self.head_bytes + wanted].copy_from_slice(part);
             self.head_bytes += wanted;
             *bytes = rest;
-            if self.head_bytes >= HEAD_BYTES && self.head_bytes == self.wanted() {
+            if self.head_bytes >= HEAD_BYTES && self.head_bytes == self.head_length() {
                 let [a, b, c, kind, _, _, _, _, _, code @ ..] = self.head;
                 let length = u32::from_be_bytes([0, a, b, c]);
                 let payload = usize::try_from(length).unwrap_or(usize::MAX);
@@ -217,7 +217,7 @@ impl Heads {
     }
 
     /// How many bytes the head has, with the code of RST_STREAM.
-    const fn wanted(&self) -> usize {
+    const fn head_length(&self) -> usize {
         match self.head {
             [0, 0, 4, RST_STREAM, ..] if self.head_bytes >= HEAD_BYTES => HEAD_BYTES + CODE_BYTES,
             _ => HEAD_BYTES,

@@ -100,8 +100,8 @@ fn star_in_key(descriptor: &DescriptorDraft, findings: &mut Findings) {
     let message = "a `*` in a key is an ordinary character".to_owned();
     let help = match key.value.strip_suffix('*') {
         Some(start) if descriptor.value.is_none() => format!(
-            "in Envoy's ratelimit service, this is the limit of each key that begins with {}; here, \
-             list the keys",
+            "in Envoy's ratelimit service, this is the limit of each key that begins with {}; \
+             here, list the keys",
             quote(start)
         ),
         _ => "wildcards belong in `value`".to_owned(),

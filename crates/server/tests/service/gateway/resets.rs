@@ -162,7 +162,7 @@ async fn a_response_that_is_reset_is_cut_off_with_a_code_of_our_own() {
     let house = server.gateway().await;
     let mut client = connect(&house).await;
     let mut upstream = None;
-    // NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM, HTTP_1_1_REQUIRED.
+    // The others: not processed, cancelled, too many requests, HTTP/1.1 is required.
     for code in [NO_ERROR, INTERNAL_ERROR, 7, 8, 11, 13] {
         let respond = async {
             let mut peer = match upstream.take() {
