@@ -146,7 +146,7 @@ impl CrossSlot {
         if self.queues.is_full(nodes) {
             return Err(router.busy());
         }
-        let since = passed.since;
+        let since = passed.turn.since;
         let request = Request::new(passed.charges, refunds, since)?;
         let (caller, waiting) = request::caller(&self.departures);
         let caller = caller.with_aside(aside);

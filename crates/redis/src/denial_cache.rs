@@ -23,7 +23,7 @@ impl DenialCache {
     pub(crate) fn decide(&self, request: &Request<'_>, spend: &Spend) -> Stage<()> {
         // A denial must not drop a renewal that holds leased units.
         let only = request.only.as_ref().filter(|_| !spend.holds_units());
-        match only.and_then(|only| self.caches.denials().deny(only, request.since)) {
+        match only.and_then(|only| self.caches.denials().deny(only, request.turn.since)) {
             Some(verdict) => Break(Ok(verdict)),
             None => Continue(()),
         }

@@ -147,7 +147,7 @@ impl Leased {
         mut spend: Spend,
     ) -> Result<Option<Verdict>, StoreError> {
         let charge = only.charge;
-        let deadline = request.since + self.renewer.router.reply_timeout();
+        let deadline = request.turn.since + self.renewer.router.reply_timeout();
         loop {
             match spend {
                 Spend::Granted(decision) => return Ok(Some(Verdict::of_one(charge, decision))),
@@ -174,7 +174,7 @@ impl Leased {
     ) -> Result<Option<Verdict>, StoreError> {
         let Single { charge, fitted, .. } = only;
         let router = &self.renewer.router;
-        let reply = router.ask_one(charge, fitted, request.since).await?;
+        let reply = router.ask_one(charge, fitted, request.turn.since).await?;
         if reply.is_blocked() {
             return Ok(None);
         }
@@ -195,7 +195,7 @@ impl Leased {
         let charge = only.charge;
         let fitted = *renewal.fitted_limit();
         let (renewer, router) = (self.renewer.clone(), &self.renewer.router);
-        let (caller, since) = (Caller::of(charge), request.since);
+        let (caller, since) = (Caller::of(charge), request.turn.since);
         let reply = tokio::spawn(async move { renewer.renew(renewal, caller, since).await });
         // A task that fails to complete was stopped with its runtime.
         let reply = reply.await.map_err(|_stopped| router.timeout_error())?;

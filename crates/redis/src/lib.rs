@@ -139,6 +139,8 @@ mod shared_store;
 
 mod trouble;
 
+mod turn;
+
 mod inspect;
 
 #[doc(hidden)]

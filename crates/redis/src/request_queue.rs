@@ -15,6 +15,7 @@ use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 use crate::sharded::lock;
 use crate::stats::Stats;
+use crate::turn::Turn;
 use waiting::Waiting;
 
 /// The most requests that wait for one connection. Any more are rejected at once: a connection
@@ -94,6 +95,8 @@ pub(crate) struct Pending {
     pub(crate) slot: Option<u16>,
     pub(crate) redirected: Redirected,
     pub(crate) since: Instant,
+    /// Whether it is sent after the requests of the same `since` that were queued before it.
+    keeps_order: bool,
     reply: Option<oneshot::Sender<Result<ScriptReply, Failure>>>,
 }
 
@@ -137,21 +140,23 @@ impl RequestQueue {
         self.shared.shares_slots.load(Ordering::Relaxed)
     }
 
-    /// Queues a request and waits for the reply, at most until `since` plus the timeout.
+    /// Queues a request and waits for the reply, at most until its start plus the timeout.
     pub(crate) async fn ask(
         &self,
         request: ScriptRequest,
         slot: Option<u16>,
         redirected: Redirected,
-        since: Instant,
+        turn: impl Into<Turn>,
     ) -> Result<ScriptReply, Failure> {
         self.shared.check(request.writes())?;
         let (reply, answer) = oneshot::channel();
+        let Turn { since, keeps_order } = turn.into();
         let pending = Pending {
             request,
             slot,
             redirected,
             since,
+            keeps_order,
             reply: Some(reply),
         };
         self.shared.push(QueueEntry::ScriptRequest(pending))?;
@@ -176,6 +181,7 @@ impl RequestQueue {
                 slot: Some(slot),
                 redirected: Redirected::No,
                 since,
+                keeps_order: false,
                 reply: Some(reply),
             })
         });
@@ -344,15 +350,6 @@ impl QueueEntry {
         match self {
             QueueEntry::ScriptRequest(pending) => Some(pending.since),
             QueueEntry::Command { .. } => None,
-        }
-    }
-
-    /// Whether it is sent before requests queued earlier: commands, and the last step of two-phase
-    /// commits, whose other steps would be wasted if it were late.
-    const fn is_urgent(&self) -> bool {
-        match self {
-            QueueEntry::ScriptRequest(pending) => pending.request.is_last_step(),
-            QueueEntry::Command { .. } => true,
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 use crate::sentinel;
 use crate::stats::Stats;
+use crate::turn::Turn;
 
 /// Timers fire up to two ticks late: callers time out that much earlier, or a fifth of the timeout.
 const TICKS: Duration = Duration::from_millis(2);
@@ -177,12 +178,13 @@ impl Router {
     pub(crate) async fn ask(
         &self,
         request: impl Fn() -> ScriptRequest,
-        since: Instant,
+        turn: impl Into<Turn>,
     ) -> Result<ScriptReply, NodeFailure> {
+        let turn = turn.into();
         let first = request();
         let key = first.keys()[0];
         let (cluster, stats) = match &self.nodes {
-            Nodes::One(alone) => return alone.ask(first, key, since).await,
+            Nodes::One(alone) => return alone.ask(first, key, turn).await,
             Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
         };
         let slot = keys::slot(key);
@@ -190,12 +192,12 @@ impl Router {
             cluster,
             stats,
             slot,
-            deadline: since + self.reply_timeout,
+            deadline: turn.since + self.reply_timeout,
         };
         let mut next = Some(first);
         let send = move |node: Arc<Node>, redirected| {
             let request = next.take().unwrap_or_else(&request);
-            async move { node.ask(request, key, Some(slot), redirected, since).await }
+            async move { node.ask(request, key, Some(slot), redirected, turn).await }
         };
         redirections.follow(send).await
     }
@@ -263,12 +265,12 @@ impl Node {
         key: Key,
         slot: Option<u16>,
         redirected: Redirected,
-        since: Instant,
+        turn: Turn,
     ) -> Result<ScriptReply, NodeFailure> {
         let bits = usize::try_from(key.bits() & 0xFFFF_FFFF).unwrap_or(0);
         let queue = &self.queues[bits % self.queues.len()];
         queue
-            .ask(request, slot, redirected, since)
+            .ask(request, slot, redirected, turn)
             .await
             .map_err(|failure| NodeFailure {
                 failure,

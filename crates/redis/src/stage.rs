@@ -9,6 +9,7 @@ use tollgate_core::{Charge, Cost, StoreError, Verdict};
 use crate::caches::Caches;
 use crate::fit::{FittedLimit, unfit};
 use crate::single::Single;
+use crate::turn::Turn;
 
 /// The result of a stage: a decision or an error, which ends the request, or the values that the
 /// next stages need.
@@ -16,8 +17,11 @@ pub(crate) type Stage<T> = ControlFlow<Result<Verdict, StoreError>, T>;
 
 /// The start of a decision's time budget, which all its calls share. The clock is read when it is
 /// first needed, so a decision that waits for nothing does not read it.
-#[derive(Debug, Default)]
-pub(crate) struct Budget(Option<Instant>);
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Budget {
+    since: Option<Instant>,
+    keeps_order: bool,
+}
 
 /// A request that Redis has to decide, unless a cache can.
 pub(crate) struct Request<'r> {
@@ -26,8 +30,7 @@ pub(crate) struct Request<'r> {
     pub(crate) only: Option<Single<'r>>,
     /// Whether another request's reservation blocks it. Then its refunds are done.
     pub(crate) is_blocked: bool,
-    /// When its time budget starts.
-    pub(crate) since: Instant,
+    pub(crate) turn: Turn,
     pub(crate) caches: &'r Arc<Caches>,
 }
 
@@ -43,9 +46,25 @@ pub(crate) fn end_or_pass<T>(stage: Result<ControlFlow<Verdict, T>, StoreError>)
 // === impl Budget ===
 
 impl Budget {
+    /// The budget of a batch whose requests keep their order. It starts now.
+    pub(crate) fn of_batch() -> Budget {
+        Budget {
+            since: Some(Instant::now()),
+            keeps_order: true,
+        }
+    }
+
     /// When it starts: at the first call.
     pub(crate) fn since(&mut self) -> Instant {
-        *self.0.get_or_insert_with(Instant::now)
+        *self.since.get_or_insert_with(Instant::now)
+    }
+
+    /// The turn of the request; it starts at the first call.
+    pub(crate) fn turn(&mut self) -> Turn {
+        Turn {
+            since: self.since(),
+            keeps_order: self.keeps_order,
+        }
     }
 }
 
@@ -56,7 +75,7 @@ impl<'r> Request<'r> {
     pub(crate) fn new(
         charges: &'r [Charge<'r>],
         is_blocked: bool,
-        since: Instant,
+        turn: Turn,
         caches: &'r Arc<Caches>,
     ) -> Stage<Request<'r>> {
         let only = match charges {
@@ -74,7 +93,7 @@ impl<'r> Request<'r> {
             charges,
             only,
             is_blocked,
-            since,
+            turn,
             caches,
         };
         request.forget_refunded();

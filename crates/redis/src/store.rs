@@ -107,6 +107,15 @@ impl Redis {
     /// [`StoreError::TooManyCharges`], [`StoreError::Unreachable`], [`StoreError::TimedOut`] or
     /// [`StoreError::BadReply`].
     pub async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        self.decide_within(charges, Budget::default()).await
+    }
+
+    /// As [`Redis::decide`], with this time budget.
+    async fn decide_within(
+        &self,
+        charges: &[Charge<'_>],
+        budget: Budget,
+    ) -> Result<Verdict, StoreError> {
         let spend = match charges {
             [charge] => match self.leased.spend(charge) {
                 Spend::Granted(decision) => return Ok(Verdict::of_one(charge, decision)),
@@ -114,7 +123,7 @@ impl Redis {
             },
             _ => Spend::Cold,
         };
-        let Break(decided) = self.pass_through(charges, spend).await;
+        let Break(decided) = self.pass_through(charges, spend, budget).await;
         decided
     }
 
@@ -127,7 +136,8 @@ impl Redis {
         match self.leased.spend(charge) {
             Spend::Granted(decision) => Ok(decision),
             spend => {
-                let Break(decided) = self.pass_through(std::slice::from_ref(charge), spend).await;
+                let (charges, budget) = (std::slice::from_ref(charge), Budget::default());
+                let Break(decided) = self.pass_through(charges, spend, budget).await;
                 let nothing = || bad_reply(Malformed("a verdict without a decision"));
                 decided?.decisions.first().copied().ok_or_else(nothing)
             }
@@ -136,10 +146,14 @@ impl Redis {
 
     /// Runs the stages in order: each decides, or passes the request on; the last one decides.
     /// Leased units were tried before, in `decide` and `check`, without a future.
-    async fn pass_through(&self, charges: &[Charge<'_>], spend: Spend) -> Stage<Infallible> {
-        let mut budget = Budget::default();
+    async fn pass_through(
+        &self,
+        charges: &[Charge<'_>],
+        spend: Spend,
+        mut budget: Budget,
+    ) -> Stage<Infallible> {
         let passed = end_or_pass(self.write_back.decide(charges, &mut budget).await)?;
-        let request = Request::new(charges, passed.is_blocked, budget.since(), &self.caches)?;
+        let request = Request::new(charges, passed.is_blocked, budget.turn(), &self.caches)?;
         self.denial_cache.decide(&request, &spend)?;
         let ask = end_or_pass(self.leased.renew(&request, spend).await)?;
         let refunds = end_or_pass(self.strict.decide(&request, ask).await)?;

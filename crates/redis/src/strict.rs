@@ -48,11 +48,11 @@ impl Strict {
     ) -> Result<Outcome, StoreError> {
         let Single { charge, fitted, .. } = only;
         let reply = match request.caches.guard_refunds(request.charges) {
-            None => self.router.ask_one(charge, fitted, request.since).await?,
+            None => self.router.ask_one(charge, fitted, request.turn).await?,
             Some(guard) => {
                 // The general script decides on refunds, so no other one is to follow.
                 let refund = ScriptRequest::of_one(charge, fitted);
-                guard.ask(&self.router, refund, request.since).await?
+                guard.ask(&self.router, refund, request.turn.since).await?
             }
         };
         if reply.is_blocked() {

@@ -54,6 +54,28 @@ fn a_batch_is_one_round_trip() {
     assert_eq!(after.writes - before.writes, 1);
 }
 
+/// More requests on one key than a connection sends at once, or than a call has room for.
+#[test]
+fn a_long_batch_on_one_key_is_decided_in_its_order() {
+    let mut subject = Driven::new(&Config::single(SINGLE.address()));
+    for (name, count) in [("some", 600), ("many", 2_000)] {
+        assert_eq!(
+            which_pass(&mut subject, name, count),
+            (0..100).collect::<Vec<_>>()
+        );
+    }
+}
+
+/// Which of `count` equal requests on a limit of 100 are allowed.
+fn which_pass(subject: &mut Driven, name: &str, count: usize) -> Vec<usize> {
+    let limit = Limit::fixed_window(100, Span::DAY).expect("a day is a window");
+    let charge = [Charge::new(subject.key(name), &limit, Cost::ONE)];
+    let batch: Vec<&[Charge<'_>]> = vec![&charge; count];
+    let verdicts = decide(subject, Taste::MICROSECONDS.start, &batch);
+    let allowed = |at: &usize| verdicts[*at].is_allowed();
+    (0..count).filter(allowed).collect()
+}
+
 /// Requests that share a call are decided in order.
 #[test]
 fn a_batch_equals_its_requests_in_order() {

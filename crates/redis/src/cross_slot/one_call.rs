@@ -71,7 +71,7 @@ pub(crate) async fn decide_whole(
     passed: &stage::Request<'_>,
     node: Option<&Arc<Node>>,
 ) -> Result<Outcome, StoreError> {
-    let (charges, since) = (passed.charges, passed.since);
+    let (charges, since) = (passed.charges, passed.turn.since);
     let fitted = script_request::fit_all(charges).map_err(unfit)?;
     let in_micros = script_reply::charges_in_micros(charges, &fitted);
     let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;

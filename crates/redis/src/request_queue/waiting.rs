@@ -1,6 +1,6 @@
 //! The entries that wait for a connection, and the order in which they are sent.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use tokio::time::{Duration, Instant};
 
@@ -11,17 +11,29 @@ use crate::failure::Failure;
 ///
 /// Last steps and commands go first. If more requests wait than may be sent, the newest go first:
 /// under a sustained overload, the oldest are close to their deadlines, so serving them first would
-/// make every reply too late.
+/// make every reply too late. Those of one batch, which have the same deadline, keep their order:
+/// each takes the place of the newest of them.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Commands, and the last steps of requests that other calls have begun.
+    /// Commands, and the last steps of two-phase commits, whose other steps would be wasted if they
+    /// were late.
     first: VecDeque<QueueEntry>,
-    requests: VecDeque<QueueEntry>,
+    requests: VecDeque<Place>,
+    /// The requests of each batch, by their start time, in their order.
+    batches: BTreeMap<Instant, VecDeque<Pending>>,
     /// A lower bound of the start times of all callers; exact only after [`Waiting::expire`], so
     /// that it needs no search.
     oldest: Option<Instant>,
     /// Whether the task has ended.
     is_closed: bool,
+}
+
+/// The place of a request in the queue.
+#[derive(Debug)]
+enum Place {
+    Alone(Pending),
+    /// That of the oldest request of the batch that began then.
+    OfBatch(Instant),
 }
 
 // === impl Waiting ===
@@ -33,10 +45,24 @@ impl Waiting {
 
     pub(super) fn push(&mut self, entry: QueueEntry) {
         self.oldest = [self.oldest, entry.since()].into_iter().flatten().min();
-        match entry.is_urgent() {
-            true => self.first.push_back(entry),
-            false => self.requests.push_back(entry),
+        match entry {
+            QueueEntry::ScriptRequest(pending) if !pending.request.is_last_step() => {
+                self.push_request(pending);
+            }
+            urgent => self.first.push_back(urgent),
         }
+    }
+
+    fn push_request(&mut self, pending: Pending) {
+        let place = match pending.keeps_order {
+            true => {
+                let since = pending.since;
+                self.batches.entry(since).or_default().push_back(pending);
+                Place::OfBatch(since)
+            }
+            false => Place::Alone(pending),
+        };
+        self.requests.push_back(place);
     }
 
     /// Puts a request back that was sent, and that the server did not execute.
@@ -51,12 +77,17 @@ impl Waiting {
         let urgent = self.first.len().min(most);
         into.extend(self.first.drain(..urgent));
         let newest = self.requests.len().saturating_sub(most - urgent);
-        into.extend(self.requests.drain(newest..));
+        for place in self.requests.drain(newest..) {
+            let request = place.request(&mut self.batches);
+            into.extend(request.map(QueueEntry::ScriptRequest));
+        }
     }
 
     /// Fails all entries.
     pub(super) fn fail_all(&mut self, failure: &Failure) {
-        for entry in self.first.drain(..).chain(self.requests.drain(..)) {
+        let mut all = Vec::new();
+        self.take(self.len(), &mut all);
+        for entry in all {
             match entry {
                 QueueEntry::ScriptRequest(mut pending) => pending.fail(failure),
                 QueueEntry::Command { reply, .. } => {
@@ -81,18 +112,67 @@ impl Waiting {
 
     /// Fails the requests past their deadline.
     pub(super) fn expire(&mut self, now: Instant, reply_timeout: Duration, failure: &Failure) {
-        for queue in [&mut self.first, &mut self.requests] {
-            queue.retain_mut(|entry| match entry {
-                QueueEntry::ScriptRequest(pending) if pending.since + reply_timeout <= now => {
-                    pending.fail(failure);
-                    false
-                }
-                _ => true,
-            });
-        }
-        let all = self.first.iter().chain(&self.requests);
-        self.oldest = all.filter_map(QueueEntry::since).min();
+        let is_late = |since: Instant| since + reply_timeout <= now;
+        self.first.retain_mut(|entry| match entry {
+            QueueEntry::ScriptRequest(pending) if is_late(pending.since) => {
+                pending.fail(failure);
+                false
+            }
+            _ => true,
+        });
+        self.requests.retain_mut(|place| {
+            let is_late = is_late(place.since());
+            if is_late {
+                place.fail(&mut self.batches, failure);
+            }
+            !is_late
+        });
+        let first = self.first.iter().filter_map(QueueEntry::since);
+        self.oldest = first.chain(self.requests.iter().map(Place::since)).min();
     }
+}
+
+// === impl Place ===
+
+impl Place {
+    const fn since(&self) -> Instant {
+        match self {
+            Place::Alone(pending) => pending.since,
+            Place::OfBatch(since) => *since,
+        }
+    }
+
+    /// The request whose turn it is here.
+    fn request(self, batches: &mut BTreeMap<Instant, VecDeque<Pending>>) -> Option<Pending> {
+        match self {
+            Place::Alone(pending) => Some(pending),
+            Place::OfBatch(since) => next_of_batch(batches, since),
+        }
+    }
+
+    fn fail(&mut self, batches: &mut BTreeMap<Instant, VecDeque<Pending>>, failure: &Failure) {
+        match self {
+            Place::Alone(pending) => pending.fail(failure),
+            Place::OfBatch(since) => {
+                if let Some(mut pending) = next_of_batch(batches, *since) {
+                    pending.fail(failure);
+                }
+            }
+        }
+    }
+}
+
+/// Takes the oldest request of the batch that began at `since`.
+fn next_of_batch(
+    batches: &mut BTreeMap<Instant, VecDeque<Pending>>,
+    since: Instant,
+) -> Option<Pending> {
+    let batch = batches.get_mut(&since)?;
+    let next = batch.pop_front();
+    if batch.is_empty() {
+        batches.remove(&since);
+    }
+    next
 }
 
 #[cfg(test)]
@@ -117,8 +197,20 @@ mod tests {
             slot: Some(0),
             redirected: Redirected::No,
             since,
+            keeps_order: false,
             reply: Some(oneshot::channel().0),
         })
+    }
+
+    /// The same, of a batch.
+    fn of_batch(number: u64, since: Instant) -> QueueEntry {
+        match pending(number, Step::Decide, since) {
+            QueueEntry::ScriptRequest(pending) => QueueEntry::ScriptRequest(Pending {
+                keeps_order: true,
+                ..pending
+            }),
+            command @ QueueEntry::Command { .. } => command,
+        }
     }
 
     /// The keys of the entries taken.
@@ -144,6 +236,35 @@ mod tests {
         assert_eq!(take(&mut waiting, 3), [5, 3, 4].map(Key::from_bits));
         assert_eq!(take(&mut waiting, 3), [1, 2].map(Key::from_bits));
         assert_eq!(waiting.len(), 0);
+    }
+
+    /// Requests of others come between, and go before the older batch as before any other request.
+    #[test]
+    fn a_batch_keeps_its_order_however_few_may_be_sent() {
+        let now = Instant::now();
+        let later = now + TIMEOUT / 4;
+        let mut waiting = Waiting::default();
+        for number in [1, 2] {
+            waiting.push(of_batch(number, now));
+        }
+        waiting.push(pending(10, Step::Decide, later));
+        for number in [3, 4] {
+            waiting.push(of_batch(number, now));
+        }
+        for number in [20, 21] {
+            waiting.push(of_batch(number, later));
+        }
+        assert_eq!(waiting.len(), 7);
+        assert_eq!(take(&mut waiting, 1), [20].map(Key::from_bits));
+        assert_eq!(take(&mut waiting, 2), [1, 21].map(Key::from_bits));
+        assert_eq!(take(&mut waiting, 2), [10, 2].map(Key::from_bits));
+        waiting.push(of_batch(5, now));
+        assert_eq!(take(&mut waiting, 1), [3].map(Key::from_bits));
+        waiting.push(of_batch(30, later));
+        waiting.expire(now + TIMEOUT, TIMEOUT, &Failure::OutcomeUnknown);
+        assert_eq!(waiting.oldest(), Some(later));
+        assert_eq!(take(&mut waiting, 9), [30].map(Key::from_bits));
+        assert!(waiting.batches.is_empty());
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::resp::Reply;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 use crate::stats::Stats;
+use crate::turn::Turn;
 
 /// Why a single server that redirects cannot be used.
 const OF_CLUSTER: &str = "it is one node of a Cluster: name it in `cluster`";
@@ -51,11 +52,11 @@ impl Alone {
         &self,
         request: ScriptRequest,
         key: Key,
-        since: Instant,
+        turn: Turn,
     ) -> Result<ScriptReply, NodeFailure> {
         let reply = self
             .node
-            .ask(request, key, Some(0), Redirected::No, since)
+            .ask(request, key, Some(0), Redirected::No, turn)
             .await;
         reply.map_err(|failure| self.explain(failure))
     }

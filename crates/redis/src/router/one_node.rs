@@ -33,7 +33,9 @@ impl Router {
         since: Instant,
     ) -> Option<Result<ScriptReply, NodeFailure>> {
         let key = request.keys()[0];
-        let reply = node.ask(request, key, None, Redirected::No, since).await;
+        let reply = node
+            .ask(request, key, None, Redirected::No, since.into())
+            .await;
         match reply {
             Err(NodeFailure {
                 failure: Failure::Apart,

@@ -1,6 +1,5 @@
 //! A decision on a single charge.
 
-use tokio::time::Instant;
 use tollgate_core::{Charge, StoreError};
 
 use super::Router;
@@ -9,6 +8,7 @@ use crate::failure::Failure;
 use crate::fit::FittedLimit;
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
+use crate::turn::Turn;
 
 impl Router {
     /// Has Redis decide on one charge: with the plain script if possible, otherwise with the
@@ -17,17 +17,18 @@ impl Router {
         &self,
         charge: &Charge<'_>,
         fitted: &FittedLimit,
-        since: Instant,
+        turn: impl Into<Turn>,
     ) -> Result<ScriptReply, StoreError> {
+        let turn = turn.into();
         let reply = self
-            .ask(|| ScriptRequest::of_one(charge, fitted), since)
+            .ask(|| ScriptRequest::of_one(charge, fitted), turn)
             .await;
         let reply = match reply {
             Err(NodeFailure {
                 failure: Failure::Changed,
                 ..
             }) => {
-                self.ask(|| Plain::general_request(charge, fitted), since)
+                self.ask(|| Plain::general_request(charge, fitted), turn)
                     .await
             }
             reply => reply,
