@@ -275,12 +275,9 @@ impl Shared {
         self.queue().take(most, into);
     }
 
-    /// Puts requests back at the front that are known not to be executed.
+    /// Puts requests back that are known not to be executed: before all others.
     pub(crate) fn put_back(&self, requests: Vec<Pending>) {
-        let mut queue = self.queue();
-        for pending in requests.into_iter().rev() {
-            queue.put_back(pending);
-        }
+        self.queue().put_back(requests);
     }
 
     /// The earliest deadline in the queue.

@@ -82,6 +82,8 @@ pub(crate) struct Session<'d> {
     window: Window,
     taken: Vec<QueueEntry>,
     slot_sharing: SlotSharing,
+    /// The scripts whose `SCRIPT LOAD` was not answered yet.
+    loading: usize,
     timer: Pin<Box<Sleep>>,
     /// When the timer fires: no later than the first deadline.
     fires_at: Option<Instant>,
@@ -168,6 +170,7 @@ impl<'d> Session<'d> {
             window: Window::new(IN_FLIGHT, shared.reply_timeout, now),
             taken: Vec::new(),
             slot_sharing: SlotSharing::new(connection.checks_keys),
+            loading: 0,
             timer: Box::pin(sleep_until(now)),
             fires_at: None,
             lost: 0,
@@ -259,9 +262,10 @@ impl<'d> Session<'d> {
         self.needs_flush || !self.out.is_empty()
     }
 
-    /// How many more requests may be sent.
+    /// How many more requests may be sent. None until the server has the scripts: it may reject
+    /// more of those in flight, and they are sent again before all others.
     fn room(&self) -> usize {
-        match self.out.len() < OUT_BYTES_MAX {
+        match self.out.len() < OUT_BYTES_MAX && self.loading == 0 {
             true => self.window.room(self.requests),
             false => 0,
         }

@@ -4,6 +4,7 @@ use tollgate_behaviour::{
     Rule, Subject, Taste, a_batch_equals_its_requests_one_by_one, check, with_grain,
 };
 use tollgate_core::{Charge, Cost, Ledger, Limit, Now, Span, Store, StoreError, Verdict};
+use tollgate_testbed as testbed;
 
 use super::{CLUSTER, Driven, SINGLE};
 use crate::config::Config;
@@ -59,6 +60,20 @@ fn a_batch_is_one_round_trip() {
 fn a_long_batch_on_one_key_is_decided_in_its_order() {
     let mut subject = Driven::new(&Config::single(SINGLE.address()));
     for (name, count) in [("some", 600), ("many", 2_000)] {
+        assert_eq!(
+            which_pass(&mut subject, name, count),
+            (0..100).collect::<Vec<_>>()
+        );
+    }
+}
+
+/// Redis executes none of the calls that were sent before it has the scripts again.
+#[test]
+fn a_batch_that_is_sent_again_is_decided_in_its_order() {
+    let server = testbed::Redis::start();
+    let mut subject = Driven::new(&Config::single(server.address()));
+    for (name, count) in [("few", 300), ("many", 2_000)] {
+        assert_eq!(server.ask(&["SCRIPT", "FLUSH"]), "OK");
         assert_eq!(
             which_pass(&mut subject, name, count),
             (0..100).collect::<Vec<_>>()

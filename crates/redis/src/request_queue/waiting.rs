@@ -9,12 +9,15 @@ use crate::failure::Failure;
 
 /// Requests and commands that are not sent yet.
 ///
-/// Last steps and commands go first. If more requests wait than may be sent, the newest go first:
+/// Requests that the server did not execute go first, since they were sent before all others; then
+/// last steps and commands. If more requests wait than may be sent, the newest go first:
 /// under a sustained overload, the oldest are close to their deadlines, so serving them first would
 /// make every reply too late. Those of one batch, which have the same deadline, keep their order:
 /// each takes the place of the newest of them.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
+    /// Requests that were sent, and that the server did not execute, in their order.
+    returned: VecDeque<Pending>,
     /// Commands, and the last steps of two-phase commits, whose other steps would be wasted if they
     /// were late.
     first: VecDeque<QueueEntry>,
@@ -40,7 +43,7 @@ enum Place {
 
 impl Waiting {
     pub(super) fn len(&self) -> usize {
-        self.first.len() + self.requests.len()
+        self.returned.len() + self.first.len() + self.requests.len()
     }
 
     pub(super) fn push(&mut self, entry: QueueEntry) {
@@ -65,18 +68,23 @@ impl Waiting {
         self.requests.push_back(place);
     }
 
-    /// Puts a request back that was sent, and that the server did not execute.
-    pub(super) fn put_back(&mut self, pending: Pending) {
-        let since = Some(pending.since);
-        self.oldest = [self.oldest, since].into_iter().flatten().min();
-        self.first.push_front(QueueEntry::ScriptRequest(pending));
+    /// Puts requests back that were sent, and that the server did not execute: behind those that it
+    /// did not execute before them.
+    pub(super) fn put_back(&mut self, requests: Vec<Pending>) {
+        let since = requests.iter().map(|pending| pending.since);
+        self.oldest = since.chain(self.oldest).min();
+        self.returned.extend(requests);
     }
 
     /// Takes at most `most` entries.
     pub(super) fn take(&mut self, most: usize, into: &mut Vec<QueueEntry>) {
-        let urgent = self.first.len().min(most);
+        let returned = self.returned.len().min(most);
+        let sent_again = self.returned.drain(..returned);
+        into.extend(sent_again.map(QueueEntry::ScriptRequest));
+        let room = most - returned;
+        let urgent = self.first.len().min(room);
         into.extend(self.first.drain(..urgent));
-        let newest = self.requests.len().saturating_sub(most - urgent);
+        let newest = self.requests.len().saturating_sub(room - urgent);
         for place in self.requests.drain(newest..) {
             let request = place.request(&mut self.batches);
             into.extend(request.map(QueueEntry::ScriptRequest));
@@ -113,6 +121,13 @@ impl Waiting {
     /// Fails the requests past their deadline.
     pub(super) fn expire(&mut self, now: Instant, reply_timeout: Duration, failure: &Failure) {
         let is_late = |since: Instant| since + reply_timeout <= now;
+        self.returned.retain_mut(|pending| {
+            let is_late = is_late(pending.since);
+            if is_late {
+                pending.fail(failure);
+            }
+            !is_late
+        });
         self.first.retain_mut(|entry| match entry {
             QueueEntry::ScriptRequest(pending) if is_late(pending.since) => {
                 pending.fail(failure);
@@ -127,8 +142,10 @@ impl Waiting {
             }
             !is_late
         });
+        let returned = self.returned.iter().map(|pending| pending.since);
         let first = self.first.iter().filter_map(QueueEntry::since);
-        self.oldest = first.chain(self.requests.iter().map(Place::since)).min();
+        let requests = self.requests.iter().map(Place::since);
+        self.oldest = returned.chain(first).chain(requests).min();
     }
 }
 
@@ -265,6 +282,26 @@ mod tests {
         assert_eq!(waiting.oldest(), Some(later));
         assert_eq!(take(&mut waiting, 9), [30].map(Key::from_bits));
         assert!(waiting.batches.is_empty());
+    }
+
+    #[test]
+    fn requests_that_are_sent_again_keep_their_order_and_go_first() {
+        let now = Instant::now();
+        let mut waiting = Waiting::default();
+        waiting.push(pending(5, Step::Decide, now));
+        for numbers in [[1, 2], [3, 4]] {
+            let again = numbers.map(|number| pending(number, Step::Decide, now));
+            let again = again.into_iter().filter_map(|entry| match entry {
+                QueueEntry::ScriptRequest(pending) => Some(pending),
+                QueueEntry::Command { .. } => None,
+            });
+            waiting.put_back(again.collect());
+        }
+        waiting.push(pending(6, Step::Confirm { name: 1 }, now));
+        assert_eq!(take(&mut waiting, 3), [1, 2, 3].map(Key::from_bits));
+        assert_eq!(take(&mut waiting, 2), [4, 6].map(Key::from_bits));
+        waiting.expire(now + TIMEOUT, TIMEOUT, &Failure::OutcomeUnknown);
+        assert_eq!(waiting.len(), 0);
     }
 
     #[test]

@@ -116,12 +116,13 @@ impl Session<'_> {
 
     /// Sends `SCRIPT LOAD`, unless it is in flight.
     pub(super) fn load(&mut self) {
-        if self.sent.iter().any(|call| matches!(call.sent, Sent::Load)) {
+        if self.loading > 0 {
             return;
         }
         self.shared.stats.count_script_load();
         self.task.opener.load(&mut self.out);
         (0..SCRIPTS).for_each(|_| self.push_call(Sent::Load));
+        self.loading = SCRIPTS;
     }
 }
 

@@ -41,7 +41,8 @@ impl Session<'_> {
             Sent::Command(caller) => {
                 let _caller_has_gone = caller.send(Ok(reply));
             }
-            Sent::Load | Sent::Asking => {
+            loaded @ (Sent::Load | Sent::Asking) => {
+                self.loading -= usize::from(matches!(loaded, Sent::Load));
                 if let Reply::Error(text) = reply {
                     let error = ErrorReply::read(&String::from_utf8_lossy(&text));
                     self.shared
