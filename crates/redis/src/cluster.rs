@@ -130,11 +130,15 @@ impl Cluster {
         self.stale.notify_one();
     }
 
-    /// Whether every node that serves slots is reachable, and there is one.
+    /// Whether a node is known to serve the slot.
+    pub(crate) fn serves(&self, slot: u16) -> bool {
+        self.topology.load().node_of_slot(slot).is_some()
+    }
+
+    /// Whether every slot is served, and every node that serves slots is reachable.
     pub(crate) fn is_up(&self) -> bool {
         let topology = self.topology.load();
-        let primaries = topology.primaries();
-        !primaries.is_empty() && primaries.iter().all(|node| node.is_up())
+        topology.is_complete() && topology.primaries().iter().all(|node| node.is_up())
     }
 
     /// Waits until the topology was read once.
@@ -183,8 +187,14 @@ impl Cluster {
                         .record_failure(NAME, &"no slot of the Cluster is served");
                 }
                 Ok(Ok(reply)) => {
-                    self.stats.trouble.clear_failure(NAME);
                     self.read(&node, &reply);
+                    match self.topology.load().gap() {
+                        Some(slots) => {
+                            let reason = format!("{slots} served by no node");
+                            self.stats.trouble.record_failure(NAME, &reason);
+                        }
+                        None => self.stats.trouble.clear_failure(NAME),
+                    }
                     self.is_known
                         .modify(|known| !std::mem::replace(known, true));
                     return;

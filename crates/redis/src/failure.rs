@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Ask { address: String },
     /// `TRYAGAIN`: the slot is migrating, and its keys are on two nodes.
     TryAgain,
+    /// `CLUSTERDOWN Hash slot not served`: the node knows none that serves the slot.
+    Unserved(ErrorReply),
     /// The limit of a bucket has changed: the general script is needed.
     Changed,
     /// The keys are in several slots, and the node cannot decide on them in one call.
@@ -113,10 +115,11 @@ impl Rejection {
                     address: address.to_owned(),
                 });
             }
-            // `CLUSTERDOWN Hash slot not served`: the slot migrates. The other one (`The cluster is
-            // down`) lasts for seconds, and retrying would multiply the load meanwhile.
-            ("TRYAGAIN", ..) | ("CLUSTERDOWN", Some("Hash"), _) => {
-                return Rejection::Elsewhere(Failure::TryAgain);
+            ("TRYAGAIN", ..) => return Rejection::Elsewhere(Failure::TryAgain),
+            // Another node may serve the slot by now. The other error (`The cluster is down`) lasts
+            // for seconds, and retrying would multiply the load meanwhile.
+            ("CLUSTERDOWN", Some("Hash"), _) => {
+                return Rejection::Elsewhere(Failure::Unserved(ErrorReply::read(&text)));
             }
             _ => {}
         }
@@ -172,6 +175,10 @@ impl Failure {
             Failure::Unreachable(why) => StoreError::Unreachable {
                 address: address.into(),
                 source: with_text(why),
+            },
+            Failure::Unserved(error) => StoreError::Unreachable {
+                address: address.into(),
+                source: with_text(error.text),
             },
             Failure::Moved { .. }
             | Failure::Ask { .. }

@@ -37,12 +37,12 @@ pub fn slot_map(input: &[u8]) -> Vec<(RangeInclusive<usize>, String)> {
 /// Parses an error reply to a script call; returns whether the request is sent again, to this or
 /// another node.
 pub fn is_retried(text: &[u8]) -> bool {
-    use crate::failure::Failure::{Ask, Moved, TryAgain};
+    use crate::failure::Failure::{Ask, Moved, TryAgain, Unserved};
     match Rejection::read(text) {
         Rejection::NoScript => true,
         Rejection::NotMaster(_) | Rejection::Unable(_) => false,
         Rejection::Elsewhere(failure) => {
-            matches!(failure, Moved { .. } | Ask { .. } | TryAgain)
+            matches!(failure, Moved { .. } | Ask { .. } | TryAgain | Unserved(_))
         }
     }
 }

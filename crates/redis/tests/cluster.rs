@@ -91,6 +91,45 @@ async fn is_up_again_after_a_failover(asks_others: bool) {
     all_decide(&store).await;
 }
 
+/// With `cluster-require-full-coverage no`, the other slots are still served.
+#[tokio::test]
+async fn slots_that_no_node_serves_are_reported() {
+    let cluster = testbed::Cluster::start();
+    for node in cluster.nodes() {
+        node.ask(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+    }
+    let store = Redis::connect(&Config::cluster(cluster.addresses())).unwrap();
+    all_decide(&store).await;
+    wait_until("it is not up", || store.is_up()).await;
+    let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();
+    let unserved = key(&store, 0);
+    let slot = slot_of(&cluster, &store, unserved);
+    let (owner, slot) = (cluster.master_of(slot), slot.to_string());
+    // First where it is served: a node learns of the slots of others.
+    for node in [owner].into_iter().chain(cluster.nodes()) {
+        node.ask(&["CLUSTER", "DELSLOTS", &slot]);
+    }
+    let charge = Charge::new(unserved, &limit, Cost::ONE);
+    let error = store.decide(&[charge]).await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("CLUSTERDOWN"), "{source}");
+    let codes: Vec<_> = store.error_replies().iter().map(|one| one.code).collect();
+    assert_eq!(codes, ["CLUSTERDOWN"]);
+    wait_until("it is up", || !store.is_up()).await;
+    let reason = format!("cluster: slot {slot} is served by no node");
+    assert_eq!(store.trouble(), Some(reason));
+    // One attempt for each request, not eight.
+    let before = store.counts().redirections;
+    assert!(store.decide(&[charge]).await.is_err());
+    assert_eq!(store.counts().redirections, before);
+    let served = a_served_key(&store).await;
+    decides(&store, served).await;
+    owner.ask(&["CLUSTER", "ADDSLOTS", &slot]);
+    wait_until("it is not up again", || store.is_up()).await;
+    decides(&store, unserved).await;
+    assert_eq!(store.trouble(), None);
+}
+
 /// A key whose primary is there.
 async fn a_served_key(store: &Redis) -> Key {
     let limit = Limit::token_bucket(1_000, Span::HOUR).unwrap();

@@ -20,6 +20,8 @@ const UNKNOWN: u16 = u16::MAX;
 pub(super) struct Topology {
     /// For each slot the position in `primaries` of the node that serves it, or [`UNKNOWN`].
     slots: Box<[u16]>,
+    /// How many of them are unknown.
+    unknown: usize,
     /// Nodes that serve slots.
     primaries: Vec<Arc<Node>>,
     /// Every known node by its address: seeds, primaries, and those named in redirections.
@@ -33,6 +35,7 @@ impl Default for Topology {
     fn default() -> Topology {
         Topology {
             slots: vec![UNKNOWN; SLOTS].into(),
+            unknown: SLOTS,
             primaries: Vec::new(),
             nodes: Arc::default(),
         }
@@ -47,8 +50,26 @@ impl Topology {
     }
 
     /// Whether a node is known for each slot.
-    pub(super) fn is_complete(&self) -> bool {
-        !self.slots.contains(&UNKNOWN)
+    pub(super) const fn is_complete(&self) -> bool {
+        self.unknown == 0
+    }
+
+    /// The slots of which no node is known, for people, with their verb: `slots 7-9 are`.
+    pub(super) fn gap(&self) -> Option<String> {
+        let from = self.slots.iter().position(|node| *node == UNKNOWN)?;
+        let run = self.slots[from..]
+            .iter()
+            .take_while(|node| **node == UNKNOWN);
+        let count = run.count();
+        let slots = match count {
+            1 => format!("slot {from}"),
+            _ => format!("slots {from}-{}", from + count - 1),
+        };
+        Some(match self.unknown - count {
+            0 if count == 1 => format!("{slots} is"),
+            0 => format!("{slots} are"),
+            others => format!("{slots} and {others} more are"),
+        })
     }
 
     /// The node at `address`, once it is known.
@@ -81,7 +102,9 @@ impl Topology {
     pub(super) fn move_slot(&mut self, slot: u16, node: Option<&Arc<Node>>) {
         let position = node.map_or(UNKNOWN, |node| self.position(node));
         if let Some(current) = self.slots.get_mut(usize::from(slot)) {
+            self.unknown -= usize::from(*current == UNKNOWN);
             *current = position;
+            self.unknown += usize::from(*current == UNKNOWN);
         }
     }
 
@@ -95,6 +118,8 @@ impl Topology {
             let position = node.map_or(UNKNOWN, |node| self.position(&node));
             self.slots[range.slots.clone()].fill(position);
         }
+        let unknown = self.slots.iter().filter(|node| **node == UNKNOWN);
+        self.unknown = unknown.count();
     }
 
     /// Forgets the nodes that serve no slots, but for those that `is_kept` returns true for.
@@ -179,6 +204,18 @@ mod tests {
         topology.move_slot(7, None);
         assert_eq!(address(&topology, 7), None);
         assert!(!topology.is_complete());
+        assert_eq!(topology.gap().as_deref(), Some("slot 7 is"));
+        for slot in [8, 100, 101] {
+            topology.move_slot(slot, None);
+        }
+        topology.move_slot(100, None);
+        assert_eq!(topology.gap().as_deref(), Some("slots 7-8 and 2 more are"));
+        let node = topology.nodes().next().cloned();
+        for slot in [7, 8, 100, 101] {
+            topology.move_slot(slot, node.as_ref());
+        }
+        assert!(topology.is_complete());
+        assert_eq!(topology.gap(), None);
     }
 
     #[test]

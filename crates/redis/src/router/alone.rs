@@ -88,7 +88,7 @@ impl Alone {
     fn explain(&self, failed: NodeFailure) -> NodeFailure {
         let redirects = matches!(
             failed.failure,
-            Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain
+            Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain | Failure::Unserved(_)
         );
         if !redirects {
             return failed;

@@ -52,7 +52,11 @@ impl Router {
     ) -> Result<ScriptReply, NodeFailure> {
         match reply {
             Err(NodeFailure {
-                failure: Failure::Moved { .. } | Failure::Ask { .. } | Failure::TryAgain,
+                failure:
+                    Failure::Moved { .. }
+                    | Failure::Ask { .. }
+                    | Failure::TryAgain
+                    | Failure::Unserved(_),
                 ..
             }) => self.ask(request, since).await,
             reply => reply,

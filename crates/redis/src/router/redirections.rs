@@ -1,4 +1,4 @@
-//! Redirects of a Redis Cluster: `MOVED`, `ASK` and `TRYAGAIN`.
+//! Redirects of a Redis Cluster: `MOVED`, `ASK` and `TRYAGAIN`; and slots that nobody serves.
 
 use std::sync::Arc;
 
@@ -37,6 +37,7 @@ impl Redirections<'_> {
     {
         let mut redirected = Redirected::No;
         let mut node = self.cluster.node_of_slot(self.slot);
+        let mut unserved = None;
         for _ in 0..REDIRECTIONS_MAX {
             let Some(serving) = &node else { break };
             let reply = send(Arc::clone(serving), redirected).await;
@@ -48,6 +49,10 @@ impl Redirections<'_> {
                 Failure::TryAgain => Redirected::TryAgain,
                 _ => Redirected::No,
             };
+            unserved = match failure {
+                Failure::Unserved(error) => Some((Arc::clone(serving), error.clone())),
+                _ => None,
+            };
             node = match failure {
                 Failure::Moved { slot, address } => {
                     let address = serving.full_address(address);
@@ -55,8 +60,12 @@ impl Redirections<'_> {
                     self.cluster.node(&address)
                 }
                 Failure::Ask { address } => self.cluster.node(&serving.full_address(address)),
-                Failure::TryAgain => {
+                Failure::TryAgain | Failure::Unserved(_) => {
                     self.cluster.stale.notify_one();
+                    // No other node is known that could be tried.
+                    if unserved.is_some() && !self.cluster.serves(self.slot) {
+                        break;
+                    }
                     // A timer fires up to a millisecond late, and the reply takes time as well.
                     if Instant::now() + 2 * RETRY_PAUSE >= self.deadline {
                         break;
@@ -75,6 +84,13 @@ impl Redirections<'_> {
                 break;
             }
         }
-        Err(NodeFailure::no_node(node.as_deref()))
+        let Some((asked, error)) = unserved else {
+            return Err(NodeFailure::no_node(node.as_deref()));
+        };
+        self.stats.trouble.record_error(&asked.address, &error);
+        Err(NodeFailure {
+            failure: error.failure(),
+            address: asked.address.clone(),
+        })
     }
 }
