@@ -11,6 +11,7 @@ use crate::request_queue::Shared;
 use crate::script::Caller;
 use crate::sentinel::NamedPrimary;
 use crate::session::{End, Session};
+use crate::stats::Stats;
 
 /// How long connecting, authenticating and loading the scripts may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(1);
@@ -41,6 +42,13 @@ pub(crate) struct ConnectionTask {
     pub(crate) batch: usize,
 }
 
+/// The address of the last attempt to connect. What is wrong there is no longer of interest once
+/// another address takes its place, or the task ends.
+struct Tried<'s> {
+    stats: &'s Stats,
+    address: Option<Arc<str>>,
+}
+
 /// Why there is no connection, and to which address.
 type NotOpened = (Arc<str>, io::Error);
 
@@ -51,10 +59,15 @@ impl ConnectionTask {
     pub(crate) async fn drive(mut self, shared: Arc<Shared>) {
         let mut pause = Duration::ZERO;
         let mut last_lost = None;
+        let mut tried = Tried::new(&shared.stats);
         loop {
             let (address, connection) = match self.open(&shared, pause).await {
-                Ok(opened) => opened,
+                Ok((address, connection)) => {
+                    tried.replace(&address);
+                    (address, connection)
+                }
                 Err((address, error)) => {
+                    tried.replace(&address);
                     shared.stats.trouble.record_failure(&address, &error);
                     self.target.unusable();
                     shared.set_broken(true);
@@ -137,6 +150,36 @@ impl ConnectionTask {
     }
 }
 
+// === impl Tried ===
+
+impl Tried<'_> {
+    const fn new(stats: &Stats) -> Tried<'_> {
+        Tried {
+            stats,
+            address: None,
+        }
+    }
+
+    fn replace(&mut self, address: &Arc<str>) {
+        if self.address.as_ref() != Some(address) {
+            self.clear();
+            self.address = Some(Arc::clone(address));
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(address) = &self.address {
+            self.stats.trouble.clear_failure(address);
+        }
+    }
+}
+
+impl Drop for Tried<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 fn longer(pause: Duration) -> Duration {
     (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
 }
@@ -149,7 +192,7 @@ async fn wait_until(deadline: Option<Instant>) {
     }
 }
 
-// === impl Place ===
+// === impl Target ===
 
 impl Target {
     /// The name in errors and logs.

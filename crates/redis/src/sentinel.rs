@@ -37,7 +37,7 @@ const EVENTS: [&[u8]; 3] = [
 ];
 
 /// The primary that the sentinels name; cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NamedPrimary(Arc<Watched<View>>);
 
 /// The sentinels' answers so far.
@@ -64,7 +64,7 @@ pub(crate) fn watch(
     master: &Arc<str>,
     stats: &Arc<Stats>,
 ) -> (NamedPrimary, JoinSet<()>) {
-    let named = NamedPrimary(Arc::default());
+    let named = NamedPrimary::default();
     let mut tasks = JoinSet::new();
     for address in addresses.iter().take(SENTINELS_MAX) {
         let sentinel = Sentinel {
@@ -102,6 +102,13 @@ impl NamedPrimary {
             view.epoch = 0;
             false
         });
+    }
+
+    /// Applies the answer of a sentinel that knows of no failover.
+    #[cfg(test)]
+    pub(crate) fn name(&self, address: &str) {
+        self.reset_epoch();
+        let _former = self.offer(address, 0);
     }
 
     /// Applies a sentinel's answer. Returns the former primary, if it was another.

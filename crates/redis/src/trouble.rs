@@ -28,8 +28,8 @@ pub(crate) struct Trouble(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Why nodes cannot be used now, by address.
-    reasons: BTreeMap<Box<str>, String>,
+    /// Why nodes cannot be used now, by address; the newest last.
+    reasons: VecDeque<(Box<str>, String)>,
     /// By address and code.
     errors: BTreeMap<(Box<str>, &'static str), Tally>,
     changes: VecDeque<StoreEvent>,
@@ -62,14 +62,17 @@ impl Trouble {
     /// Notes why a node cannot be used.
     pub(crate) fn record_failure(&self, node: &str, reason: &dyn fmt::Display) {
         let mut known = lock(&self.0);
-        if known.reasons.len() < NODES_MAX || known.reasons.contains_key(node) {
-            known.reasons.insert(node.into(), reason.to_string());
+        known.reasons.retain(|(other, _)| **other != *node);
+        if known.reasons.len() == NODES_MAX {
+            known.reasons.pop_front();
         }
+        known.reasons.push_back((node.into(), reason.to_string()));
     }
 
-    /// Notes that a node can be used.
+    /// Notes that a node can be used, or is no longer needed.
     pub(crate) fn clear_failure(&self, node: &str) {
-        lock(&self.0).reasons.remove(node);
+        let mut known = lock(&self.0);
+        known.reasons.retain(|(other, _)| **other != *node);
     }
 
     /// Counts an error reply of a node.
@@ -99,10 +102,10 @@ impl Trouble {
         });
     }
 
-    /// Why Redis nodes cannot be used now, each with its address.
+    /// Why Redis nodes cannot be used now, each with its address; the newest reason first.
     pub(crate) fn reason(&self) -> Option<String> {
         let known = lock(&self.0);
-        let all = known.reasons.iter().take(SHOWN_MAX);
+        let all = known.reasons.iter().rev().take(SHOWN_MAX);
         let shown: Vec<String> = all.map(|(node, why)| format!("{node}: {why}")).collect();
         (!shown.is_empty()).then(|| shown.join("; "))
     }

@@ -104,6 +104,24 @@ async fn the_same_error_is_an_event_every_ten_seconds() {
 }
 
 #[test]
+fn the_newest_reasons_are_shown() {
+    let trouble = Trouble::default();
+    for node in ["a:1", "b:1", "c:1", "d:1", "b:1"] {
+        trouble.record_failure(node, &"away");
+    }
+    let shown = "b:1: away; d:1: away; c:1: away";
+    assert_eq!(trouble.reason().as_deref(), Some(shown));
+    trouble.clear_failure("d:1");
+    let shown = "b:1: away; c:1: away; a:1: away";
+    assert_eq!(trouble.reason().as_deref(), Some(shown));
+    for number in 0..2 * NODES_MAX {
+        trouble.record_failure(&format!("{number}:1"), &"away");
+    }
+    let newest = format!("{}:1: away; ", 2 * NODES_MAX - 1);
+    assert!(trouble.reason().unwrap().starts_with(&newest));
+}
+
+#[test]
 fn what_is_kept_of_nodes_has_a_bound() {
     let trouble = Trouble::default();
     for number in 0..1_000 {
