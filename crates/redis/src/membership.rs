@@ -11,9 +11,12 @@
 //! The count is needed while Redis is unavailable, so the last known one stays in effect. Instances
 //! that have lost Redis but still serve traffic are not counted by those that have not: the local
 //! shares are then too large by the number of missing instances.
+//!
+//! A Redis that has come back empty counts the instances one by one, as they send their heartbeats.
+//! So a smaller count takes effect only after [`EXPIRES_AFTER`] without interruption.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep};
@@ -23,6 +26,7 @@ use crate::keys;
 use crate::names::unique_name;
 use crate::resp::Reply;
 use crate::router::{NodeFailure, Router};
+use crate::sharded::lock;
 
 /// The interval between heartbeats.
 pub const HEARTBEAT: Span = Span::SECOND;
@@ -58,10 +62,20 @@ pub(crate) struct Membership {
 struct Member {
     name: String,
     key: String,
-    /// Zero until Redis has replied.
+    counted: Mutex<Counted>,
+    /// The count in effect, to be read without the lock.
     count: AtomicU32,
     /// Whether this instance has left.
     has_left: AtomicBool,
+}
+
+/// The number of members.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    /// The one in effect. Zero until Redis has replied.
+    count: u32,
+    /// Since when Redis counts fewer, and the most that it has counted meanwhile.
+    fewer: Option<(Instant, u32)>,
 }
 
 // === impl Membership ===
@@ -87,7 +101,7 @@ impl Membership {
         });
     }
 
-    /// The number of members in Redis's last reply; 1 before the first.
+    /// The number of members; 1 before Redis's first reply.
     pub(crate) fn count(&self) -> u32 {
         self.member.count.load(Ordering::Relaxed).max(1)
     }
@@ -110,13 +124,15 @@ impl Member {
         Arc::new(Member {
             name: format!("{:016x}", unique_name()),
             key: format!("{prefix}{KEY}"),
+            counted: Mutex::default(),
             count: AtomicU32::new(0),
             has_left: AtomicBool::new(false),
         })
     }
 
-    /// Sends a heartbeat that lasts this long; zero leaves.
-    async fn beat(&self, router: &Router, lasts: Span) -> Result<(), NodeFailure> {
+    /// Sends a heartbeat that lasts this long, and returns how many members Redis counts; zero
+    /// leaves.
+    async fn beat(&self, router: &Router, lasts: Span) -> Result<Option<u32>, NodeFailure> {
         let lasts = (lasts.as_nanos() / 1_000_000).to_string();
         let words: [&[u8]; 6] = [
             b"EVAL",
@@ -127,13 +143,43 @@ impl Member {
             lasts.as_bytes(),
         ];
         let slot = keys::slot_of(TAG);
-        let reply = router.command_at(slot, &words, Instant::now()).await?;
-        if let Reply::Integer(count) = reply {
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
-            // Relaxed: it publishes nothing else.
-            self.count.store(count, Ordering::Relaxed);
+        let reply = router.command_at(slot, &words, Instant::now()).await;
+        let count = reply.map(|reply| match reply {
+            Reply::Integer(count) => Some(u32::try_from(count).unwrap_or(u32::MAX)),
+            _ => None,
+        });
+        let mut counted = lock(&self.counted);
+        match &count {
+            Ok(Some(count)) => counted.apply(*count, Instant::now()),
+            Ok(None) | Err(_) => counted.fewer = None,
         }
-        Ok(())
+        // Relaxed: it publishes nothing else.
+        self.count.store(counted.count, Ordering::Relaxed);
+        count
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    /// Applies a count of Redis: a smaller one once it has lasted, any other at once.
+    fn apply(&mut self, count: u32, now: Instant) {
+        if count >= self.count {
+            *self = Counted { count, fewer: None };
+            return;
+        }
+        let (since, most) = self.fewer.unwrap_or((now, count));
+        let most = most.max(count);
+        *self = match now < since + EXPIRES_AFTER.into() {
+            true => Counted {
+                fewer: Some((since, most)),
+                ..*self
+            },
+            false => Counted {
+                count: most,
+                fewer: None,
+            },
+        };
     }
 }
 
@@ -142,7 +188,7 @@ async fn send_heartbeats(member: Arc<Member>, router: Arc<Router>) {
     let mut pause = RETRY_AFTER;
     while !member.has_left.load(Ordering::Relaxed) {
         match member.beat(&router, EXPIRES_AFTER).await {
-            Ok(()) => {
+            Ok(_) => {
                 pause = RETRY_AFTER;
                 sleep(HEARTBEAT.into()).await;
             }
@@ -164,7 +210,7 @@ mod tests {
     use crate::config::Config;
     use crate::store::Redis;
 
-    async fn try_to_beat(store: &Redis, lasts: Span) -> Result<(), NodeFailure> {
+    async fn try_to_beat(store: &Redis, lasts: Span) -> Result<Option<u32>, NodeFailure> {
         let Membership { member, router, .. } = store.membership();
         member.beat(router, lasts).await
     }
@@ -182,9 +228,10 @@ mod tests {
         (0..count).map(connect).collect()
     }
 
+    /// How many members Redis counts.
     async fn beat(store: &Redis, lasts: Span) -> u32 {
-        assert!(try_to_beat(store, lasts).await.is_ok());
-        store.instances()
+        let counted = try_to_beat(store, lasts).await;
+        counted.ok().flatten().unwrap()
     }
 
     async fn counted(config: &Config) {
@@ -194,6 +241,7 @@ mod tests {
         }
         for store in &stores {
             assert_eq!(beat(store, EXPIRES_AFTER).await, 3);
+            assert_eq!(store.instances(), 3);
         }
         stores[1].close().await;
         assert_eq!(beat(&stores[0], EXPIRES_AFTER).await, 2);
@@ -243,6 +291,54 @@ mod tests {
         // As does one of the future, from before the clock was set back.
         redis.ask(&["ZADD", "tg:{nodes}", "9999999999999", "somebody"]);
         assert_eq!(beat(&stores[0], EXPIRES_AFTER).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_redis_that_came_back_empty_makes_no_share_larger() {
+        let redis = testbed::Redis::start();
+        let stores = stores(3, &Config::single(redis.address()));
+        for store in &stores {
+            // Stops its own heartbeats.
+            store
+                .membership()
+                .member
+                .has_left
+                .store(true, Ordering::Relaxed);
+            beat(store, EXPIRES_AFTER).await;
+        }
+        for store in &stores {
+            assert_eq!(beat(store, EXPIRES_AFTER).await, 3);
+        }
+        redis.ask(&["FLUSHALL"]);
+        for (store, counted) in stores.iter().zip(1..) {
+            assert_eq!(beat(store, EXPIRES_AFTER).await, counted);
+            assert_eq!(store.instances(), 3);
+        }
+    }
+
+    #[test]
+    fn a_smaller_count_takes_effect_once_it_has_lasted() {
+        let start = Instant::now();
+        let second = |number| start + Duration::from_secs(number);
+        let mut counted = Counted::default();
+        let mut count = |count, at| {
+            counted.apply(count, second(at));
+            counted.count
+        };
+        assert_eq!(count(1, 0), 1);
+        assert_eq!(count(3, 0), 3);
+        assert_eq!([0, 1, 2].map(|at| count(1, at)), [3; 3]);
+        assert_eq!(count(1, 3), 1);
+        // The most of those seen meanwhile.
+        assert_eq!(count(9, 4), 9);
+        let growing = [(1, 5), (2, 6), (5, 7)];
+        assert_eq!(growing.map(|(members, at)| count(members, at)), [9; 3]);
+        assert_eq!(count(4, 8), 5);
+        // Another outage interrupts it.
+        assert_eq!(count(1, 9), 5);
+        counted.fewer = None;
+        counted.apply(1, second(12));
+        assert_eq!(counted.count, 5);
     }
 
     #[tokio::test]

@@ -64,9 +64,10 @@ impl Redis {
         self.membership.join();
     }
 
-    /// The number of instances in Redis's last reply: the stores that have joined and share
-    /// this Redis and its prefix; 1 before the first reply. They send a heartbeat once a second
-    /// ([`HEARTBEAT`](crate::HEARTBEAT)), and expire three seconds after the last one.
+    /// The number of instances that Redis counts: the stores that have joined and share this Redis
+    /// and its prefix; 1 before its first reply. They send a heartbeat once a second
+    /// ([`HEARTBEAT`](crate::HEARTBEAT)), and expire three seconds after the last one. A smaller
+    /// count takes effect once it has lasted for as long: Redis may have come back empty.
     pub fn instances(&self) -> u32 {
         self.membership.count()
     }
