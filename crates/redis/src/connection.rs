@@ -145,7 +145,17 @@ impl Opener {
         let mut out = BytesMut::new();
         self.write_auth(&mut out);
         hello::write(&mut out);
-        link.send(&out).await?;
+        let sent = link.send(&out).await;
+        let read = self.read_identity(link).await;
+        match (sent, read) {
+            // A server that accepts no more clients says so, and closes the connection, perhaps
+            // before this was sent.
+            (Err(_), Err(why)) if why.kind() == io::ErrorKind::Other => Err(why),
+            (sent, read) => sent.and(read),
+        }
+    }
+
+    async fn read_identity(&self, link: &mut Link) -> io::Result<()> {
         if self.password.is_some() {
             hello::check_auth(&link.next().await?).map_err(io::Error::other)?;
         }

@@ -168,6 +168,19 @@ async fn is_reported(redis: &testbed::Redis, (fault, code, remedy): Fault) {
 }
 
 #[tokio::test]
+async fn a_server_that_accepts_no_more_clients_is_reported() {
+    let redis = testbed::Redis::start();
+    redis.ask(&["CONFIG", "SET", "maxclients", "1"]);
+    let store = Redis::connect(&config(&redis)).unwrap();
+    let latest = Instant::now() + REPLY_TIMEOUT;
+    let says_so = |why: String| why.contains("max number of clients");
+    while !store.trouble().is_some_and(says_so) {
+        assert!(Instant::now() < latest, "{:?}", store.trouble());
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_renamed_command_is_reported() {
     let setup = testbed::Setup::with(&["--rename-command", "EVALSHA", "HIDDEN"]);
     let redis = testbed::Redis::start_with(&setup);

@@ -6,7 +6,7 @@
 use bytes::BytesMut;
 
 use crate::failure::error_code;
-use crate::resp::{self, Reply};
+use crate::resp::{self, Reply, printable};
 
 /// Whether a server accepts writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,21 +50,49 @@ pub(crate) fn check_auth(reply: &Reply) -> Result<(), String> {
 
 fn explain_rejection(command: &str, text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
-    if text.contains("without any password configured") {
-        return format!(
-            "{command} was rejected: the default user has no password; remove the password here, \
-             or give the user one"
-        );
-    }
-    match error_code(&text) {
-        "WRONGPASS" => format!("{command} was rejected (WRONGPASS): wrong user or password"),
-        "NOAUTH" => "a password is needed (NOAUTH)".to_owned(),
-        "LOADING" => "the server is loading its data (LOADING)".to_owned(),
-        code => format!(
+    known_reason(command, &text).unwrap_or_else(|| {
+        let code = error_code(&text);
+        format!(
             "{command} was rejected ({code}); the server's words are not shown, because they may \
              repeat the password"
-        ),
+        )
+    })
+}
+
+/// Why the server rejects the connection, in words of our own, if its error is well known.
+fn known_reason(command: &str, text: &str) -> Option<String> {
+    if text.contains("without any password configured") {
+        return Some(format!(
+            "{command} was rejected: the default user has no password; remove the password here, \
+             or give the user one"
+        ));
     }
+    let reason = match error_code(text) {
+        "WRONGPASS" => {
+            return Some(format!(
+                "{command} was rejected (WRONGPASS): wrong user or password"
+            ));
+        }
+        "NOAUTH" => "a password is needed (NOAUTH)",
+        "LOADING" => "the server is loading its data (LOADING)",
+        _ if text.contains("max number of clients") => {
+            "the server accepts no more connections (max number of clients reached: `maxclients`)"
+        }
+        _ if text.starts_with("DENIED") => {
+            "the server accepts no connections from other hosts (DENIED): it is in protected mode, \
+             and its default user has no password"
+        }
+        _ => return None,
+    };
+    Some(reason.to_owned())
+}
+
+/// Whether an error means no more than that the server or this user has no such command.
+fn has_no_command(text: &str) -> bool {
+    let is_unknown = ["unknown command", "unsupported command"]
+        .iter()
+        .any(|words| text.contains(words));
+    is_unknown || text.starts_with("NOPROTO") || error_code(text) == "NOPERM"
 }
 
 // === impl Hello ===
@@ -74,13 +102,14 @@ impl Hello {
     ///
     /// # Errors
     ///
-    /// A password is required, or the server is still loading its data.
+    /// Why the server rejects the connection: a password is required, it is still loading its data,
+    /// it has too many clients, ...
     pub(crate) fn read(reply: &Reply) -> Result<Hello, String> {
         if let Reply::Error(text) = reply {
-            let text = String::from_utf8_lossy(text);
-            return match error_code(&text) {
-                code @ ("NOAUTH" | "LOADING") => Err(explain_rejection("HELLO", code.as_bytes())),
-                _ => Ok(Hello::default()),
+            let shown = String::from_utf8_lossy(text);
+            return match has_no_command(&shown) {
+                true => Ok(Hello::default()),
+                false => Err(known_reason("HELLO", &shown).unwrap_or_else(|| printable(text))),
             };
         }
         let mut hello = Hello::default();
@@ -130,7 +159,16 @@ mod tests {
     fn a_server_without_hello_is_unknown_and_one_that_wants_a_password_says_so() {
         let unknown = error("ERR unknown command `HELLO`, with args beginning with: `2`");
         assert_eq!(Hello::read(&unknown), Ok(Hello::default()));
+        let without = [
+            "NOPERM this user has no permissions to run the 'hello' command",
+            "NOPROTO unsupported protocol version",
+        ];
+        for text in without {
+            assert_eq!(Hello::read(&error(text)), Ok(Hello::default()), "{text}");
+        }
         let wanted = Hello::read(&error("NOAUTH HELLO must be called with hunter2"));
         assert_eq!(wanted, Err("a password is needed (NOAUTH)".to_owned()));
+        let rejected = Hello::read(&error("ERR upstream failure"));
+        assert_eq!(rejected, Err("ERR upstream failure".to_owned()));
     }
 }
