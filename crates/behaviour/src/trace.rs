@@ -28,8 +28,12 @@ struct TraceCharge {
     has_headroom: bool,
 }
 
-/// The most keys that one rule has in a trace.
+/// The most keys that one rule has in most requests of a trace.
 const VALUES: u64 = 2;
+/// How many keys all rules have in wide requests.
+const WIDE_KEYS: u64 = 24;
+/// Requests of more charges are wide.
+const NARROW_MAX: usize = 3;
 /// The requests of one trace.
 const STEPS: usize = 60;
 /// No trace goes beyond this moment (in 2262): a century later must still be a moment.
@@ -229,18 +233,30 @@ impl Trace {
         self.rules[index].change(limit);
     }
 
+    /// The charges of a request. Some are wide: of more charges, and on more keys, than are kept
+    /// without the heap.
     fn question(&self, random: &mut Random) -> Vec<TraceCharge> {
-        let last = u64::try_from(self.rules.len()).expect("a few rules") - 1;
-        let count = random.pick(&[1, 1, 1, 2, 3]);
+        let rules = u64::try_from(self.rules.len()).expect("a few rules");
+        let count = match random.chance(8) {
+            true => random.pick(&[9, 20]),
+            false => random.pick(&[1, 1, 1, 2, NARROW_MAX]),
+        };
+        let is_wide = count > NARROW_MAX;
+        let values = if is_wide { WIDE_KEYS / rules } else { VALUES };
         let has_priority = random.chance(30);
         // It comes and goes with time.
         let has_headroom = self.now.monotonic.as_nanos() / self.taste.grain.as_nanos() % 2 == 1;
         let asked = (0..count).map(|_| {
-            let rule = usize::try_from(random.between(0, last)).expect("a few rules");
+            let rule = usize::try_from(random.between(0, rules - 1)).expect("a few rules");
+            // One large cost of many would deny nearly every wide request.
+            let cost = match is_wide && random.chance(95) {
+                true => random.pick(&[Cost::ONE, Cost::ONE, Cost::Peek(1), Cost::Refund(1)]),
+                false => self.taste.cost(&self.rules[rule].limit, random),
+            };
             TraceCharge {
                 rule,
-                value: random.between(1, VALUES),
-                cost: self.taste.cost(&self.rules[rule].limit, random),
+                value: random.between(1, values),
+                cost,
                 has_priority,
                 has_headroom,
             }

@@ -41,7 +41,8 @@ fn random_charge<'l>(random: &mut Random, key: usize, limit: &'l Limit) -> Charg
 fn separate_charges_get_the_verdict_of_their_bill() {
     let (mut allowed, mut denied) = (0, 0);
     check("separate", 300, |random| {
-        let limits: Vec<Limit> = (0..4).map(|_| random_limit(random)).collect();
+        // More than are kept without the heap.
+        let limits: Vec<Limit> = (0..9).map(|_| random_limit(random)).collect();
         let mut of_bill: Vec<Account> = limits.iter().map(Account::fresh).collect();
         let mut separate = of_bill.clone();
         let mut now = Moment::from_nanos(1_000_000_000_000);

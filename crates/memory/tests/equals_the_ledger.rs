@@ -69,7 +69,8 @@ fn random_traces_agree() {
         let mut rules: Vec<(Limit, LimitHistory)> = (0..6)
             .map(|_| (limit(&mut random), LimitHistory::none().clone()))
             .collect();
-        let keys: Vec<_> = (0..6u64).map(|rule| store.key_of(&(seed, rule))).collect();
+        // Four for each rule, of which most requests ask the first.
+        let keys: Vec<_> = (0..24u64).map(|key| store.key_of(&(seed, key))).collect();
         let mut now = Moment::ZERO + Span::from_secs(1_700_000_000);
         for step in 0..300 {
             let pause = random.below(40_000_000);
@@ -89,7 +90,12 @@ fn random_traces_agree() {
             } else {
                 OnDenial::Keep
             };
-            let count = 1 + random.below(4);
+            // Some have more charges, and more keys, than are kept without the heap.
+            let (count, keys_each) = match random.below(8) {
+                0 => (9, 4),
+                1 => (20, 4),
+                _ => (1 + random.below(4), 1),
+            };
             let charges: Vec<Charge<'_>> = (0..count)
                 .map(|_| {
                     let rule = usize::try_from(random.below(6)).unwrap();
@@ -100,11 +106,12 @@ fn random_traces_agree() {
                         _ => Enforcement::Enforce,
                     };
                     let (limit, history) = &rules[rule];
+                    let key = keys[rule + 6 * usize::try_from(random.below(keys_each)).unwrap()];
                     Charge {
                         history,
                         enforcement,
                         on_denial,
-                        ..Charge::new(keys[rule], limit, cost)
+                        ..Charge::new(key, limit, cost)
                     }
                 })
                 .collect();
