@@ -1,6 +1,6 @@
 //! Commands of the Redis protocol of arbitrary bytes.
 
-use tollgate_resp::{COMMAND_BYTES_MAX, Parser, ProtocolError, WORDS_MAX};
+use tollgate_resp::{COMMAND_BYTES_MAX, Parser, ProtocolError, WORD_BYTES_MAX, WORDS_MAX};
 
 type Found = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 
@@ -21,8 +21,9 @@ fn parse(input: &[u8], piece: usize) -> Found {
     loop {
         match parser.next(&input[taken..arrived]) {
             Ok(Some(command)) => {
-                assert!(command.len() <= WORDS_MAX.max(command.length()));
+                assert!(command.len() <= WORDS_MAX);
                 assert!(command.length() <= COMMAND_BYTES_MAX);
+                assert!(command.words(0).all(|word| word.len() <= WORD_BYTES_MAX));
                 found.push(command.words(0).map(<[u8]>::to_vec).collect());
                 taken += command.length();
             }
