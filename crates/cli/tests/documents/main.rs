@@ -27,6 +27,16 @@ const STARTS_TRIED: usize = 5;
 const COLUMNS_MAX: usize = 200;
 /// The names of stores and upstreams in `examples/tollgate.yaml`, which are not settings.
 const NAMES: [&str; 4] = ["payments", "sessions", "local", "api"];
+const PAGES_WITHOUT_A_COMMAND: [&str; 8] = [
+    "docs/benchmarks.md",
+    "docs/comparison.md",
+    "docs/fault-tests.md",
+    "docs/from-envoy.md",
+    "docs/from-governor.md",
+    "docs/identity.md",
+    "docs/middleware.md",
+    "docs/semantics.md",
+];
 /// Where the doc tests of `tollgate` include the pages that have Rust in them.
 const RUST_PAGES: &str = "crates/tollgate/src/lib.rs";
 
@@ -137,16 +147,7 @@ fn envoy() {
 
 #[test]
 fn pages_without_a_command() {
-    for page in [
-        "docs/benchmarks.md",
-        "docs/comparison.md",
-        "docs/fault-tests.md",
-        "docs/from-envoy.md",
-        "docs/from-governor.md",
-        "docs/identity.md",
-        "docs/middleware.md",
-        "docs/semantics.md",
-    ] {
+    for page in PAGES_WITHOUT_A_COMMAND {
         try_page(page);
     }
 }
@@ -155,8 +156,9 @@ fn pages_without_a_command() {
 fn every_page_is_tried() {
     let tests = include_str!("main.rs");
     for page in pages() {
+        let has_test = tests.contains(&format!("    try_page(\"{page}\");\n"));
         assert!(
-            tests.contains(&format!("\"{page}\"")),
+            has_test || PAGES_WITHOUT_A_COMMAND.contains(&page.as_str()),
             "no test tries {page}"
         );
     }
