@@ -2,16 +2,21 @@
 //! file, and neither the engine nor what is built on it changes for it.
 #![allow(clippy::unwrap_used)]
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use tokio::time::{sleep, timeout};
 use tollgate_core::{
     Charge, ChargeDenied, Cost, DecidedBy, Descriptor, Entry, Key, KeyHasher, Ledger, Moment, Now,
-    Request, SharedStore, Span, Store, StoreError, StoreMetric, StoreMetricValue, Verdict,
+    Request, SharedStore, Span, Store, StoreError, StoreEvent, StoreMetric, StoreMetricValue,
+    Verdict,
 };
 use tollgate_engine::{AnyShared, Engine, SettleError, Stores, watch_stores};
 use tollgate_memory::{Memory, RandomKeys, SystemClock};
 use tollgate_rules::{Options, RuleSet, Source};
+use tollgate_testbed::Journal;
 
 /// What a server would hold: the state of all instances.
 #[derive(Default)]
@@ -19,6 +24,7 @@ struct Toy {
     ledger: Mutex<Ledger>,
     instances: AtomicU32,
     is_down: AtomicBool,
+    events: Mutex<Vec<StoreEvent>>,
 }
 
 /// One instance's connection to it.
@@ -83,6 +89,10 @@ impl SharedStore for Connection {
         }]
     }
 
+    fn take_events(&self) -> Vec<StoreEvent> {
+        std::mem::take(&mut self.toy.events.lock().unwrap())
+    }
+
     async fn close(&self) {
         self.toy.instances.fetch_sub(1, Ordering::Relaxed);
     }
@@ -102,12 +112,20 @@ descriptors:
     rate_limit: 1/day
 ";
 
-/// An engine whose domain `shop` is in the toy store.
-fn engine(toy: &Arc<Toy>) -> Engine {
+/// Stores of which each of these domains has a toy store of its own.
+fn stores<const N: usize>(toys: [(&str, &str, &Arc<Toy>); N]) -> Stores {
     let clock: Arc<dyn tollgate_core::Clock> = Arc::new(SystemClock::new());
     let memory = Memory::builder().max_keys(100).clock(clock).build();
-    let shared = AnyShared::new("Toy", Connection::to(toy));
-    let stores = Stores::new(memory).with_shared("toy", ["shop".to_owned()], shared);
+    toys.into_iter()
+        .fold(Stores::new(memory), |stores, (name, domain, toy)| {
+            let shared = AnyShared::new("Toy", Connection::to(toy));
+            stores.with_shared(name, [domain.to_owned()], shared)
+        })
+}
+
+/// An engine whose domain `shop` is in the toy store.
+fn engine(toy: &Arc<Toy>) -> Engine {
+    let stores = stores([("toy", "shop", toy)]);
     let engine = Engine::new(stores);
     let sources = [
         Source::new("shop.yaml", SHOP),
@@ -211,10 +229,33 @@ async fn a_refund_goes_where_the_units_were_charged() {
 
 #[tokio::test(start_paused = true)]
 async fn its_health_is_watched_until_the_end() {
-    let toy = Arc::<Toy>::default();
-    let engine = Arc::new(engine(&toy));
-    let stop = tokio::time::sleep(std::time::Duration::from_secs(5));
-    watch_stores(engine, stop).await;
+    let (journal, _guard) = Journal::begin();
+    let (one, two) = (Arc::<Toy>::default(), Arc::<Toy>::default());
+    let stores = stores([("one", "shop", &one), ("two", "other", &two)]);
+    let stop = sleep(Duration::from_secs(5));
+    let mut watching = pin!(watch_stores(Arc::new(Engine::new(stores)), stop));
+    // What is logged in the next second, of which store.
+    let mut logged = async |words: &str| {
+        let second = timeout(Duration::from_secs(1), &mut watching).await;
+        assert!(second.is_err(), "it ended too early");
+        let lines = journal.lines(words).into_iter();
+        let stores = lines.map(|line| {
+            let (_, store) = line.split_once("store=\"").expect("each line names it");
+            store[..3].to_owned()
+        });
+        stores.collect::<Vec<_>>()
+    };
+    assert_eq!(logged("Toy is connected").await, ["one", "two"]);
+    two.is_down.store(true, Ordering::Relaxed);
+    assert_eq!(logged("Toy is unavailable").await, ["two"]);
+    two.is_down.store(false, Ordering::Relaxed);
+    assert_eq!(logged("Toy is available again").await, ["two"]);
+    let [from, to] = ["toy:1", "toy:2"].map(str::to_owned);
+    let changed = StoreEvent::PrimaryChanged { from, to };
+    two.events.lock().unwrap().push(changed);
+    assert_eq!(logged("from=\"toy:1\" to=\"toy:2\"").await, ["two"]);
+    watching.await;
+    assert_eq!(journal.lines("Toy is").len(), 4, "{}", journal.text());
 }
 
 /// A store need not keep reservations.
