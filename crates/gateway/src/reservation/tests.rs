@@ -175,9 +175,16 @@ async fn cancel_some(random: &mut Random) {
     for task in tasks {
         let _cancelled_or_panicked = task.await.is_err();
     }
-    let used = [bench.used("all").await, bench.used("failed").await];
+    let used = [
+        bench.used("all").await,
+        bench.used("failed").await,
+        bench.used("bytes").await,
+    ];
     let account = account.lock().unwrap();
-    assert_eq!(used, [account.sent, account.sent - account.released]);
+    let failed = account.sent - account.released;
+    // A response that was broken off costs at least what was estimated.
+    let bytes = account.bytes + ESTIMATE * (account.sent - account.settled);
+    assert_eq!(used, [account.sent, failed, bytes]);
     assert!(
         account.released > 0 && account.sent < 40,
         "nothing was cancelled"
