@@ -40,7 +40,8 @@ fn main() -> ExitCode {
     let start = Instant::now();
     let (next, is_enough) = (AtomicU64::new(0), AtomicBool::new(false));
     let failures: Mutex<Vec<Report>> = Mutex::default();
-    let (decisions, faults) = (AtomicU64::new(0), Mutex::<FaultCounts>::default());
+    let (decisions, judged) = (AtomicU64::new(0), AtomicU64::new(0));
+    let faults = Mutex::<FaultCounts>::default();
     std::thread::scope(|scope| {
         for _ in 0..wanted.threads {
             scope.spawn(|| {
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
                     }
                     let report = run_with(wanted.from + number, wanted.draws);
                     decisions.fetch_add(report.decisions, Ordering::Relaxed);
+                    judged.fetch_add(report.judged, Ordering::Relaxed);
                     faults
                         .lock()
                         .expect("nobody panics with it")
@@ -74,14 +76,16 @@ fn main() -> ExitCode {
         .iter()
         .for_each(|report| print(report, wanted.draws));
     let run = next.load(Ordering::Relaxed).min(wanted.seeds);
-    let (decisions, seconds) = (decisions.into_inner(), start.elapsed().as_secs_f64());
+    let (decisions, judged) = (decisions.into_inner(), judged.into_inner());
+    let seconds = start.elapsed().as_secs_f64();
     let faults = faults.into_inner().expect("nobody panicked with it");
     print_faults(&faults);
     println!(
-        "{run} seeds, {decisions} decisions, {} failed, {seconds:.1} s",
+        "{run} seeds, {decisions} decisions, {judged} of which Redis had to make, {} failed, \
+         {seconds:.1} s",
         failures.len()
     );
-    let problems = find_problems(run, decisions, &faults);
+    let problems = find_problems(run, judged, &faults);
     problems.iter().for_each(|problem| eprintln!("{problem}"));
     match failures.is_empty() && problems.is_empty() {
         true => ExitCode::SUCCESS,
@@ -90,10 +94,10 @@ fn main() -> ExitCode {
 }
 
 /// Why the run shows nothing, whether or not a seed has failed.
-fn find_problems(seeds: u64, decisions: u64, faults: &FaultCounts) -> Vec<String> {
+fn find_problems(seeds: u64, judged: u64, faults: &FaultCounts) -> Vec<String> {
     let mut problems = Vec::new();
-    if decisions == 0 {
-        problems.push("no decision was made".to_owned());
+    if judged == 0 {
+        problems.push("there was no decision that Redis had to make".to_owned());
     }
     if seeds >= LONG {
         let missing = faults.find_missing().into_iter();

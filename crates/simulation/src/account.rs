@@ -87,6 +87,8 @@ pub(crate) struct Account {
     walls: BTreeMap<usize, Clock>,
     pub(crate) broken: Vec<String>,
     pub(crate) decisions: u64,
+    /// How many of them Redis had to make.
+    pub(crate) judged: u64,
     /// What versions of the rules file have changed about decisions.
     pub(crate) effects: Effects,
 }
@@ -126,6 +128,7 @@ impl Account {
             walls: BTreeMap::new(),
             broken: Vec::new(),
             decisions: 0,
+            judged: 0,
             effects: Effects::default(),
         }
     }
@@ -213,6 +216,7 @@ impl Account {
         for _ in 0..unknown {
             self.record_unknown(&open, now);
         }
+        self.judged += u64::from(self.must_be_decided(&open));
         match outcome {
             Outcome::Decided(answer) => {
                 if let Some(limited) = self.find_limited(number, &open, now, answer) {

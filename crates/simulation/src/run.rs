@@ -41,6 +41,8 @@ pub struct Report {
     pub history: Vec<String>,
     /// How many decisions were requested.
     pub decisions: u64,
+    /// How many of them Redis had to make, because no fault can explain otherwise.
+    pub judged: u64,
     /// How many commands the servers executed.
     pub commands: u64,
     /// What reloads have changed.
@@ -301,8 +303,7 @@ impl Runner {
                 };
             }
         }
-        let number = self.numbers;
-        self.numbers += 1;
+        let number = self.next_number();
         let settles = request
             .settles
             .map(|settles| self.settlers(settles, &instance));
@@ -317,6 +318,13 @@ impl Runner {
         let world = Arc::clone(&self.world);
         self.requests
             .push(tokio::spawn(asked.decide(world, instance)));
+    }
+
+    /// A number for the next decision.
+    const fn next_number(&mut self) -> u64 {
+        let number = self.numbers;
+        self.numbers += 1;
+        number
     }
 
     /// The instances that settle a reservation: `instance` in place of those that are down.
@@ -340,6 +348,7 @@ impl Runner {
             broken: std::mem::take(&mut account.broken),
             history: self.world.take_history(),
             decisions: account.decisions,
+            judged: account.judged,
             commands: self.world.redis().commands,
             changes: self.changes.with(account.effects),
             faults,

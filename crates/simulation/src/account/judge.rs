@@ -216,9 +216,15 @@ impl Account {
         at.saturating_sub(debts + READ_LATE)
     }
 
+    /// Whether no fault can explain that a decision is not made by Redis, nor a budget that others
+    /// may use up.
+    pub(super) const fn must_be_decided(&self, open: &Open) -> bool {
+        open.from > self.end_of_disturbance() && self.plan.setup.timeout_ms * MILLI >= ENOUGH
+    }
+
     /// Checks that without a fault every decision is made by Redis.
     pub(super) fn judge_fallback(&mut self, number: u64, open: &Open, now: u64, why: &str) {
-        if open.from <= self.end_of_disturbance() || self.plan.setup.timeout_ms * MILLI < ENOUGH {
+        if !self.must_be_decided(open) {
             return;
         }
         let counters: Vec<usize> = open.parts.iter().map(|part| part.counter).collect();

@@ -4,7 +4,7 @@ use tokio::time::{Duration, sleep};
 use tollgate_core::{Charge, Cost, Decision, Limit, Mode, Sharing};
 use tollgate_redis::LEASE_LASTS;
 
-use super::Runner;
+use super::{Arc, Part, RequestInFlight, Runner, rules_file};
 use crate::account::Account;
 
 /// How long after the last step requests in flight may take.
@@ -28,6 +28,9 @@ impl Runner {
             }
         }
         sleep(SETTLING).await;
+        self.peek_everywhere().await;
+        sleep(SETTLING).await;
+        self.ask_everywhere().await;
         let now = self.world.now();
         self.world.account().close(now);
         sleep(QUIET).await;
@@ -38,6 +41,46 @@ impl Runner {
             }
         }
         self.audit_late().await;
+    }
+
+    /// Has every instance look at every counter. What this finds of a fault is not judged: scripts
+    /// that were flushed are loaded only then, and a state from a future time begins to expire.
+    async fn peek_everywhere(&self) {
+        for instance in self.instances.iter().flatten() {
+            for counter in 0..self.plan.counters.len() {
+                let part = Part {
+                    counter,
+                    version: 0,
+                    cost: Cost::Peek(1),
+                };
+                let request = rules_file::request(&self.plan, &[part], false);
+                let _whatever_it_says = instance.decide(&request, None).await;
+            }
+        }
+    }
+
+    /// Has every instance decide on every counter, one after the other, as its rules say: whatever
+    /// happened before, Redis must decide, and learn of it.
+    async fn ask_everywhere(&mut self) {
+        for instance in self.instances.clone().into_iter().flatten() {
+            for counter in 0..self.plan.counters.len() {
+                let part = Part {
+                    counter,
+                    version: 0,
+                    cost: Cost::ONE,
+                };
+                let asked = RequestInFlight {
+                    number: self.next_number(),
+                    parts: vec![part],
+                    has_priority: false,
+                    settles: None,
+                    cancel: None,
+                    plan: Arc::clone(&self.plan),
+                };
+                let world = Arc::clone(&self.world);
+                asked.decide(world, instance.clone()).await;
+            }
+        }
     }
 
     /// Checks again when all state must have expired.
