@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::chore::{Chore, no_arguments};
 use crate::step::{Outcome, Step, Tests};
-use crate::{asan, attack, deny, loom, package, simulate, stress, tools};
+use crate::{asan, attack, deny, feature_sets, loom, package, simulate, stress, tools};
 
 pub(crate) const CHORE: Chore = Chore {
     name: "ci",
@@ -81,7 +81,8 @@ fn run(args: &[String]) -> Result<(), String> {
     ];
     // All of them, whatever fails: one run shows everything that is wrong.
     let (name, value) = NO_INCREMENTAL;
-    let steps = steps.into_iter().map(|step| step.env(name, value));
+    let steps = steps.into_iter().chain(feature_sets::steps());
+    let steps = steps.map(|step| step.env(name, value));
     let mut outcomes: Vec<Outcome> = steps.map(Step::outcome).collect();
     outcomes.push(attack::outcome(NO_INCREMENTAL));
     report(&outcomes, start)

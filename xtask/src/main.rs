@@ -24,6 +24,8 @@ mod deny;
 mod miri;
 mod package;
 
+mod feature_sets;
+
 mod fuzz;
 
 mod bench;
