@@ -69,8 +69,6 @@ local function load_holds(a, state)
     elseif is_lease(id) then
       a.ended = a.ended or {}
       a.ended[#a.ended + 1] = { units, till, id }
-    else
-      a.redated = true
     end
     is_after_empty = first + till == 0
   end

@@ -76,8 +76,8 @@ local CLOCK_STEP = 1000000
 --   changed                          a request has charged, refunded, held or released units: the
 --                                    account is saved. Peeks and denials do not set it
 --   redated                          units got a date which a later decision would derive from its
---                                    own time again, or a reservation has expired: it is saved if
---                                    Redis can write, so that retry times stay exact
+--                                    own time again: it is saved if Redis can write, so that retry
+--                                    times stay exact
 local LOADERS = { false, false, false, false, false, false }
 local ALGORITHMS = setmetatable({}, {
   __index = function(algorithms, kind)
