@@ -11,8 +11,6 @@ use std::time::Instant;
 
 /// The bytes before each frame's payload.
 const HEAD_BYTES: usize = 9;
-/// The payload of RST_STREAM: why the stream is reset.
-const CODE_BYTES: usize = 4;
 /// What a client sends before its first frame.
 const PREFACE_BYTES: usize = 24;
 /// Frames without a request that each request allows: window updates, priority, a reset.
@@ -35,11 +33,6 @@ const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
-/// The codes with which this side resets a stream whose peer has broken the protocol: 1 in general,
-/// 3 its windows, 6 the size of frames and 7 the number of streams. Not 5, which says that a stream
-/// is closed: it answers each DATA frame that was on its way when its request was answered.
-const BROKEN: [u32; 4] = [1, 3, 6, 7];
-
 /// Which frames there were too many of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flood(pub(crate) &'static str);
@@ -54,8 +47,6 @@ pub(crate) struct Frames {
     sent: usize,
     /// Streams that the peer itself resets.
     resets: Allowance,
-    /// Streams that this side resets because the peer has broken the protocol.
-    broken: Allowance,
 }
 
 /// Finds the heads of frames in the bytes of one direction.
@@ -63,8 +54,7 @@ pub(crate) struct Frames {
 struct Heads {
     /// Bytes of the preface or of a payload that are still to come.
     skip: usize,
-    /// Followed by the code of RST_STREAM.
-    head: [u8; HEAD_BYTES + CODE_BYTES],
+    head: [u8; HEAD_BYTES],
     head_bytes: usize,
 }
 
@@ -73,8 +63,6 @@ struct Heads {
 struct Head {
     kind: u8,
     payload: usize,
-    /// Of RST_STREAM.
-    code: Option<u32>,
 }
 
 /// A token bucket of frames.
@@ -101,8 +89,7 @@ impl Frames {
             to_peer: Heads::behind(0),
             control: Allowance { ..allowance },
             sent: 0,
-            resets: Allowance { ..allowance },
-            broken: allowance,
+            resets: allowance,
         }
     }
 
@@ -120,17 +107,7 @@ impl Frames {
     }
 
     /// Counts the first `written` bytes of these, which were sent to the peer.
-    ///
-    /// # Errors
-    ///
-    /// [`Flood`], if the peer has had too many streams reset.
-    pub(crate) fn record_sent(
-        &mut self,
-        parts: &[IoSlice<'_>],
-        written: usize,
-        now: impl Fn() -> Instant,
-    ) -> Result<(), Flood> {
-        let mut counted = Ok(());
+    pub(crate) fn record_sent(&mut self, parts: &[IoSlice<'_>], written: usize) {
         self.sent += written;
         let mut earned = u32::try_from(self.sent / SENT_PER_FRAME).unwrap_or(u32::MAX);
         self.sent %= SENT_PER_FRAME;
@@ -142,14 +119,9 @@ impl Frames {
                 if head.kind == DATA && head.payload > 0 {
                     earned = earned.saturating_add(FRAMES_PER_DATA);
                 }
-                if head.code.is_some_and(|code| BROKEN.contains(&code)) {
-                    let spent = self.broken.spend(now()).ok_or(Flood("broken streams"));
-                    counted = counted.and(spent);
-                }
             }
         }
         self.control.earn(earned.min(self.control.most));
-        counted
     }
 
     /// Counts a frame of the peer.
@@ -182,7 +154,7 @@ impl Heads {
     const fn behind(skip: usize) -> Heads {
         Heads {
             skip,
-            head: [0; HEAD_BYTES + CODE_BYTES],
+            head: [0; HEAD_BYTES],
             head_bytes: 0,
         }
     }
@@ -193,35 +165,21 @@ impl Heads {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             *bytes = &bytes[skipped..];
-            let wanted = (self.head_length() - self.head_bytes).min(bytes.len());
+            let wanted = (HEAD_BYTES - self.head_bytes).min(bytes.len());
             let (part, rest) = bytes.split_at(wanted);
             self.head[self.head_bytes..self.head_bytes + wanted].copy_from_slice(part);
             self.head_bytes += wanted;
             *bytes = rest;
-            if self.head_bytes >= HEAD_BYTES && self.head_bytes == self.head_length() {
-                let [a, b, c, kind, _, _, _, _, _, code @ ..] = self.head;
+            if self.head_bytes == HEAD_BYTES {
+                self.head_bytes = 0;
+                let [a, b, c, kind, ..] = self.head;
                 let length = u32::from_be_bytes([0, a, b, c]);
                 let payload = usize::try_from(length).unwrap_or(usize::MAX);
-                let is_read = self.head_bytes > HEAD_BYTES;
-                self.skip = if is_read { 0 } else { payload };
-                self.head_bytes = 0;
-                let code = is_read.then_some(u32::from_be_bytes(code));
-                return Some(Head {
-                    kind,
-                    payload,
-                    code,
-                });
+                self.skip = payload;
+                return Some(Head { kind, payload });
             }
         }
         None
-    }
-
-    /// How many bytes the head has, with the code of RST_STREAM.
-    const fn head_length(&self) -> usize {
-        match self.head {
-            [0, 0, 4, RST_STREAM, ..] if self.head_bytes >= HEAD_BYTES => HEAD_BYTES + CODE_BYTES,
-            _ => HEAD_BYTES,
-        }
     }
 }
 
@@ -315,39 +273,7 @@ mod tests {
             // What lies behind the written bytes is not sent yet.
             let later = frame(DATA, 9);
             let parts = [first, rest, &later].map(IoSlice::new);
-            let sent = frames.record_sent(&parts, part.len(), Instant::now);
-            assert_eq!(sent, Ok(()));
-        }
-    }
-
-    /// RST_STREAM with this code.
-    fn reset(code: u8) -> Vec<u8> {
-        let mut reset = frame(RST_STREAM, 4);
-        reset[HEAD_BYTES..].copy_from_slice(&[0, 0, 0, code]);
-        reset
-    }
-
-    #[test]
-    fn a_peer_that_has_too_many_streams_reset_is_a_flood_and_one_that_is_answered_early_is_not() {
-        let now = Instant::now();
-        // NO_ERROR, INTERNAL_ERROR, STREAM_CLOSED and CANCEL.
-        for code in [0, 2, 5, 8] {
-            for at_once in [1, 5, 9, 12, 13, 1000] {
-                send(&mut frames(now), &reset(code).repeat(1000), at_once);
-            }
-        }
-        for code in BROKEN.map(|code| u8::try_from(code).expect("small")) {
-            for cut in 1..=13 {
-                let mut frames = frames(now);
-                let bytes = reset(code);
-                let mut flood = (0..1000).map(|_| {
-                    let halves = bytes.split_at(cut);
-                    [halves.0, halves.1]
-                        .map(|half| frames.record_sent(&[IoSlice::new(half)], half.len(), || now))
-                });
-                let first = flood.position(|halves| halves.contains(&Err(Flood("broken streams"))));
-                assert_eq!(first, Some(100), "{code}, {cut}");
-            }
+            frames.record_sent(&parts, part.len());
         }
     }
 

@@ -189,18 +189,14 @@ impl<S> Socket<S> {
         Poll::Ready(Ok(taken))
     }
 
-    fn record_sent(&mut self, parts: &[IoSlice<'_>], written: &Poll<Result<usize>>) -> Result<()> {
+    fn record_sent(&mut self, parts: &[IoSlice<'_>], written: &Poll<Result<usize>>) {
         let Poll::Ready(Ok(bytes)) = written else {
-            return Ok(());
+            return;
         };
         self.connection.quantum().record_written(*bytes);
-        if let Some(frames) = &mut self.frames
-            && let Err(flood) = frames.record_sent(parts, *bytes, Instant::now)
-        {
-            self.connection.record_close(Close::Flood(flood.0));
-            return Err(Error::other("too many streams that broke the protocol"));
+        if let Some(frames) = &mut self.frames {
+            frames.record_sent(parts, *bytes);
         }
-        Ok(())
     }
 
     /// Returns the outcome of a write, or an error once it has waited too long.
@@ -220,7 +216,7 @@ impl<S> Socket<S> {
     {
         while !self.held.is_empty() {
             let poll = Pin::new(&mut self.stream).poll_write(cx, self.held.rest());
-            self.record_sent(&[], &poll)?;
+            self.record_sent(&[], &poll);
             let written = ready!(self.check_timeout(cx, poll))?;
             if written == 0 {
                 return Poll::Ready(Err(Error::from(ErrorKind::WriteZero)));
@@ -289,7 +285,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
             return Poll::Ready(Ok(taken));
         }
         let poll = Pin::new(&mut this.stream).poll_write(cx, buf);
-        this.record_sent(&[IoSlice::new(buf)], &poll)?;
+        this.record_sent(&[IoSlice::new(buf)], &poll);
         this.check_timeout(cx, poll)
     }
 
@@ -336,7 +332,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
             return Poll::Ready(Ok(taken));
         }
         let poll = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        this.record_sent(bufs, &poll)?;
+        this.record_sent(bufs, &poll);
         this.check_timeout(cx, poll)
     }
 

@@ -62,6 +62,9 @@ const FIELD_TABLE_BYTES: u32 = 1024;
 /// The most streams that the peer may reset before they are accepted; with more of them the
 /// connection is closed.
 const RESETS_MAX: usize = 100;
+/// The most streams that this side may reset, because they break the protocol or exceed the
+/// promised number.
+const LOCAL_RESETS_MAX: usize = 1000;
 
 /// HTTP, of one version or of both, with what answers its requests.
 #[derive(Clone, Copy, Debug)]
@@ -236,10 +239,7 @@ impl<H: Handler> Http<H> {
             .initial_connection_window_size(windows.connection)
             .max_send_buf_size(SEND_BYTES)
             .max_pending_accept_reset_streams(RESETS_MAX)
-            // It would be a number of the connection's whole life, and the library counts each
-            // DATA frame that comes for a request that was answered without it. `Frames` bounds
-            // the streams that are reset because they break the protocol.
-            .max_local_error_reset_streams(None)
+            .max_local_error_reset_streams(LOCAL_RESETS_MAX)
             .keep_alive_interval(limits.ping_interval)
             .keep_alive_timeout(limits.ping_timeout)
             .serve_connection(TokioIo::new(socket), self.0.service(known));

@@ -261,37 +261,3 @@ async fn clients_that_leave_their_responses_do_not_end_those_of_others() {
     let whole = timeout(TIMEOUT, body.collect()).await.unwrap();
     assert_eq!(whole.unwrap().to_bytes(), "whole");
 }
-
-/// What a client sends before it knows that its request is denied comes behind the answer.
-#[tokio::test]
-async fn denied_uploads_do_not_end_the_other_requests_of_their_connection() {
-    let stage = Stage::open().await;
-    let house = gateway(stage.address(), "").await;
-    let mut client = Peer(connect_to(house.gateway(), 65_535).await);
-    client
-        .send(HEADERS, END_HEADERS | END_STREAM, 1, POST)
-        .await;
-    let mut upstream = stage.accept().await;
-    upstream.head().await;
-    let head = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nh";
-    upstream.send(head).await;
-    // The second of two that are allowed.
-    assert_eq!(client.next_of(DATA).await.stream, 1);
-    client
-        .send(HEADERS, END_HEADERS | END_STREAM, 3, POST)
-        .await;
-    let mut other = stage.accept().await;
-    other.head().await;
-    other
-        .send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-        .await;
-    let uploads: Vec<u32> = (0..120).map(|number| 5 + 2 * number).collect();
-    for upload in &uploads {
-        client.send(HEADERS, END_HEADERS, *upload, POST).await;
-        // The stream of a denial is reset, as nothing is going to read its body.
-        client.next_of(RST_STREAM).await;
-    }
-    client.send_late(&uploads).await;
-    upstream.send("ello").await;
-    assert_eq!(client.next_of(DATA).await.stream, 1);
-}
