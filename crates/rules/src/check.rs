@@ -94,14 +94,15 @@ fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut 
     }
 }
 
-/// Envoy's service reads the last `*` of a key without a value as a wildcard over keys.
+/// Envoy's service reads the last `*` of a key without a value as a wildcard over keys, at the top
+/// of a domain.
 fn star_in_key(descriptor: &DescriptorDraft, findings: &mut Findings) {
     let key = &descriptor.key;
     let message = "a `*` in a key is an ordinary character".to_owned();
     let help = match key.value.strip_suffix('*') {
         Some(start) if descriptor.value.is_none() => format!(
-            "in Envoy's ratelimit service, this is the limit of each key that begins with {}; \
-             here, list the keys",
+            "in Envoy's ratelimit service, such a key at the top of a domain is the limit of each \
+             key that begins with {}; here, list the keys",
             quote(start)
         ),
         _ => "wildcards belong in `value`".to_owned(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::diagnostic::{Diagnostic, Severity};
 
 /// How many entries of directories are looked at.
-const ENTRIES_MAX: usize = 10_000;
+const ENTRIES_MAX: usize = 1_000;
 /// How far below a directory its files are looked at.
 const DEPTH_MAX: usize = 8;
 /// How much of a file is searched for a domain.
@@ -18,15 +18,15 @@ const BYTES_MAX: u64 = 64 * 1024;
 /// directly in the directory.
 ///
 /// Names that begin with a dot are passed over, as are entries that cannot be read, and entries
-/// beyond 10 000.
+/// beyond 1 000.
 ///
 /// [`read_paths`]: crate::read_paths
 pub fn warn_of_unread(paths: &[PathBuf]) -> Vec<Diagnostic> {
-    let mut left = ENTRIES_MAX;
+    let mut search = Search::new(paths);
     let mut warnings = Vec::new();
     for directory in paths.iter().filter(|path| path.is_dir()) {
-        for path in entries(directory, &mut left) {
-            if path.is_dir() && has_rules(&path, DEPTH_MAX, &mut left) {
+        for path in search.entries(directory) {
+            if path.is_dir() && search.has_rules(&path, DEPTH_MAX) {
                 warnings.push(warning(
                     &path,
                     "subdirectories are not read, and this one has rules",
@@ -45,34 +45,67 @@ pub fn warn_of_unread(paths: &[PathBuf]) -> Vec<Diagnostic> {
     warnings
 }
 
-/// The entries of a directory whose names do not begin with a dot, sorted.
-fn entries(directory: &Path, left: &mut usize) -> Vec<PathBuf> {
-    let Ok(entries) = read_dir(directory) else {
-        return Vec::new();
-    };
-    let entries = entries.filter_map(Result::ok).take(*left);
-    let is_shown = |entry: &DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
-    let shown = entries.filter(is_shown).map(|entry| entry.path());
-    let mut shown: Vec<PathBuf> = shown.collect();
-    *left -= shown.len();
-    shown.sort();
-    shown
+/// What is left to look at.
+struct Search {
+    /// Entries of directories.
+    left: usize,
+    /// What is read because it is named itself.
+    named: Vec<PathBuf>,
 }
 
-/// Whether a file below the directory has rules, whatever its name.
-fn has_rules(directory: &Path, depth: usize, left: &mut usize) -> bool {
-    let mut entries = entries(directory, left).into_iter();
-    entries.any(|path| match path.is_dir() {
-        true => depth > 0 && has_rules(&path, depth - 1, left),
-        false => path.is_file() && has_domain(&path),
-    })
+impl Search {
+    fn new(paths: &[PathBuf]) -> Search {
+        let named = paths.iter().filter_map(|path| path.canonicalize().ok());
+        Search {
+            left: ENTRIES_MAX,
+            named: named.collect(),
+        }
+    }
+
+    /// The entries of a directory that are not named themselves, and whose names do not begin with
+    /// a dot, sorted.
+    fn entries(&mut self, directory: &Path) -> Vec<PathBuf> {
+        let Ok(entries) = read_dir(directory) else {
+            return Vec::new();
+        };
+        let entries = entries.filter_map(Result::ok).take(self.left);
+        let is_shown = |entry: &DirEntry| !entry.file_name().as_encoded_bytes().starts_with(b".");
+        let shown = entries.filter(is_shown).map(|entry| entry.path());
+        let mut shown: Vec<PathBuf> = shown.collect();
+        self.left -= shown.len();
+        let is_named =
+            |path: &PathBuf| path.canonicalize().is_ok_and(|it| self.named.contains(&it));
+        shown.retain(|path| !is_named(path));
+        shown.sort();
+        shown
+    }
+
+    /// Whether a file below the directory has rules and is no copy.
+    fn has_rules(&mut self, directory: &Path, depth: usize) -> bool {
+        let mut entries = self.entries(directory).into_iter();
+        entries.any(|path| match path.is_dir() {
+            true => depth > 0 && self.has_rules(&path, depth - 1),
+            false => path.is_file() && !is_copy(&path) && has_domain(&path),
+        })
+    }
 }
 
-/// Whether it is a file that is not read, and not a copy of one that was: `a.yaml.bak`, `a.yml~`.
+/// Whether it is a file that is not read, and not a copy of one that was.
 fn is_unread_file(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    let is_read = name.ends_with(".yaml") || name.ends_with(".yml");
+    path.is_file() && !is_read && !is_copy(path)
+}
+
+/// Whether it is called as the copy of a file that is read: `a.yaml.bak`, `a.yml~`.
+fn is_copy(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.to_ascii_lowercase();
-    path.is_file() && !name.contains(".yaml") && !name.contains(".yml")
+    let is_of = |extension: &str| {
+        let found = name.find(extension);
+        found.is_some_and(|at| at + extension.len() < name.len())
+    };
+    [".yaml", ".yml"].into_iter().any(is_of)
 }
 
 /// Whether a line of the file begins as that which names a domain.

@@ -95,7 +95,8 @@ fn rules_in_a_directory_that_are_not_read_are_warned_of() {
         files.collect::<Vec<_>>(),
         ["e.txt", "noext", "team"].map(|name| (name, "not-read", false))
     );
-    let named = ["e.txt", "noext", "team/deep"].map(|name| folder.0.join(name));
+    folder.write("old/a.yaml.bak", rules);
+    let named = ["", "e.txt", "noext", "team/deep"].map(|name| folder.0.join(name));
     assert_eq!(warn_of_unread(&named), [], "all of these are read");
 }
 
