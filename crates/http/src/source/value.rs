@@ -109,6 +109,16 @@ fn is_separated(pair: &[u8], name: &str) -> bool {
         let is_quoted = unquote(value).is_some_and(|inner| !inner.contains(&b'"'));
         return !is_quoted && value.iter().any(is_separator);
     }
+    let quoted = pair
+        .iter()
+        .position(|byte| *byte == b'=')
+        .map(|at| &pair[at + 1..]);
+    if quoted
+        .and_then(unquote)
+        .is_some_and(|inner| !inner.contains(&b'"'))
+    {
+        return false;
+    }
     let is_start = |two: &[u8]| is_separator(&two[0]) && !is_separator(&two[1]);
     let words = pair.windows(2).enumerate().filter(|(_, two)| is_start(two));
     let mut rests = words.map(|(at, _)| &pair[at + 1..]);
@@ -128,13 +138,14 @@ fn is_escaped(value: &[u8]) -> bool {
 /// rejected.
 pub(super) fn query<'a>(uri: &'a Uri, name: &str) -> Result<Option<Cow<'a, [u8]>>, Flaw> {
     let query = uri.query().unwrap_or_default();
-    let pairs = query.split('&').flat_map(|pair| {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs = collect_bounded(pairs)?.into_iter();
+    let pieces = pairs.flat_map(|pair| {
         let is_cut = pair.contains(';');
         pair.split(';').map(move |piece| (piece, is_cut))
     });
-    let pairs = pairs.filter(|(piece, _)| !piece.is_empty());
     let mut values = Vec::new();
-    for (piece, is_cut) in collect_bounded(pairs)? {
+    for (piece, is_cut) in pieces {
         let (key, value) = piece.split_once('=').unwrap_or((piece, ""));
         let key = form_decode(key);
         if !is_cut && *key == *name.as_bytes() {

@@ -80,7 +80,11 @@ fn read_set(text: &str) -> Result<Vec<Key>, InvalidSetting> {
     };
     InvalidSetting::check_at_most(SETTING, set.keys.len(), "keys", KEYS_MAX)?;
     let mut keys = Vec::new();
-    for jwk in &set.keys {
+    for (index, jwk) in set.keys.iter().enumerate() {
+        if set.keys[..index].contains(jwk) {
+            // Listed twice, as where sets were merged.
+            continue;
+        }
         match Key::new(jwk) {
             Ok(key) => keys.extend(key),
             Err(problem) => {
