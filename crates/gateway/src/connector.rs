@@ -35,8 +35,8 @@ const SEND_BYTES: usize = 64 * 1024;
 /// each DATA frame that still comes for another one.
 const RESETS_REMEMBERED: usize = 1024;
 /// How often the server of a connection of HTTP/2 is sent a PING, and how long it may take. Servers
-/// of gRPC close connections with more than one in 5 minutes without data; a server that is gone is
-/// found by the kernel, below.
+/// of gRPC close connections with more than one in 5 minutes without data. A host that is gone is
+/// found by the kernel, below; this finds a process that answers nothing any more.
 const PING_INTERVAL: Duration = Duration::from_secs(330);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -52,6 +52,9 @@ pub(crate) const SHARED_IDLE_TIME: Duration = Duration::from_secs(15);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 5;
+/// For how long nothing of what was sent is acknowledged by a host that is still there. The kernel
+/// asks a host only on connections where nothing is on its way.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
 /// How long requests go over a connection to a server that is known by its name. Then the name is
 /// looked up again: under steady load, no connection would ever be idle and be closed.
@@ -209,6 +212,7 @@ impl Connector {
         let stream = dial(&self.address).await?;
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
+        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
         Ok(match &self.tls {
             None => Connected::Plain(stream),
             Some(tls) => Connected::Tls(Box::new(tls.handshake(stream, self.protocol).await?)),
@@ -328,5 +332,7 @@ mod tests {
         );
         assert_eq!((idle, interval, probes), (limit, limit, 5));
         assert_eq!(idle + interval * probes, Duration::from_secs(30));
+        let unacknowledged = socket.tcp_user_timeout().unwrap();
+        assert_eq!(unacknowledged, Some(Duration::from_secs(30)));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct ReceivedBody {
 /// Why a body ended before its end.
 #[derive(Debug)]
 pub(crate) enum CutOff {
-    /// As the library says.
+    /// The connection or the stream broke, or the body is malformed.
     Library(hyper::Error),
     /// The stream was reset with `NO_ERROR`.
     Reset,

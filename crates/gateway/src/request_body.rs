@@ -54,7 +54,7 @@ pub(crate) enum BodyError {
     Idle(Duration),
     /// The client sent fewer bytes a second than this.
     Slow(u64),
-    /// The connection ended, or the body is malformed.
+    /// The connection or the stream ended, or the body is malformed.
     Incomplete(Arc<CutOff>),
     /// The response ended long before.
     Late,
