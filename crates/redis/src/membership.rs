@@ -234,6 +234,17 @@ mod tests {
         counted.ok().flatten().unwrap()
     }
 
+    /// Stores that have sent one heartbeat and send no more of their own.
+    async fn silent_stores(count: usize, redis: &testbed::Redis) -> Vec<Redis> {
+        let stores = stores(count, &Config::single(redis.address()));
+        for store in &stores {
+            let has_left = &store.membership().member.has_left;
+            has_left.store(true, Ordering::Relaxed);
+            beat(store, EXPIRES_AFTER).await;
+        }
+        stores
+    }
+
     async fn counted(config: &Config) {
         let stores = stores(3, config);
         for store in &stores {
@@ -273,16 +284,7 @@ mod tests {
     #[tokio::test]
     async fn a_silent_node_expires() {
         let redis = testbed::Redis::start();
-        let stores = stores(2, &Config::single(redis.address()));
-        for store in &stores {
-            // Stops its own heartbeats.
-            store
-                .membership()
-                .member
-                .has_left
-                .store(true, Ordering::Relaxed);
-            beat(store, EXPIRES_AFTER).await;
-        }
+        let stores = silent_stores(2, &redis).await;
         assert_eq!(beat(&stores[0], EXPIRES_AFTER).await, 2);
         let heard = redis.ask(&["TIME"]);
         while redis.ask(&["TIME"]) == heard {}
@@ -296,16 +298,7 @@ mod tests {
     #[tokio::test]
     async fn a_redis_that_came_back_empty_makes_no_share_larger() {
         let redis = testbed::Redis::start();
-        let stores = stores(3, &Config::single(redis.address()));
-        for store in &stores {
-            // Stops its own heartbeats.
-            store
-                .membership()
-                .member
-                .has_left
-                .store(true, Ordering::Relaxed);
-            beat(store, EXPIRES_AFTER).await;
-        }
+        let stores = silent_stores(3, &redis).await;
         for store in &stores {
             assert_eq!(beat(store, EXPIRES_AFTER).await, 3);
         }

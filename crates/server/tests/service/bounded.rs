@@ -27,11 +27,11 @@ const PIPELINE: usize = 12;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
 
 async fn metric(house: &House, line: &str) -> bool {
     let text = Client::to(house.admin()).await.get("/metrics").await.body;
@@ -284,7 +284,7 @@ async fn answer_until_response(stream: &mut TcpStream, id: u32) -> bool {
 
 /// Reads a frame, and answers it if it is a ping or settings; returns its header, or `None` at the
 /// end of the connection.
-async fn answer_frame(stream: &mut TcpStream) -> Option<[u8; 9]> {
+pub(crate) async fn answer_frame(stream: &mut TcpStream) -> Option<[u8; 9]> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).await.ok()?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);

@@ -11,7 +11,7 @@ use tollgate_server::Config;
 
 use super::upstream::Echo;
 use super::{FREE, RULES, gateway_with, section};
-use crate::bounded::{GOAWAY, HEADERS, answer_until_the_end, connect_to, frame};
+use crate::bounded::{END_STREAM, GOAWAY, HEADERS, answer_until_the_end, connect_to, frame};
 use crate::house::House;
 use crate::http_client::Client;
 
@@ -19,10 +19,9 @@ use crate::http_client::Client;
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// How many frames a flood has: more than any bound.
 const FRAMES: u32 = 20_000;
-const RST_STREAM: u8 = 3;
+pub(super) const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(super) const END_HEADERS: u8 = 4;
 /// GET, http, `/` and the authority `h`, without compression.
 const BLOCK: &[u8] = b"\x82\x86\x84\x01\x01h";
 /// The field `x: xxxxxxxx`.

@@ -11,22 +11,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+use super::floods::{END_HEADERS, RST_STREAM};
 use super::http2::{connect, open};
 use super::upstream::Stage;
 use super::{FREE, RULES, gateway, gateway_with, section_of};
-use crate::bounded::{GOAWAY, HEADERS, connect_to, frame};
+use crate::bounded::{
+    ACK, END_STREAM, GOAWAY, HEADERS, PING, SETTINGS, answer_frame, connect_to, frame,
+};
 use crate::house::House;
 use crate::http_client::Client;
 
 /// Longer than any test takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const DATA: u8 = 0;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 /// `:status: 200`.
 const OK: &[u8] = b"\x88";
 /// POST, http, `/` and the authority `h`, without compression.
@@ -48,7 +45,7 @@ struct Peer(TcpStream);
 struct Server(TcpListener);
 
 impl Peer {
-    /// The next frame of a stream, or GOAWAY; `None` at the end. SETTINGS are acknowledged.
+    /// The next frame of a stream, or GOAWAY; `None` at the end.
     async fn next(&mut self) -> Option<Received> {
         loop {
             let received = self.read().await?;
@@ -59,15 +56,8 @@ impl Peer {
     }
 
     async fn read(&mut self) -> Option<Received> {
-        let mut head = [0; 9];
-        let read = timeout(TIMEOUT, self.0.read_exact(&mut head));
-        read.await.expect("a frame comes").ok()?;
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; usize::try_from(length).unwrap()];
-        self.0.read_exact(&mut payload).await.ok()?;
-        if (head[3], head[4]) == (SETTINGS, 0) {
-            self.send(SETTINGS, ACK, 0, b"").await;
-        }
+        let read = timeout(TIMEOUT, answer_frame(&mut self.0)).await;
+        let head = read.expect("a frame comes")?;
         Some(Received {
             kind: head[3],
             flags: head[4],
