@@ -211,8 +211,9 @@ impl Connector {
     async fn connect_late(&self) -> io::Result<Connected> {
         let stream = dial(&self.address).await?;
         let _ = stream.set_nodelay(true);
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive());
-        let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
+        let socket = SockRef::from(&stream);
+        let _ = socket.set_tcp_keepalive(&keepalive());
+        let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
         Ok(match &self.tls {
             None => Connected::Plain(stream),
             Some(tls) => Connected::Tls(Box::new(tls.handshake(stream, self.protocol).await?)),

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::source::is_rules;
 
 /// How many entries of directories are looked at.
 const ENTRIES_MAX: usize = 1_000;
@@ -92,9 +93,7 @@ impl Search {
 
 /// Whether it is a file that is not read, and not a copy of one that was.
 fn is_unread_file(path: &Path) -> bool {
-    let name = path.to_string_lossy().to_ascii_lowercase();
-    let is_read = name.ends_with(".yaml") || name.ends_with(".yml");
-    path.is_file() && !is_read && !is_copy(path)
+    path.is_file() && !is_rules(path).unwrap_or(true) && !is_copy(path)
 }
 
 /// Whether it is called as the copy of a file that is read: `a.yaml.bak`, `a.yml~`.

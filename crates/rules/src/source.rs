@@ -154,7 +154,7 @@ fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
 ///
 /// A symbolic link counts as the file that it points to, as a ConfigMap's files are links; one that
 /// leads to no file is an error, since the rules that it stood for would be gone without a word.
-fn is_rules(path: &Path) -> Result<bool, ReadError> {
+pub(crate) fn is_rules(path: &Path) -> Result<bool, ReadError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let extension = path.extension().unwrap_or_default();
     let mut extensions = ["yaml", "yml"].into_iter();

@@ -105,19 +105,13 @@ fn is_cookie_respelled(pair: &[u8], name: &str) -> bool {
 fn is_separated(pair: &[u8], name: &str) -> bool {
     let pair = pair.trim_ascii();
     let is_separator = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
-    if let Some(value) = value_of(pair, name) {
-        let is_quoted = unquote(value).is_some_and(|inner| !inner.contains(&b'"'));
-        return !is_quoted && value.iter().any(is_separator);
-    }
-    let quoted = pair
-        .iter()
-        .position(|byte| *byte == b'=')
-        .map(|at| &pair[at + 1..]);
-    if quoted
-        .and_then(unquote)
-        .is_some_and(|inner| !inner.contains(&b'"'))
-    {
+    let mut halves = pair.splitn(2, |byte| *byte == b'=');
+    let value = halves.nth(1).unwrap_or_default().trim_ascii();
+    if unquote(value).is_some_and(|inner| !inner.contains(&b'"')) {
         return false;
+    }
+    if let Some(value) = value_of(pair, name) {
+        return value.iter().any(is_separator);
     }
     let is_start = |two: &[u8]| is_separator(&two[0]) && !is_separator(&two[1]);
     let words = pair.windows(2).enumerate().filter(|(_, two)| is_start(two));
