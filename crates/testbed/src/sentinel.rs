@@ -4,8 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::folder::Folder;
+use crate::port::free_port;
 use crate::process::Process;
-use crate::redis::{Redis, Setup, ask, free_port};
+use crate::redis::{Redis, Setup, ask};
 use crate::tls::Certificates;
 
 /// How long the sentinels may take to discover each other, or to fail over: after a machine was

@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 
 use crate::clock::wrong_by;
 use crate::folder::Folder;
-use crate::redis::{Redis, Setup, free_port};
+use crate::port::free_port;
+use crate::redis::{Redis, Setup};
 
 /// The user that the servers of these tests know.
 pub const USER: &str = "tollgate";

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tollgate_testbed::tool::ENVOY;
-use tollgate_testbed::{Folder, Process};
+use tollgate_testbed::{Folder, Process, free_port};
 
 use crate::configuration::{TOKENS, TOKENS_HEADER, configuration};
 
@@ -205,11 +205,6 @@ fn start(command: &[&str], ready: &str) -> Option<Process> {
     let arguments = ["-c", r#"exec "$@" 2>&1"#, "sh"].iter().chain(command);
     let arguments: Vec<String> = arguments.map(ToString::to_string).collect();
     Process::start("sh", &arguments, ready)
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// Asks until there is an answer.
