@@ -22,7 +22,21 @@ pub const TRIED_MAX: usize = 16;
 ///
 /// That of the last address that failed, if all have.
 pub(crate) async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    connect_by(addresses, TcpStream::connect).await
+    connect_by(addresses, connect_to).await
+}
+
+/// Connects to this address, but never to the connection itself.
+///
+/// If nothing listens on a port of this machine from which the system also takes the ports of
+/// clients, a connection to it sooner or later is given this very port, and then TCP connects it to
+/// itself (RFC 9293, 3.5, simultaneous open). It would answer with what it was sent, and hold the
+/// port against the server that is to come back.
+async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    Ok(stream)
 }
 
 /// The same with another way to connect.
@@ -67,6 +81,27 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+
+    /// More than the ports that the system gives to clients.
+    const ATTEMPTS: usize = 40_000;
+
+    #[tokio::test]
+    async fn a_connection_to_a_port_that_nothing_listens_on_is_not_to_itself() {
+        // Linux gives even ports to clients, as long as there are some.
+        let mut even = (40_000..50_000).step_by(2);
+        let free = even.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok());
+        let address = SocketAddr::from(([127, 0, 0, 1], free.unwrap()));
+        for attempt in 0..ATTEMPTS {
+            let kind = super::connect(&[address])
+                .await
+                .map_err(|error| error.kind());
+            assert_eq!(
+                kind.unwrap_err(),
+                io::ErrorKind::ConnectionRefused,
+                "{attempt}"
+            );
+        }
+    }
 
     fn address(number: u8) -> SocketAddr {
         ([127, 0, 0, number], 80).into()
