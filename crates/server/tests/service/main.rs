@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod eventually;
 mod house;
 
 mod http_client;

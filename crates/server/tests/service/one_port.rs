@@ -18,6 +18,7 @@ use tollgate_rls::rate_limit_response::Code;
 use tollgate_rules::Source;
 use tollgate_server::{Config, ListenerKind};
 
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
 use crate::stopping::health;
@@ -318,12 +319,12 @@ async fn answers_that_nobody_reads_are_bounded() {
     assert!(text.lines().any(|found| found.starts_with(line)), "{text}");
     drop((answers, sender));
     open.abort();
-    while other.get("/openapi.json").await.status != 200 {}
+    eventually(async || other.get("/openapi.json").await.status == 200).await;
     let is_free = |text: String| {
         text.lines()
             .any(|line| line == "tollgate_request_bytes_held 0")
     };
-    while !is_free(metrics(&house).await) {}
+    eventually(async || is_free(metrics(&house).await)).await;
 }
 
 /// The proxy's host is in the target of a request of HTTP/2.
@@ -420,7 +421,7 @@ async fn a_stop_ends_connections_of_http2_after_their_answers() {
     let grpc = grpc_client::Client::to(house.http()).await;
     assert_eq!(two.get("/readyz").await.0, 200);
     let stopping = tokio::spawn(house.running.stop());
-    while two.get("/readyz").await.0 != 503 {}
+    eventually(async || two.get("/readyz").await.0 == 503).await;
     assert_eq!(health(&grpc, "ratelimit").await, 2);
     assert_eq!(two.post("/v1/check", CHECK).await.0, 200);
     stopping.await.unwrap();

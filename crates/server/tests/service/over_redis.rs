@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tollgate_backends::SharedConfig;
 use tollgate_core::{Mode, Span};
 use tollgate_redis::Config as RedisConfig;
@@ -10,6 +10,7 @@ use tollgate_server::{OtherStore, Outcome, Place, ServeError};
 use tollgate_testbed::Redis;
 
 use crate::crowd::Crowd;
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
 
@@ -152,8 +153,7 @@ async fn metrics_count_what_a_store_does() {
     let house = House::with(rule, |config| config.store = at(&redis)).await;
     // A new connection empties the cache of denials, as it may lead to another server.
     let name = "tollgate_store_connections_total{store=\"default\"}";
-    let opened = async { while metric(&house, name).await < 2 {} };
-    timeout(TIMEOUT, opened).await.unwrap();
+    eventually(async || metric(&house, name).await >= 2).await;
     let mut client = Client::to(house.http()).await;
     let question = r#"{"domain":"d","descriptors":[{"k":"v"}]}"#;
     for status in [200, 200, 429, 429] {

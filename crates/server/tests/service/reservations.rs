@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tollgate_core::Span;
 use tollgate_server::ReservationBounds;
 
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::{Client, Reply};
 
@@ -166,7 +167,7 @@ async fn a_client_that_goes_away_leaves_its_estimate_charged() {
     );
     goes.send((head + &body).as_bytes()).await;
     let is_open = |metrics: &str| metrics.contains("tollgate_reservations 1\n");
-    while !is_open(&admin.get("/metrics").await.body) {}
+    eventually(async || is_open(&admin.get("/metrics").await.body)).await;
     drop(goes);
     let mut client = Client::to(house.http()).await;
     assert_eq!(remaining(&mut client).await, 400);

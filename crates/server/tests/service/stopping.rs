@@ -6,6 +6,7 @@ use tokio::time::timeout;
 use tokio_stream::StreamExt;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
 use crate::{decisions, grpc_client};
@@ -93,9 +94,9 @@ async fn before_the_listeners_close_nothing_is_ready_and_everything_answers() {
     let grpc = grpc_client::Client::to(house.grpc()).await;
     let stopping = tokio::spawn(house.running.stop());
     for path in ["/readyz", "/healthcheck"] {
-        while Client::to(address).await.get(path).await.status != 503 {}
+        eventually(async || Client::to(address).await.get(path).await.status == 503).await;
     }
-    while health(&grpc, "ratelimit").await != 2 {}
+    eventually(async || health(&grpc, "ratelimit").await == 2).await;
     assert_eq!(Client::to(address).await.get("/healthz").await.status, 200);
     let mut http = Client::to(address).await;
     assert_eq!(http.post("/json", GOOD).await.status, 200);
@@ -117,7 +118,7 @@ async fn what_is_in_flight_is_finished() {
     assert_eq!(idle.post("/json", GOOD).await.status, 200);
     let stopping = tokio::spawn(house.running.stop());
     assert!(idle.is_closed().await);
-    while tokio::net::TcpStream::connect(address).await.is_ok() {}
+    eventually(async || tokio::net::TcpStream::connect(address).await.is_err()).await;
     flying.send(&GOOD.as_bytes()[10..]).await;
     assert_eq!(flying.reply().await.unwrap().status, 200);
     assert!(flying.is_closed().await);
@@ -204,7 +205,7 @@ async fn clients_with_persistent_connections_are_moved_before_the_listeners_clos
         clients.push(client);
     }
     let stopping = tokio::spawn(house.running.stop());
-    while Client::to(address).await.get("/readyz").await.status != 503 {}
+    eventually(async || Client::to(address).await.get("/readyz").await.status == 503).await;
     for mut client in clients {
         let reply = client.post("/json", GOOD).await;
         assert_eq!(

@@ -3,21 +3,16 @@
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::task::yield_now;
-use tokio::time::timeout;
 use tollgate_server::{Config, Listen, ListenerKind};
 
 use super::upstream::{Echo, Stage};
 use super::{FREE, RULES, gateway_with, section};
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
-
-/// Longer than any test takes.
-const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A service that logs to a file, and everything of the section but the log.
 async fn start_with_log(
@@ -248,8 +243,7 @@ async fn a_full_disk_loses_lines_and_no_request() {
     for _ in 0..3 {
         assert_eq!(client.get("/").await.status, 200);
     }
-    let count = async { while !admin.get("/metrics").await.body.contains(counted) {} };
-    timeout(TIMEOUT, count).await.unwrap();
+    eventually(async || admin.get("/metrics").await.body.contains(counted)).await;
     assert_eq!(client.get("/").await.status, 200);
 }
 
@@ -261,21 +255,13 @@ async fn the_file_is_opened_again_at_a_reload_as_log_rotation_needs() {
     let house = start_with_log(upstream.address, FREE, &path, "combined").await;
     let mut client = Client::to(house.gateway()).await;
     client.get("/before").await;
-    let wait = async |condition: &dyn Fn() -> bool| {
-        let condition = async {
-            while !condition() {
-                yield_now().await;
-            }
-        };
-        timeout(TIMEOUT, condition).await.unwrap();
-    };
-    wait(&|| fs::read_to_string(&path).unwrap().contains("/before")).await;
+    eventually(async || fs::read_to_string(&path).unwrap().contains("/before")).await;
     let old = directory.path().join("access.log.1");
     fs::rename(&path, &old).unwrap();
     client.get("/between").await;
-    wait(&|| fs::read_to_string(&old).unwrap().contains("/between")).await;
+    eventually(async || fs::read_to_string(&old).unwrap().contains("/between")).await;
     house.running.reload().await;
-    wait(&|| path.exists()).await;
+    eventually(async || path.exists()).await;
     client.get("/after").await;
     drop(client);
     let lines = stop(house, &path).await;

@@ -8,6 +8,7 @@ use tollgate_testbed::Redis;
 
 use super::upstream::{Actor, Echo, Stage};
 use super::{gateway_with, remaining, section, section_of};
+use crate::eventually::eventually;
 use crate::grpc_client;
 use crate::house::House;
 use crate::http_client::Client;
@@ -121,15 +122,15 @@ async fn bytes_of_requests_are_counted_whatever_their_length_is_said_to_be() {
         let house = gateway_on(upstream.address, cost, place).await;
         let mut client = Client::to(house.gateway()).await;
         assert_eq!(client.post("/", &"x".repeat(3_000)).await.status, 200);
-        while used(&house).await != 3_000 {}
+        eventually(async || used(&house).await == 3_000).await;
         assert_eq!(client.get("/").await.status, 200);
         // Without a body and a length, the estimate is reserved, and nothing is charged.
-        while used(&house).await != 3_000 {}
+        eventually(async || used(&house).await == 3_000).await;
         let chunked = "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n7;x=y\r\n\
                        1234567\r\n3\r\n890\r\n0\r\n\r\n";
         client.send(chunked.as_bytes()).await;
         assert_eq!(client.reply().await.unwrap().body, "1234567890");
-        while used(&house).await != 3_010 {}
+        eventually(async || used(&house).await == 3_010).await;
         // More than what is left, by its length.
         let reply = Client::to(house.gateway())
             .await
@@ -151,19 +152,19 @@ async fn bytes_of_responses_are_counted_as_far_as_they_come() {
         assert_eq!(used(&house).await, 1_000);
         upstream.send("hello").await;
         assert_eq!(client.reply().await.unwrap().body, "hello");
-        while used(&house).await != 5 {}
+        eventually(async || used(&house).await == 5).await;
         // Cut off by the upstream, and by the client.
         let head = "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n";
         let (mut client, upstream) = begin(&house, &stage, head).await;
         client.read_until("abc").await;
         drop(upstream);
         client.rest().await;
-        while used(&house).await != 8 {}
+        eventually(async || used(&house).await == 8).await;
         let (mut client, mut upstream) = begin(&house, &stage, head).await;
         client.read_until("abc").await;
         drop(client);
         upstream.wait_for_end().await;
-        while used(&house).await != 11 {}
+        eventually(async || used(&house).await == 11).await;
         // More than the estimate is charged until the limit is exhausted.
         let large = "x".repeat(120_000);
         let head = "content-length: 120000\r\n\r\n";
@@ -171,7 +172,7 @@ async fn bytes_of_responses_are_counted_as_far_as_they_come() {
         let sending = upstream.send(&large);
         let (reply, ()) = tokio::join!(client.reply(), sending);
         assert_eq!(reply.unwrap().body.len(), 120_000);
-        while used(&house).await != 100_000 {}
+        eventually(async || used(&house).await == 100_000).await;
         Client::to(house.gateway())
             .await
             .get("/")
@@ -201,21 +202,21 @@ async fn a_number_in_the_body_is_charged_when_the_response_has_ended() {
             let body = json!({"usage": {"total_tokens": tokens}}).to_string();
             assert_eq!(client.post("/", &body).await.body, body);
             charged += units;
-            while used(&house).await != charged {}
+            eventually(async || used(&house).await == charged).await;
         }
         assert_eq!(client.post("/", "no json").await.status, 200);
-        while used(&house).await != charged + 400 {}
+        eventually(async || used(&house).await == charged + 400).await;
         assert_eq!(unsettled(&house, "malformed").await, 4);
         assert_eq!(unsettled(&house, "missing").await, 1);
         // Larger than what is looked into.
         let large = json!({"usage": {"total_tokens": 1}, "x": "y".repeat(1 << 20)}).to_string();
         assert_eq!(client.post("/", &large).await.body.len(), large.len());
-        while used(&house).await != charged + 800 {}
+        eventually(async || used(&house).await == charged + 800).await;
         assert_eq!(unsettled(&house, "too_large").await, 1);
         // Huge: until the limit is exhausted.
         let huge = json!({"usage": {"total_tokens": u64::MAX}}).to_string();
         assert_eq!(client.post("/", &huge).await.status, 200);
-        while used(&house).await != 100_000 {}
+        eventually(async || used(&house).await == 100_000).await;
     }
 }
 
@@ -250,7 +251,7 @@ async fn a_body_that_is_looked_into_is_not_held_back() {
         client.read_until("0\r\n\r\n").await;
         // In memory, it is settled before the client sees the end.
         assert!(!is_in_memory || used(&house).await == 8);
-        while used(&house).await != 8 {}
+        eventually(async || used(&house).await == 8).await;
         bodies_that_are_cut_off_or_compressed(&house, &stage).await;
     }
 }
@@ -272,7 +273,7 @@ async fn bodies_that_are_cut_off_or_compressed(house: &House, stage: &Stage) {
         client.read_until(&event).await;
         drop(client);
         upstream.wait_for_end().await;
-        while used(house).await != charged {}
+        eventually(async || used(house).await == charged).await;
     }
     assert_eq!(unsettled(house, "cut_off").await, 0);
     let begun = "content-length: 99\r\n\r\n{\"usage\": {\"total_tokens\": 1}";
@@ -280,13 +281,13 @@ async fn bodies_that_are_cut_off_or_compressed(house: &House, stage: &Stage) {
     client.read_until("1}").await;
     drop(upstream);
     client.rest().await;
-    while used(house).await != 1_308 {}
+    eventually(async || used(house).await == 1_308).await;
     assert_eq!(unsettled(house, "cut_off").await, 1);
     let encoded = "content-encoding: gzip\r\ncontent-length: 2\r\n\r\nhi";
     let (mut client, _upstream) = begin(house, stage, encoded).await;
     assert_eq!(client.reply().await.unwrap().body, "hi");
     assert_eq!(used(house).await, 1_708);
-    while unsettled(house, "compressed").await != 1 {}
+    eventually(async || unsettled(house, "compressed").await == 1).await;
 }
 
 #[tokio::test]
@@ -305,7 +306,7 @@ async fn headers_and_trailers_of_responses_have_numbers_too() {
             charged += units;
             // In memory, it is settled before the client sees the response.
             assert!(!is_in_memory || used(&house).await == charged, "{field}");
-            while used(&house).await != charged {}
+            eventually(async || used(&house).await == charged).await;
         }
         let cost = "{from: {trailer: x-tokens}, estimate: 30}";
         let house = gateway_on(stage.address(), cost, place).await;
@@ -321,7 +322,7 @@ async fn headers_and_trailers_of_responses_have_numbers_too() {
             let (mut client, _upstream) = begin(&house, &stage, &answer).await;
             client.read_until("\r\n0\r\n").await;
             charged += units;
-            while used(&house).await != charged {}
+            eventually(async || used(&house).await == charged).await;
         }
     }
 }
@@ -365,14 +366,14 @@ async fn trailers_of_grpc(place: Place) {
     let client = grpc_client::Client::to(house.gateway()).await;
     let good = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}"#;
     client.ask(good).await.unwrap();
-    while used(&house).await != 0 {}
+    eventually(async || used(&house).await == 0).await;
     // INVALID_ARGUMENT is 3, and its trailers are the only headers.
     let error = client
         .ask(r#"{"domain":"","descriptors":[]}"#)
         .await
         .unwrap_err();
     assert_eq!(error.code(), tonic::Code::InvalidArgument, "{error:?}");
-    while used(&house).await != 3 {}
+    eventually(async || used(&house).await == 3).await;
     assert_eq!(unsettled(&house, "missing").await, 0);
 }
 
@@ -411,7 +412,7 @@ async fn a_request_whose_body_still_comes_is_charged_its_estimate_at_least() {
     let answer = format!("{OK}content-length: 5\r\n\r\nhello");
     upstream.send(&answer).await;
     assert_eq!(client.reply().await.unwrap().body, "hello");
-    while unsettled(&house, "cut_off").await == 0 {}
+    eventually(async || unsettled(&house, "cut_off").await != 0).await;
     assert_eq!(used(&house).await, 500);
 }
 
@@ -429,6 +430,6 @@ async fn a_body_that_is_broken_off_costs_what_has_passed_of_it() {
     upstream.read_until(&"x".repeat(1000)).await;
     drop(client);
     upstream.wait_for_end().await;
-    while unsettled(&house, "no_response").await == 0 {}
+    eventually(async || unsettled(&house, "no_response").await != 0).await;
     assert_eq!(used(&house).await, 1000);
 }

@@ -8,6 +8,7 @@ use tollgate_testbed::Redis;
 
 use super::upstream::{Actor, Echo, Stage};
 use super::{gateway_with, remaining, section};
+use crate::eventually::eventually;
 use crate::house::{House, replace};
 use crate::http_client::Client;
 use crate::over_redis::at;
@@ -224,7 +225,7 @@ async fn a_client_that_goes_away_does_not_take_its_attempt_with_it() {
         assert_eq!(logins.log_in("ann", 200).await, 429);
         assert_eq!(logins.failures_left("ann").await, 0);
         // The last one is dropped after its upstream has seen the end.
-        while logins.unsettled("no_response").await < 3 {}
+        eventually(async || logins.unsettled("no_response").await >= 3).await;
         logins.wait_until_settled().await;
         assert_eq!(logins.failures_left("ann").await, 0);
     }
@@ -251,7 +252,7 @@ async fn an_attempt_without_an_answer_counts_if_the_upstream_may_have_seen_it() 
                 .await;
             reply.problem(502);
             // What the attempt has reserved is released after its answer.
-            while logins.failures_left("ann").await < 1 {}
+            eventually(async || logins.failures_left("ann").await >= 1).await;
         }
         assert_eq!(logins.remaining(ADDRESS).await, 8);
         assert_eq!(logins.unsettled("no_response").await, 2);

@@ -15,6 +15,7 @@ use tollgate_testbed::Certificates;
 
 use super::upstream::Echo;
 use super::{FREE, RULES, gateway_with, section};
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
 use crate::tls_client::{Secured, client_config, connect, put};
@@ -146,7 +147,7 @@ async fn the_gateway_shows_certificates_that_have_changed() {
     assert_ne!(second, first);
     // Without an order, the change of a file is noticed.
     replace(secured.house.directory.path(), secured.issued.issue("last"));
-    while shown().await == second {}
+    eventually(async || shown().await != second).await;
     // A connection from before goes on.
     assert_eq!(open.get("/a").await.status, 200);
 }

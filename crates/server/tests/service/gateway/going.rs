@@ -8,6 +8,7 @@ use tollgate_testbed::Certificates;
 use super::encrypted::connect_to_gateway;
 use super::upstream::{Echo, Stage};
 use super::{FREE, gateway};
+use crate::eventually::eventually;
 use crate::http_client::Client;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: h\r\n\r\n";
@@ -234,7 +235,7 @@ async fn what_is_in_flight_is_finished_before_the_gateway_stops() {
     let mut upstream = stage.accept().await;
     upstream.head().await;
     let stopping = tokio::spawn(house.running.stop());
-    while tokio::net::TcpStream::connect(address).await.is_ok() {}
+    eventually(async || tokio::net::TcpStream::connect(address).await.is_err()).await;
     upstream
         .send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone")
         .await;

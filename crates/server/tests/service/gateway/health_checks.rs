@@ -15,6 +15,7 @@ use tollgate_server::GatewaySettings;
 
 use super::upstream::{Stage, answer_all};
 use super::{FREE, RULES, gateway_with, section_of};
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
 
@@ -126,11 +127,8 @@ async fn wait_for_check(house: &House, address: SocketAddr) {
 }
 
 async fn wait_until(house: &House, is_expected: impl Fn(&str) -> bool) {
-    let waiting = async {
-        let mut client = Client::to(house.admin()).await;
-        while !is_expected(&client.get("/metrics").await.body) {}
-    };
-    timeout(TIMEOUT, waiting).await.unwrap();
+    let mut client = Client::to(house.admin()).await;
+    eventually(async || is_expected(&client.get("/metrics").await.body)).await;
 }
 
 #[tokio::test]

@@ -1,18 +1,14 @@
 //! Requests that a leaky bucket holds, and that reach no upstream.
 
-use std::time::Duration;
-
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
-use tokio::time::timeout;
 use tollgate_core::Span;
 
 use super::upstream::Echo;
 use super::{RULES, gateway_with, remaining, section};
+use crate::eventually::eventually;
 use crate::http_client::Client;
 
-/// For what another task does, however busy the machine is.
-const SOON: Duration = Duration::from_secs(60);
 /// More turns than the other tasks need to notice what has closed.
 const TURNS: usize = 1_000;
 const BOTH: &str = "identity: {descriptors: [{entries: [{key: queue, from: {constant: a}}]}, \
@@ -28,12 +24,10 @@ async fn a_request_whose_upstream_goes_away_while_it_is_held_costs_nothing() {
     let window = r#""anything": "a""#;
     let before = remaining(&house, window).await;
     let held = tokio::spawn(async move { Client::to(address).await.get("/2").await });
-    let charged = async { while remaining(&house, window).await == before {} };
-    timeout(SOON, charged).await.unwrap();
+    eventually(async || remaining(&house, window).await != before).await;
     let server = upstream.address;
     drop(upstream);
-    let closed = async { while TcpStream::connect(server).await.is_ok() {} };
-    timeout(SOON, closed).await.unwrap();
+    eventually(async || TcpStream::connect(server).await.is_err()).await;
     for _ in 0..TURNS {
         yield_now().await;
     }

@@ -9,6 +9,7 @@ use tollgate_testbed::{Journal, Redis};
 
 use super::upstream::{Echo, Stage};
 use super::{FREE, RULES, gateway, gateway_with, section};
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
 use crate::over_redis::at;
@@ -241,16 +242,16 @@ async fn a_request_of_a_leaky_bucket_waits_for_its_turn() {
     assert_eq!(client.get("/1").await.status, 200);
     let address = house.gateway();
     let held = tokio::spawn(async move { Client::to(address).await.get("/2").await });
-    while allowed(&house).await < 2 {}
+    eventually(async || allowed(&house).await >= 2).await;
     // Behind the held one. Its client goes away, and its turn is free again.
     let mut gone = Client::to(address).await;
     gone.send(b"GET /3 HTTP/1.1\r\nhost: h\r\n\r\n").await;
-    while allowed(&house).await < 3 {}
+    eventually(async || allowed(&house).await >= 3).await;
     let peek = r#"{"domain": "api", "descriptors": [{"queue": "a"}], "peek": true}"#;
     let mut decisions = Client::to(house.http()).await;
     assert_eq!(decisions.post("/v1/check", peek).await.status, 429);
     drop(gone);
-    while decisions.post("/v1/check", peek).await.status == 429 {}
+    eventually(async || decisions.post("/v1/check", peek).await.status != 429).await;
     // The limiter's clock stands still, so the request is held until it is moved.
     assert_eq!(upstream.requests().len(), 1);
     house.clock.advance(Span::from_secs(1));
@@ -331,7 +332,7 @@ async fn of_twenty_requests_at_once_over_redis_one_is_answered_nine_are_held_and
     assert_eq!(statuses[0], 200);
     assert_eq!(statuses[1..], [429; 10]);
     // All the others have been allowed, and are held.
-    while allowed(&house).await < 10 {}
+    eventually(async || allowed(&house).await >= 10).await;
     assert_eq!(upstream.requests().len(), 1);
     assert!(clients.try_join_next().is_none());
 }
@@ -356,7 +357,7 @@ async fn a_held_request_whose_client_hangs_up_gives_its_turn_back_whatever_the_s
             let mut client = Client::to(house.gateway()).await;
             let request = format!("GET /{number} HTTP/1.1\r\nhost: h\r\n\r\n");
             client.send(request.as_bytes()).await;
-            while allowed(&house).await < number {}
+            eventually(async || allowed(&house).await >= number).await;
             held.push(client);
         }
         let reply = Client::to(house.gateway()).await.get("/4").await;
@@ -370,7 +371,7 @@ async fn a_held_request_whose_client_hangs_up_gives_its_turn_back_whatever_the_s
         for free in 1..=2 {
             assert_eq!(decisions.post("/v1/check", &peek(free)).await.status, 429);
             drop(held.pop());
-            while decisions.post("/v1/check", &peek(free)).await.status == 429 {}
+            eventually(async || decisions.post("/v1/check", &peek(free)).await.status != 429).await;
             let more = decisions.post("/v1/check", &peek(free + 1)).await;
             assert_eq!(more.status, 429);
         }

@@ -17,6 +17,7 @@ use tollgate_testbed::Certificates;
 
 use super::upstream::{Echo, answer_all};
 use super::{FREE, RULES, gateway_with, section_of};
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
 
@@ -255,7 +256,7 @@ async fn health_is_checked_over_tls() {
         let labels = format!("{{upstream=\"api\",address=\"{address}\",outcome=\"passed\"}}");
         let passed = format!("tollgate_gateway_health_checks_total{labels} 0\n");
         let mut admin = Client::to(house.admin()).await;
-        while admin.get("/metrics").await.body.contains(&passed) {}
+        eventually(async || !admin.get("/metrics").await.body.contains(&passed)).await;
         let metrics = admin.get("/metrics").await.body;
         assert!(!metrics.contains("outcome=\"failed\"} 1"), "{metrics}");
     }

@@ -22,6 +22,7 @@ use tollgate_testbed::Certificates;
 
 use super::encrypted::connect_to_gateway;
 use super::{FREE, RULES, gateway, gateway_with, section};
+use crate::eventually::eventually;
 use crate::house::House;
 use crate::http_client::Client;
 
@@ -272,7 +273,7 @@ async fn a_web_socket_goes_on_during_the_drain() {
     let address = house.gateway();
     let mut socket = open_at(&house).await;
     let stopping = tokio::spawn(house.running.stop());
-    while TcpStream::connect(address).await.is_ok() {}
+    eventually(async || TcpStream::connect(address).await.is_err()).await;
     talk(&mut socket).await;
     socket.close(None).await.unwrap();
     while let Some(Ok(_)) = next(&mut socket).await {}
