@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tollgate_server::{Config, ConfigError, Log, LogFormat, LogLevel, ServeError};
+use tollgate_server::{Config, ConfigError, Log, LogFormat, LogGuard, LogLevel, ServeError};
 
 use crate::message::{Reason, print_error, print_error_chain, with_causes};
 use crate::settings::unreadable_rules;
@@ -87,15 +87,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             // The settings cannot be used, so the log's format comes from the command line or its
             // default.
             let log = args.log(Log::default());
-            let _ = tollgate_server::init_log(&log);
-            print_start_error(log.format, &why);
+            let guard = tollgate_server::init_log(&log).ok();
+            print_start_error(log.format, &why, guard);
             return ExitCode::from(2);
         }
     };
     let log = args.log(config.log);
-    if let Err(error) = tollgate_server::init_log(&log) {
-        print_error_chain(&*error);
-    }
+    let guard = tollgate_server::init_log(&log)
+        .inspect_err(|error| print_error_chain(&**error))
+        .ok();
     tollgate_server::tune_allocator();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            print_start_error(log.format, &Reason::Message(with_causes(&error)));
+            print_start_error(log.format, &Reason::Message(with_causes(&error)), guard);
             return ExitCode::FAILURE;
         }
     };
@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
                 ServeError::NoRules(_) => Reason::Diagnostics(error.to_string()),
                 _ => Reason::Message(with_causes(&error)),
             };
-            print_start_error(log.format, &why);
+            print_start_error(log.format, &why, guard);
             match error {
                 ServeError::Unreadable(_) | ServeError::Store { .. } | ServeError::Tls { .. } => {
                     ExitCode::from(2)
@@ -133,10 +133,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Prints why the service does not start: as a log line if the log is JSON, which programs read.
-fn print_start_error(format: LogFormat, why: &Reason) {
+/// Prints why the service does not start, after all that was logged: as a log line if the log is
+/// JSON, which programs read.
+fn print_start_error(format: LogFormat, why: &Reason, guard: Option<LogGuard>) {
     match format {
-        LogFormat::Text => why.print(),
+        LogFormat::Text => {
+            drop(guard);
+            why.print();
+        }
         LogFormat::Json => tollgate_server::log_start_error(why.text()),
     }
 }

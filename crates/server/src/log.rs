@@ -1,7 +1,9 @@
 //! The log's destination and format.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::{self, Debug};
 use std::io;
+use std::panic::{self, PanicHookInfo};
 
 use tracing::field::Field;
 use tracing::level_filters::LevelFilter;
@@ -14,14 +16,20 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat, LogLevel};
 
-/// Sends the logs of this process to standard error, from now on.
+pub use output::LogGuard;
+pub(crate) use output::lost_lines;
+
+mod output;
+
+/// Sends the logs of this process to standard error, and panics to the log, from now on.
 ///
-/// Logs name domains, rules and limits, never what clients send.
+/// Logs name domains, rules and limits, never what clients send. A reader of the log that is slow
+/// or gone loses lines, and delays nothing: the metric `log_dropped` counts them.
 ///
 /// # Errors
 ///
 /// If the process already has a logger.
-pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub fn init(log: &Log) -> Result<LogGuard, Box<dyn std::error::Error + Send + Sync>> {
     let level = match log.level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -29,11 +37,14 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         LogLevel::Debug => LevelFilter::DEBUG,
     };
     let targets = targets(level);
+    let (lines, guard) = output::start();
     let builder = SubscriberBuilder::default()
         .with_max_level(level)
         .with_target(false)
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-        .with_writer(io::stderr);
+        // They would be printed, and a print that fails is a panic.
+        .log_internal_errors(false)
+        .with_writer(lines);
     match log.format {
         LogFormat::Text => {
             let text = builder.fmt_fields(fields());
@@ -44,7 +55,22 @@ pub fn init(log: &Log) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
             json.finish().with(targets).try_init()?;
         }
     }
-    Ok(())
+    panic::set_hook(Box::new(log_panic));
+    Ok(guard)
+}
+
+/// Logs a panic, with a backtrace if the environment demands one. The standard library's own
+/// message would wait for a reader of standard error.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let backtrace = Backtrace::capture();
+    let backtrace = match backtrace.status() {
+        BacktraceStatus::Captured => Some(backtrace),
+        _ => None,
+    };
+    tracing::error!(
+        backtrace = backtrace.as_ref().map(tracing::field::display),
+        "a part of the program has failed, please report it: {panic}"
+    );
 }
 
 /// From other crates only errors: their details may repeat what clients send, and clients can cause

@@ -34,6 +34,8 @@ mod gateway;
 
 mod latency;
 
+mod log;
+
 mod process;
 
 mod reloads;
@@ -144,6 +146,7 @@ impl Metrics {
         metrics.register_certificates(registry);
         register_engine(registry, engine);
         register_build(registry);
+        scrape::register(registry, log::write);
         let (of, host) = (Arc::clone(engine), Arc::clone(host));
         scrape::register(registry, move |to| headroom::write(&of, &host, to));
         let (limits, budget) = (*limits, Arc::clone(budget));

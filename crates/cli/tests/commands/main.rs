@@ -10,6 +10,7 @@ mod explaining;
 mod house;
 mod keys;
 mod log_formats;
+mod log_output;
 mod monitoring;
 mod open_files;
 mod outputs;
