@@ -68,7 +68,7 @@ fn every_alert_is_described_and_is_about_metrics_that_are() {
         read("deploy/prometheus/alerts.yaml"),
         read("docs/operating.md"),
     );
-    let (_, page) = page.split_once("\n## Alarms\n").unwrap();
+    let (_, page) = page.split_once("\n## Alerts\n").unwrap();
     let names = alerts
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- alert: "));
@@ -77,7 +77,7 @@ fn every_alert_is_described_and_is_about_metrics_that_are() {
     for name in names {
         assert!(
             page.contains(&format!("\n| `{name}` |")),
-            "{name} has no row in Alarms"
+            "{name} has no row in Alerts"
         );
     }
     let described = described();
