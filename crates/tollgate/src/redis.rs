@@ -54,8 +54,11 @@
 //!
 //! The limit is not part of the key. When it changes, with the next version of the program or by
 //! [`Limiter::set_limit`], consumed units stay consumed, up to the new capacity; if the window or
-//! the algorithm changes, they count as consumed now. While processes have different limits under
-//! one name, no more is allowed than the largest of them allows. To start over, change the name.
+//! the algorithm changes, they count as consumed now. To start over, change the name.
+//!
+//! While processes have different limits under one name, each evaluates what all have counted by
+//! its own limit. If these limits differ in numbers alone (units, burst, queue), no more is allowed
+//! than the largest of them allows; with different windows or algorithms, at most the sum of both.
 //!
 //! # Modes
 //!
