@@ -57,8 +57,9 @@
 //! for `?`.
 //!
 //! [`Limiter::peek`] charges nothing, [`Limiter::refund`] refunds units, [`Limiter::reset`] all of
-//! them. [`Limiter::check_batch`] and [`Limiter::check_each`] decide on many keys at once, twice as
-//! fast as one by one.
+//! them. [`Limiter::check_batch`] and [`Limiter::check_each`] decide on many keys at once. In one
+//! run of `cargo xtask bench`, that was three times as fast as one by one over a million keys, and
+//! 1.1 times on a single one.
 //!
 //! # Reservations
 //!

