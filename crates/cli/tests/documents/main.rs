@@ -111,6 +111,11 @@ fn simulate() {
 }
 
 #[test]
+fn from_nginx() {
+    try_page("docs/from-nginx.md");
+}
+
+#[test]
 fn plan() {
     try_page("docs/plan.md");
 }
