@@ -20,8 +20,9 @@ const LIMIT: Duration = Duration::from_secs(180);
 const NAMES: usize = 50;
 /// What begins the paragraph of docs/operating.md about series that begin with an event.
 const LATER: &str = "\nThere are no series before the first event of ";
-/// What the names of our metrics, and of the process's, begin with.
-const PREFIXES: [&str; 2] = ["tollgate_", "process_"];
+/// What the names of our metrics and of the process's begin with, and Prometheus's metric of a
+/// target.
+const PREFIXES: [&str; 3] = ["tollgate_", "process_", "up{"];
 /// Rules of the gateway's domain, which allow all that it is asked here.
 const GATEWAY_RULES: &str = "domain: g\ndescriptors: [{key: client, rate_limit: 1000000/day}]\n";
 
@@ -180,7 +181,8 @@ fn selectors(expression: &str) -> Vec<&str> {
     let is_word = |one: char| one.is_ascii_alphanumeric() || one == '_';
     let starts = PREFIXES
         .iter()
-        .flat_map(|prefix| expression.match_indices(prefix));
+        .flat_map(|prefix| expression.match_indices(prefix))
+        .filter(|(start, _)| !expression[..*start].ends_with(is_word));
     let selector = |start: usize| {
         let rest = &expression[start..];
         let name = rest.find(|one| !is_word(one)).unwrap_or(rest.len());
