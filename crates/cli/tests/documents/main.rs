@@ -7,6 +7,7 @@
 
 mod block;
 mod compare;
+mod deployment;
 mod examples;
 mod ground;
 mod links;
@@ -58,6 +59,11 @@ fn rules() {
 #[test]
 fn operating() {
     try_page("docs/operating.md");
+}
+
+#[test]
+fn deploying() {
+    try_page("docs/deploying.md");
 }
 
 #[test]
