@@ -23,9 +23,9 @@ const ARENA_BYTES_MIN: usize = 16 << 20;
 const BLOCKS_FOR_KEYS_MAX: usize = 1 << 26;
 /// The largest arena that [`Builder::max_keys`] and [`Builder::limits`] lead to;
 /// [`Builder::max_bytes`] may ask for more.
-const ARENA_BYTES_FOR_KEYS_MAX: usize = BLOCKS_FOR_KEYS_MAX * BLOCK_BYTES;
+const ARENA_BYTES_FOR_KEYS_MAX: usize = BLOCKS_FOR_KEYS_MAX.saturating_mul(BLOCK_BYTES);
 /// The largest arena that a store can have.
-const ARENA_BYTES_MAX: usize = BLOCKS_MAX * BLOCK_BYTES;
+const ARENA_BYTES_MAX: usize = BLOCKS_MAX.saturating_mul(BLOCK_BYTES);
 /// The arena has at least one in 2^4 of `max_bytes`, however large `max_keys` is: without an arena
 /// every decision on a limit whose state spills would fail.
 const ARENA_SHARE_SHIFT: u32 = 4;
@@ -246,7 +246,9 @@ pub(super) fn shortage(max_keys: usize, arena_bytes: usize, limit: &Limit) -> Op
     (needed > arena_bytes).then(|| Shortage {
         keys: arena_bytes / of_key,
         max_keys,
-        max_bytes: (needed <= ARENA_BYTES_MAX).then(|| needed + table_bytes(max_keys)),
+        max_bytes: needed
+            .checked_add(table_bytes(max_keys))
+            .filter(|_| needed <= ARENA_BYTES_MAX),
     })
 }
 

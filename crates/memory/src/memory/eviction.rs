@@ -133,6 +133,26 @@ mod tests {
         assert_eq!(store.evicted_keys(), 10);
     }
 
+    /// As far as a number can count, on processors of 32 bits as on those of 64.
+    #[test]
+    fn the_clock_hand_finds_victims_wherever_it_points() {
+        const BLOCKS: usize = 100;
+        let table = table_bytes(1_000);
+        let builder = Memory::builder().max_keys(1_000);
+        let store = builder.max_bytes(table + 64 * BLOCKS).build();
+        let limit = Limit::sliding_log(10, Span::DAY).expect("a day is a window");
+        let now = Now::at(Moment::ZERO + Span::DAY);
+        for number in 0..3 * BLOCKS {
+            store
+                .clock_hand
+                .store(usize::MAX - number, Ordering::Relaxed);
+            let charge = Charge::new(store.key_of(&number), &limit, Cost::ONE);
+            let decided = store.check_at(now, &charge);
+            assert!(decided.is_ok_and(|decision| decision.is_allowed()));
+        }
+        assert!(store.evicted_keys() > 0);
+    }
+
     /// A log that takes the whole arena is the only victim for a decision that needs a block. To
     /// find it takes some dozens of loads, in a table of many more slots.
     #[test]
