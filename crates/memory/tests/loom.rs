@@ -211,14 +211,18 @@ fn conversion_against_conversion() {
 /// resolved again.
 #[test]
 fn a_decision_under_a_former_rule_against_one_under_the_present() {
+    let sliding = Limit::sliding_window(2, Span::DAY, 1).unwrap();
     let changes = [
         (window(2), bucket(2)),
         (bucket(2), window(2)),
         (bucket(2), bucket(3)),
+        (window(2), sliding),
+        (sliding, window(2)),
     ];
     for (former, present) in changes {
         explore(move || {
-            let store = store(0);
+            // A state may be larger than a word while it is converted.
+            let store = store(2);
             assert!(take(&store, a(), &former));
             let late = move |store: &Store| {
                 let charge = Charge::new(a(), &former, Cost::ONE);
