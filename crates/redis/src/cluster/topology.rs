@@ -198,6 +198,17 @@ mod tests {
         assert!(before.node("c:1").is_none());
     }
 
+    /// Thousands of slots can move within a second, and each of them makes a copy.
+    #[test]
+    fn a_copy_costs_no_reference_for_each_slot() {
+        let topology = halves();
+        let node = topology.node_of_slot(0).expect("each slot is served");
+        let before = Arc::strong_count(node);
+        let copies = [(); 10].map(|()| topology.clone());
+        let added = Arc::strong_count(node) - before;
+        assert!(added <= 2 * copies.len(), "{added} references");
+    }
+
     #[test]
     fn a_slot_without_a_known_node_makes_the_topology_incomplete() {
         let mut topology = halves();
