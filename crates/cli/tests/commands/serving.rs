@@ -364,6 +364,34 @@ fn sigusr1_opens_the_access_log_again() {
 }
 
 #[test]
+fn changed_settings_are_named_and_need_a_restart() {
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
+    let mut service = Service::start(directory.path());
+    service.logged(|line| line["listener"] == "admin");
+    let write = |settings: &str| {
+        let text = directory.path().join("text");
+        std::fs::write(&text, settings).unwrap();
+        std::fs::rename(&text, directory.path().join("tollgate.yaml")).unwrap();
+    };
+    write(&format!("{SETTINGS}limits: {{connections: 77}}\n"));
+    let changed = service.logged(|line| line["settings"].is_string());
+    assert_eq!(changed["level"], "WARN");
+    assert_eq!(changed["settings"], "limits");
+    let message = changed["message"].as_str().unwrap();
+    assert!(message.contains("restart the service"), "{message}");
+    write(&format!("{SETTINGS}limits: 77\n"));
+    let invalid = service.logged(|line| line.to_string().contains("a restart will fail"));
+    assert_eq!(invalid["level"], "ERROR");
+    write(SETTINGS);
+    service.logged(|line| {
+        line.to_string()
+            .contains("again has the settings in effect")
+    });
+    service.signal("-TERM");
+    assert_eq!(service.process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_second_signal_stops_at_once() {
     let settings = format!("{SETTINGS}limits: {{stop_delay: 1h}}\n");
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
