@@ -34,6 +34,8 @@ pub(crate) struct LogLine {
     pub(crate) host: Option<Box<[u8]>>,
     pub(crate) user_agent: Option<Box<[u8]>>,
     pub(crate) referer: Option<Box<[u8]>>,
+    /// The client's, or that of its denial.
+    pub(crate) request_id: Option<Box<[u8]>>,
     pub(crate) route: Option<String>,
     pub(crate) upstream: Option<String>,
     pub(crate) outcome: &'static str,
@@ -72,6 +74,8 @@ struct Members<'a> {
     user_agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     referer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule: Option<Rule<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,6 +127,7 @@ impl LogLine {
             upstream: self.upstream.as_deref(),
             user_agent: text(&self.user_agent),
             referer: text(&self.referer),
+            request_id: text(&self.request_id),
             rule: self.rule.as_ref().map(|rule| Rule {
                 domain: &rule.domain,
                 path: &rule.path,

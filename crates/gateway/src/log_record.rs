@@ -13,7 +13,7 @@ use tollgate_core::{Answer, RuleName};
 use tollgate_telemetry::{RequestSpan, Value, attribute};
 
 use crate::access_log::AccessLog;
-use crate::denial::REQUEST_ID;
+use crate::denial::{REQUEST_ID, request_id};
 use crate::log_line::LogLine;
 
 /// The outcome of a request until it has another one: its client has gone.
@@ -60,6 +60,7 @@ impl LogRecord {
             host: header(HOST).or_else(authority),
             user_agent: header(USER_AGENT),
             referer: header(REFERER),
+            request_id: request_id(&head.headers).map(|id| cut(id.as_bytes())),
             route: None,
             upstream: None,
             outcome: CANCELED,
@@ -134,11 +135,13 @@ impl LogRecord {
 
     /// The rule that denies it, and the headers of its denial.
     pub(crate) fn set_denial(&mut self, answer: &Answer, headers: &HeaderMap) {
-        if let Some(id) = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()) {
+        let id = headers.get(REQUEST_ID);
+        if let Some(id) = id.and_then(|id| id.to_str().ok()) {
             let id = || Value::Text(id.to_owned().into());
             self.span.set(attribute::REQUEST_ID, id);
         }
         self.update(|line| {
+            line.request_id = id.map(|id| cut(id.as_bytes())).or(line.request_id.take());
             line.rule = answer.denied_by().map(|limited| Arc::clone(&limited.rule));
             let wait = answer.denial.as_ref().map(|denial| denial.wait);
             line.retry_after = wait.and_then(|wait| wait.as_secs_ceil());

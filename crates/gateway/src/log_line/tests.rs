@@ -15,6 +15,7 @@ fn line() -> LogLine {
         host: None,
         user_agent: None,
         referer: None,
+        request_id: None,
         route: None,
         upstream: None,
         outcome: "canceled",
@@ -78,7 +79,8 @@ fn no_byte_of_a_client_ends_a_line_or_a_field() {
     let hostile = LogLine {
         target: all.clone().into(),
         host: Some(all.clone().into()),
-        user_agent: Some(all.into()),
+        user_agent: Some(all.clone().into()),
+        request_id: Some(all.into()),
         referer: Some("\u{202e}\u{2028}\u{85}\u{1b}[2J".as_bytes().into()),
         ..line()
     };
@@ -95,6 +97,7 @@ fn no_byte_of_a_client_ends_a_line_or_a_field() {
     let text = hostile.format(AccessLogFormat::Json);
     assert_eq!(text.matches(char::is_control).count(), 1, "{text}");
     let read: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read["request_id"], read["user_agent"]);
     let agent = read["user_agent"].as_str().unwrap();
     assert!(agent.contains("\\t\\n") && agent.contains("!\"#") && agent.contains("\\xff"));
     assert!(

@@ -65,7 +65,9 @@ async fn a_request_has_a_line_with_the_rule_that_denied_it() {
     last.rest().await;
     let denied = client.get("/b").await;
     assert_eq!(denied.status, 429);
-    client.send(b"GET /n HTTP/1.1\r\nhost: other\r\n\r\n").await;
+    client
+        .send(b"GET /n HTTP/1.1\r\nhost: other\r\nx-request-id: its own\r\n\r\n")
+        .await;
     assert_eq!(client.reply().await.unwrap().status, 404);
     drop(client);
     let lines = stop(house, &path).await;
@@ -85,13 +87,18 @@ async fn a_request_has_a_line_with_the_rule_that_denied_it() {
         json!({"time": time, "client": "127.0.0.1", "method": "GET", "target": "/b",
             "protocol": "HTTP/1.1", "host": "localhost", "status": 429, "bytes": denied.body.len(),
             "complete": true, "outcome": "denied", "route": "all", "retry_after": 3600,
+            "request_id": denied.header("x-request-id"),
             "rule": {"domain": "api", "path": "remote_address"}}),
     ];
     let read: Vec<Value> = lines.iter().map(|line| members(line)).collect();
     assert_eq!(read[..3], expected);
     assert_eq!(
-        (&read[3]["outcome"], &read[3]["status"]),
-        (&json!("no_route"), &json!(404))
+        (
+            &read[3]["outcome"],
+            &read[3]["status"],
+            &read[3]["request_id"]
+        ),
+        (&json!("no_route"), &json!(404), &json!("its own"))
     );
     assert_eq!(read.len(), 4);
 }
