@@ -89,7 +89,7 @@ pub async fn serve(config: &Config) -> Result<(), ServeError> {
             },
             _ = reopen.recv() => {
                 running.reopen_access_log();
-                info!("SIGUSR1: access log opened again");
+                info!("SIGUSR1: the access log, if there is one, is opened again");
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
