@@ -21,8 +21,11 @@ use crate::prefix;
 use crate::timestamp::{BadMoment, CLF_BYTES, clf};
 
 /// The most brackets of a line that its time is looked for in. Each of those before the time begins
-/// a field, of which a line with all known prefixes has 13.
+/// a field, of which a line with all known prefixes has 14.
 const BRACKETS_MAX: usize = 16;
+/// What no address and no host name has. A client with one of them is an address with something
+/// glued to it, so it would be another key than that of the address.
+const NEVER_IN_CLIENT: &[u8] = b"\"'()<>=";
 
 /// One request, as a server logged it. Nothing is unescaped; missing fields are empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub(crate) enum BadLine {
     Format,
     /// A time, and before it not three fields but so many.
     Fields(usize),
+    /// A time, and before it three fields whose first is neither an address nor a host name.
+    Client,
     Time(BadMoment),
     Request,
     Status,
@@ -86,7 +91,7 @@ impl<'a> LogLine<'a> {
             user,
             at,
             rest,
-        } = head(line)?;
+        } = head(strip_quotes(line))?;
         let rest = rest.strip_prefix(b" \"").ok_or(BadLine::Request)?;
         let (request, outcome) = request_and_outcome(rest)?;
         Ok(LogLine {
@@ -139,6 +144,13 @@ impl<'a> RequestLine<'a> {
     }
 }
 
+/// A line without the pair of quotes around all of it, as an export has them.
+fn strip_quotes(line: &[u8]) -> &[u8] {
+    let inner = line.strip_prefix(b"\"");
+    let inner = inner.and_then(|inner| inner.strip_suffix(b"\""));
+    inner.unwrap_or(line)
+}
+
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let end = memchr::memchr(at, text)?;
     Some((&text[..end], &text[end + 1..]))
@@ -160,7 +172,8 @@ fn head(line: &[u8]) -> Result<Head<'_>, BadLine> {
         let time = after.split_at_checked(CLF_BYTES);
         let time = time.filter(|(_, rest)| rest.first() == Some(&b']'));
         let moment = time.map_or(Err(BadMoment::Form), |(time, _)| clf(time));
-        let fields = three(before).or_else(|| prefix::without(before).find_map(three));
+        let fields = client_first(before);
+        let fields = fields.or_else(|| prefix::without(before).find_map(client_first));
         match (moment, fields, time) {
             (Ok(at), Some([client, _ident, user]), Some((_, rest))) => {
                 return Ok(Head {
@@ -170,7 +183,12 @@ fn head(line: &[u8]) -> Result<Head<'_>, BadLine> {
                     rest: &rest[1..],
                 });
             }
-            (Ok(_), ..) => why = why.or_else(|| BadLine::Fields(count(before))),
+            (Ok(_), ..) => {
+                why = why.or_else(|| match three(before) {
+                    Some(_) => BadLine::Client,
+                    None => BadLine::Fields(count(before)),
+                });
+            }
             (Err(bad), Some(_), _) => why = why.or_else(|| BadLine::Time(bad)),
             // A bracket of something else, such as `nginx [123]:`.
             (Err(_), None, _) => {}
@@ -185,6 +203,12 @@ fn brackets(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
         let before = line[..bracket].strip_suffix(b" ")?;
         Some((before, &line[bracket + 1..]))
     })
+}
+
+/// The three fields of `text`, if the first can be a client.
+fn client_first(text: &[u8]) -> Option<[&[u8]; 3]> {
+    let is_client = |client: &[u8]| !client.iter().any(|byte| NEVER_IN_CLIENT.contains(byte));
+    three(text).filter(|[client, ..]| is_client(client))
 }
 
 /// The three fields of `text`, if there are exactly three, separated by single blanks.
@@ -289,6 +313,9 @@ impl fmt::Display for BadLine {
             BadLine::Fields(count) => {
                 let fields = Noun(*count, "field");
                 return write!(f, "{EXPECTED}, found {count} {fields} before the time");
+            }
+            BadLine::Client => {
+                return write!(f, "{EXPECTED}, found a HOST with one of `\"'()<>=` in it");
             }
             BadLine::Time(bad) => return bad.fmt(f),
             BadLine::Request => "\"request\" after the time",

@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::Write;
 use std::ops::ControlFlow;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_replay::{
-    Comparison, ComparisonPage, ComparisonSummary, Format, LogKind, Memories, Options, Report,
-    TOP_KEYS_MAX, Traffic, compare, replay,
+    Comparison, ComparisonPage, ComparisonSummary, FieldNames, Format, Layout, LogKind, Memories,
+    Options, Report, TOP_KEYS_MAX, Traffic, compare, replay,
 };
 use tollgate_rules::{RuleSet, Source};
 
@@ -305,17 +305,12 @@ fn rows_beyond_the_bounds_of_a_page_are_added_up() {
 #[test]
 fn nothing_from_a_log_or_the_rules_is_markup_in_the_page() {
     let hostile = "<script>alert(1)</script>'\"&";
-    let log: String = (0..3)
-        .map(|_| {
-            format!(
-                "{} - - [17/May/2015:10:05:03 +0000] \"GET /{hostile} HTTP/1.1\" 200 1\n",
-                "<b>'onload=x\u{202e}\u{1b}[2J"
-            )
-        })
-        .collect();
-    let log = log + "<i>no line</i>\n";
+    // The common format has no such clients.
+    let client = "<b>'onload=x\u{202e}\u{1b}[2J";
+    let line = json!({"time": 1_431_857_103, "client": client, "path": format!("/{hostile}")});
+    let log = format!("{line}\n").repeat(3) + "<i>no line</i>\n";
     let mut traffic = Traffic::new(Format::AccessLog {
-        kind: LogKind::Combined,
+        kind: LogKind::Layout(Layout::json(FieldNames::common())),
         domain: "web".to_owned(),
         descriptors: vec!["client={client},path={path}".parse().unwrap()],
     })

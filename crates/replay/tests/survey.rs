@@ -6,10 +6,10 @@ use std::fs::{File, read_dir};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_replay::{
-    DeniedPattern, Distribution, Error, Format, LogKind, Options, PATTERNS_MAX, Page,
-    RULES_SHOWN_MAX, Report, SLOTS_MAX, Survey, Traffic, replay, survey,
+    DeniedPattern, Distribution, Error, FieldNames, Format, Layout, LogKind, Options, PATTERNS_MAX,
+    Page, RULES_SHOWN_MAX, Report, SLOTS_MAX, Survey, Traffic, replay, survey,
 };
 use tollgate_rules::{RuleSet, Source};
 
@@ -27,9 +27,13 @@ fn rules(text: &str) -> RuleSet {
 }
 
 fn traffic(name: &str, log: impl Read) -> Traffic {
+    traffic_in(LogKind::Combined, name, log)
+}
+
+fn traffic_in(kind: LogKind, name: &str, log: impl Read) -> Traffic {
     let descriptors = ["client={client}", "path={path},client={client}"];
     let format = Format::AccessLog {
-        kind: LogKind::Combined,
+        kind,
         domain: "web".to_owned(),
         descriptors: descriptors.map(|text| text.parse().unwrap()).to_vec(),
     };
@@ -350,14 +354,16 @@ fn who_shadow_rules_would_deny_is_in_the_page() {
 fn nothing_from_a_log_or_the_rules_is_markup() {
     let hostile = "<script>alert(1)</script>";
     let line = |client: &str| {
-        format!(
-            "{client} - - [17/May/2015:10:05:03 +0000] \"GET /{hostile}'onload=x HTTP/1.1\" 200 1 \
-             \"-\" \"<img src=x onerror=alert(2)>&\"\n"
-        )
+        // The combined format has no such clients.
+        let line = json!({"time": 1_431_857_103, "client": client,
+            "path": format!("/{hostile}'onload=x"),
+            "user_agent": "<img src=x onerror=alert(2)>&"});
+        format!("{line}\n")
     };
     let log = line(hostile).repeat(20) + "<b>no line</b>\n" + &line("a\u{202e}b").repeat(20);
     let name = "<script>name.log";
-    let mut read = traffic(name, log.as_bytes());
+    let layout = Layout::json(FieldNames::common());
+    let mut read = traffic_in(LogKind::Layout(layout), name, log.as_bytes());
     read.read("other.log", "<i>none</i>\n".as_bytes()).unwrap();
     let rules = rules(
         "{domain: web, descriptors: [{key: client, rate_limit: {name: \"<svg onload=x>\", \

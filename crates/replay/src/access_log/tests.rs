@@ -210,6 +210,41 @@ fn known_prefixes_are_taken_off() {
     }
 }
 
+#[test]
+fn a_line_in_quotes_is_the_line_without_them() {
+    let combined = [COMMON, r#" "http://r/" "agent""#].concat();
+    for line in [COMMON, &combined] {
+        let quoted = format!("\"{line}\"");
+        assert_eq!(
+            LogLine::parse(quoted.as_bytes()),
+            LogLine::parse(line.as_bytes())
+        );
+    }
+}
+
+/// It would be another key than the address alone, and no prefix length would apply to it.
+#[test]
+fn an_address_with_something_glued_to_it_is_no_client() {
+    for client in [
+        "\"1.2.3.4",
+        "'1.2.3.4",
+        "(1.2.3.4)",
+        "<1.2.3.4>",
+        ">1.2.3.4",
+        "client=1.2.3.4",
+    ] {
+        let line = format!("{client} - - {REST}");
+        let read = LogLine::parse(line.as_bytes());
+        assert_eq!(read, Err(BadLine::Client), "{line}");
+    }
+    let expected = "not in common or combined format: expected `HOST IDENT USER [TIME]`, found a \
+        HOST with one of `\"'()<>=` in it";
+    assert_eq!(BadLine::Client.to_string(), expected);
+    // What it is glued to is a known prefix.
+    let line = format!("<134>1.2.3.4 - - {REST}");
+    assert_eq!(LogLine::parse(line.as_bytes()).unwrap().client, b"1.2.3.4");
+}
+
 /// Otherwise a line of a mebibyte, of brackets alone, would take minutes.
 #[test]
 fn the_time_is_looked_for_in_the_first_brackets() {
