@@ -53,17 +53,45 @@ fn strip_priority(text: &[u8]) -> Option<&[u8]> {
     is_number(&start[..end]).then(|| &text[end + 2..])
 }
 
-/// `1 2015-05-17T10:05:03Z host nginx 123 - - ` of RFC 5424, without structured data.
+/// `1 2015-05-17T10:05:03Z host nginx 123 - - ` of RFC 5424, with structured data or `-`.
 fn strip_rfc5424(text: &[u8]) -> Option<&[u8]> {
     let rest = strip_time(text.strip_prefix(b"1 ")?)?;
     let (_host, rest) = word(rest)?;
     let (_application, rest) = word(rest)?;
     let (_process, rest) = word(rest)?;
     let (_message, rest) = word(rest)?;
-    rest.strip_prefix(b"- ")
+    let rest = rest.strip_prefix(b"-").or_else(|| strip_elements(rest))?;
+    rest.strip_prefix(b" ")
 }
 
-/// `May 17 10:05:03 host nginx[123]: ` of RFC 3164, also with a time of RFC 3339.
+/// `[id name="value"]` of RFC 5424, one or several.
+fn strip_elements(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = text.strip_prefix(b"[")?;
+    loop {
+        rest = &rest[element_end(rest)? + 1..];
+        match rest.strip_prefix(b"[") {
+            Some(next) => rest = next,
+            None => return Some(rest),
+        }
+    }
+}
+
+/// The first bracket that is not in quotes, where a backslash escapes the next byte.
+fn element_end(text: &[u8]) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    text.iter().position(|byte| {
+        let was_escaped = std::mem::replace(&mut is_escaped, false);
+        match byte {
+            b'\\' if is_quoted => is_escaped = !was_escaped,
+            b'"' if !was_escaped => is_quoted = !is_quoted,
+            _ => {}
+        }
+        *byte == b']' && !is_quoted
+    })
+}
+
+/// `May 17 10:05:03 host nginx[123]: ` of RFC 3164, also with a time of RFC 3339, and without the
+/// host: that is HAProxy's default, and an option of nginx.
 fn strip_rfc3164(text: &[u8]) -> Option<&[u8]> {
     let rest = match strip_time(text) {
         Some(rest) => rest,
@@ -74,9 +102,26 @@ fn strip_rfc3164(text: &[u8]) -> Option<&[u8]> {
             word(rest).filter(is_time)?.1
         }
     };
-    let (_host, rest) = word(rest)?;
+    let (first, rest) = word(rest)?;
+    if is_tag(first) {
+        return Some(rest);
+    }
     let (_tag, rest) = word(rest).filter(|(tag, _)| tag.ends_with(b":"))?;
     Some(rest)
+}
+
+/// Whether this is a program's `nginx:` or `nginx[123]:`, and neither a host nor a client.
+fn is_tag(word: &[u8]) -> bool {
+    let Some(tag) = word.strip_suffix(b":") else {
+        return false;
+    };
+    let (name, process) = match memchr::memchr(b'[', tag) {
+        Some(bracket) => (&tag[..bracket], tag[bracket + 1..].strip_suffix(b"]")),
+        None => (tag, Some(&b"0"[..])),
+    };
+    let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._/".contains(byte);
+    let is_name = !name.is_empty() && name.iter().all(is_of_name) && !is_address(name);
+    is_name && process.is_some_and(is_number)
 }
 
 /// `2015-05-17T10:05:03.123456789Z ` of docker, with `stdout F ` behind it of Kubernetes.

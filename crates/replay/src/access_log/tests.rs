@@ -195,7 +195,13 @@ fn known_prefixes_are_taken_off() {
         "May  7 10:05:03 web1 nginx[123]: ",
         "<134>May 17 10:05:03 web1 nginx[123]: ",
         "<134>1 2015-05-17T10:05:03.25Z web1 nginx 123 ID47 - ",
+        "<134>1 2015-05-17T10:05:03.25Z - nginx 123 - [x y=\"1\"] ",
+        "1 2015-05-17T10:05:03Z web1 nginx 123 - [x y=\"[a\\\\\\\"]\"][z] ",
         "2015-05-17T10:05:03.25+02:00 web1 nginx[123]: ",
+        "2015-05-17T10:05:03.25+02:00 nginx[123]: ",
+        "May 17 10:05:03 nginx: ",
+        "<190>May 17 10:05:03 nginx: ",
+        "<134>May  7 10:05:03 haproxy[14389]: ",
         "web-1  | ",
         "web-1  | 2015-05-17T10:05:03Z ",
         "[pod/web-7d4/nginx] ",
@@ -249,7 +255,7 @@ fn an_address_with_something_glued_to_it_is_no_client() {
 #[test]
 fn the_time_is_looked_for_in_the_first_brackets() {
     // No line has more brackets before its time.
-    let prefix = "[pod/w/n] <134>1 2015-05-17T10:05:03Z [h [a [1 [m - [::1]:443 ";
+    let prefix = "[pod/w/n] <134>1 2015-05-17T10:05:03Z [h [a [1 [m [s] [::1]:443 ";
     let line = format!("{prefix}[c [i [u {REST}");
     let read = LogLine::parse(line.as_bytes()).unwrap();
     assert_eq!((read.client, read.user), (&b"[c"[..], &b"[u"[..]));
@@ -276,6 +282,11 @@ fn whatever_else_stands_before_the_time_makes_no_client() {
         ("[nginx]: 5.6.7.8 - -", 4),
         ("ann smith jones -", 4),
         ("INFO web1 1.2.3.4 - -", 5),
+        ("May 17 10:05:03 1.2.3.4: 5.6.7.8 - -", 7),
+        ("May 17 10:05:03 ::1: 5.6.7.8 - -", 7),
+        ("May 17 10:05:03 nginx[a]: 5.6.7.8 - -", 7),
+        ("1 2015-05-17T10:05:03Z h nginx 1 - [x 1.2.3.4 - -", 10),
+        ("1 2015-05-17T10:05:03Z h nginx 1 - [x]1.2.3.4 - -", 9),
         ("2015-05-17 10:05:03 1.2.3.4 - -", 5),
         ("2015-05-17T10:05:03Z INFO 1.2.3.4 - - -", 6),
         ("1.2.3.4 -", 2),

@@ -150,19 +150,23 @@ fn the_client_of_a_load_balancer_loses_its_port_whatever_its_address() {
             assert!(found.contains(&client), "{line}: {found}");
         }
     }
-    // The time before a line has colons, too, and is not a client.
-    let syslog = format!(
-        "2026-01-31T10:00:00.123Z web1 haproxy[7]: {}",
-        haproxy.replace("CLIENT", "2001:db8::5:33001")
-    );
-    let haproxy = Preset::Haproxy.layout(None).unwrap();
-    let found = read(&haproxy, &[], syslog.as_bytes());
-    assert!(
-        found
-            .as_ref()
-            .is_ok_and(|line| line.contains(" client=2001:db8::5 ")),
-        "{found:?}"
-    );
+    // The time before a line has colons, too, and is not a client; nor is a tag without a host.
+    let layout = Preset::Haproxy.layout(None).unwrap();
+    for header in [
+        "2026-01-31T10:00:00.123Z web1 haproxy[7]: ",
+        "<134>Jan 31 10:00:00 haproxy[14389]: ",
+        "Jan 31 10:00:00 haproxy: ",
+        "<134>1 2026-01-31T10:00:00.123456+00:00 - haproxy 14389 - [x y=\"1\"] ",
+    ] {
+        for client in ["2001:db8::5", "::1"] {
+            let line = format!("{header}{haproxy}");
+            let line = line.replace("CLIENT", &format!("{client}:4242"));
+            let found = read(&layout, &[], line.as_bytes());
+            let client = format!(" client={client} ");
+            let has_client = found.as_ref().is_ok_and(|line| line.contains(&client));
+            assert!(has_client, "{line}: {found:?}");
+        }
+    }
 }
 
 #[test]
