@@ -8,15 +8,15 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::rc::Rc;
 
-use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 
+use crate::compression::blocks::Blocks;
 use crate::compression::members::Members;
 use crate::compression::xz::XzReader;
 use crate::noun::Noun;
 
+mod blocks;
 mod members;
-
 mod xz;
 
 /// The largest window (zstd) or dictionary (xz) that an input may need, as a power of two; every
@@ -119,7 +119,7 @@ impl Compression {
         let trailing = Rc::clone(&found.has_trailing);
         match self {
             Compression::Gzip => Box::new(Members::<R, GzDecoder<_>>::new(self, source, trailing)),
-            Compression::Bzip2 => Box::new(Members::<R, BzDecoder<_>>::new(self, source, trailing)),
+            Compression::Bzip2 => Box::new(Members::<R, Blocks<_>>::new(self, source, trailing)),
             Compression::Zstd => Box::new(Members::<R, zstd::Decoder<'static, _>>::new(
                 self, source, trailing,
             )),

@@ -8,7 +8,6 @@ use std::cell::Cell;
 use std::io::{self, BufRead, Chain, Cursor, ErrorKind, Read};
 use std::rc::Rc;
 
-use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 
 use super::{Compression, WINDOW_BITS_MAX};
@@ -118,16 +117,6 @@ fn has_only_zeros(mut packed: impl BufRead) -> io::Result<bool> {
 impl<R: BufRead> Member<R> for GzDecoder<Packed<R>> {
     fn of(packed: Packed<R>) -> io::Result<Self> {
         Ok(GzDecoder::new(packed))
-    }
-
-    fn into_packed(self) -> R {
-        self.into_inner().into_inner().1
-    }
-}
-
-impl<R: BufRead> Member<R> for BzDecoder<Packed<R>> {
-    fn of(packed: Packed<R>) -> io::Result<Self> {
-        Ok(BzDecoder::new(packed))
     }
 
     fn into_packed(self) -> R {

@@ -188,6 +188,24 @@ fn all_that_a_cut_chunk_of_xz_has_is_kept() {
     assert!(cut.is_some_and(|cut| !cut.is_short));
 }
 
+/// A damaged bit leads to a block of other text.
+#[test]
+fn no_text_of_a_damaged_block_of_bzip2_is_kept() {
+    // Five blocks, the third of which is one line of equal bytes.
+    let text = [text(150_000), vec![b'-'; 2_000_000], text(250_000)].concat();
+    let packed = pack(Compression::Bzip2, &text);
+    let mut longest = 0;
+    for at in (4..packed.len()).step_by(packed.len() / 20) {
+        let mut damaged = packed.clone();
+        damaged[at] ^= 1;
+        let (found, cut) = unpack(&damaged).unwrap();
+        assert!(text.starts_with(&found), "at {at}: {}", found.len());
+        assert!(cut.is_some_and(|cut| !cut.is_short), "at {at}");
+        longest = longest.max(found.len());
+    }
+    assert!(longest > text.len() - 200_000, "{longest}");
+}
+
 #[test]
 fn no_damage_is_a_panic_and_none_is_unnoticed() {
     let text = text(20_000);
