@@ -15,6 +15,7 @@ mod literal;
 mod look_alike;
 mod priority;
 mod sharing;
+mod zero;
 
 /// Warns about everything in a domain that has no effect. `outer` is how instances share limits
 /// where the domain does not set it.
@@ -85,6 +86,7 @@ fn level(descriptors: &[DescriptorDraft], names: &HashSet<&str>, findings: &mut 
             flags(descriptor, findings);
         }
         replaces(descriptor, names, findings);
+        zero::check(descriptor, findings);
         literal::check(descriptor, findings);
         look_alike::check(descriptor, findings);
         if descriptor.key.value.contains('*') {

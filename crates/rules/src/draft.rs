@@ -59,6 +59,8 @@ pub(crate) struct Flags {
 pub(crate) struct RateLimitDraft {
     /// `None` if it is unlimited.
     pub(crate) limit: Option<Limit>,
+    /// Where the 0 is that leaves no room for anything: the count, the burst or the queue.
+    pub(crate) zero: Option<Mark>,
     /// The priorities that can use the limit's share.
     pub(crate) reserved: Option<Spanned<Vec<String>>>,
     /// What has to report headroom, for the limit's elastic part.

@@ -31,6 +31,7 @@ impl Reader<'_> {
     pub(super) fn rate_limit(&mut self, key: Mark, node: &Node) -> RateLimitDraft {
         let mut draft = RateLimitDraft {
             limit: None,
+            zero: None,
             reserved: None,
             elastic: None,
             name: None,
@@ -40,6 +41,9 @@ impl Reader<'_> {
         };
         if let Body::Scalar(scalar) = &node.body {
             draft.limit = self.short_form(&scalar.text, node.mark);
+            draft.zero = draft
+                .limit
+                .and_then(|limit| (limit.count() == 0).then_some(node.mark));
             return draft;
         }
         if let Body::List(items) = &node.body {
@@ -60,6 +64,7 @@ impl Reader<'_> {
             self.check_unlimited(&table);
         } else {
             draft.limit = self.limit(key, &table);
+            draft.zero = draft.limit.and_then(|limit| zero_mark(limit, &table));
             self.elastic_part(&table, &mut draft);
             self.reserve_share(&table, &mut draft);
         }
@@ -105,7 +110,6 @@ impl Reader<'_> {
         let room = self.room(table);
         let (algorithm, (count_mark, count), (window_mark, window)) = (algorithm?, count?, window?);
         let (soft, room) = (soft?, room?);
-        self.warn_zero(count, count_mark);
         let limit = Limit::new(algorithm, count, window);
         let mark = match limit {
             Err(InvalidLimit::Window(_)) => window_mark,
@@ -117,14 +121,7 @@ impl Reader<'_> {
         let limit = self.validate(limit, mark)?;
         let limit = match room {
             None => limit,
-            Some((mark, room)) => {
-                if room == 0 && count > 0 {
-                    let message = "nothing fits at once, so everything is denied".to_owned();
-                    let help = "write at least 1";
-                    self.findings.warning(mark, "denies-all", message, help);
-                }
-                self.validate(limit.with_burst(room), mark)?
-            }
+            Some((mark, room)) => self.validate(limit.with_burst(room), mark)?,
         };
         match soft {
             None => Some(limit),
@@ -319,14 +316,6 @@ impl Reader<'_> {
         Some(Some((node.mark, percent)))
     }
 
-    pub(super) fn warn_zero(&mut self, count: u32, mark: Mark) {
-        if count == 0 {
-            let message = "a limit of 0 denies everything".to_owned();
-            let help = "this is right for a ban; to allow everything write `unlimited: true`";
-            self.findings.warning(mark, "denies-all", message, help);
-        }
-    }
-
     pub(super) fn validate(
         &mut self,
         limit: Result<Limit, InvalidLimit>,
@@ -341,6 +330,16 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Where the 0 is that leaves no room for anything.
+fn zero_mark(limit: Limit, table: &Table<'_>) -> Option<Mark> {
+    let node = match limit.count() {
+        0 => table.get("requests_per_unit"),
+        _ if limit.nominal() == 0 => table.get("burst").or_else(|| table.get("queue")),
+        _ => None,
+    };
+    node.map(|node| node.mark)
 }
 
 /// The word of `key` for what has another name elsewhere.

@@ -34,7 +34,6 @@ impl Reader<'_> {
                 return None;
             }
         };
-        self.warn_zero(count, mark);
         self.validate(Limit::fixed_window(count, window), mark)
     }
 

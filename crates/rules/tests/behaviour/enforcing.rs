@@ -97,3 +97,34 @@ fn a_quota_that_is_enforced_for_a_share_stays_a_quota() {
     }
     assert_eq!(found, BTreeSet::from(["quota", "shadow"]));
 }
+
+/// A trial of a ban is no ban, and neither is a quota beside others.
+#[test]
+fn a_limit_of_0_denies_everything_only_where_it_is_enforced() {
+    let zero = "nothing fits in this quota, so only other quotas of a request can allow it";
+    let ban = "a limit of 0 denies everything";
+    let bucket = "{algorithm: token_bucket, requests_per_unit: 5, unit: day, burst: 0}";
+    let bucket = format!("rate_limit: {bucket}");
+    for (descriptor, expected) in [
+        ("rate_limit: 0/day", Some(ban)),
+        ("rate_limit: {requests_per_unit: 0, unit: day}", Some(ban)),
+        (
+            bucket.as_str(),
+            Some("nothing fits at once, so everything is denied"),
+        ),
+        ("enforce: 10%, rate_limit: 0/day", Some(ban)),
+        ("quota_mode: true, rate_limit: 0/day", Some(zero)),
+        ("shadow_mode: true, rate_limit: 0/day", None),
+        ("enforce: 0%, rate_limit: 0/day", None),
+        ("quota_mode: true, enforce: 0%, rate_limit: 0/day", None),
+    ] {
+        let text = domain(&format!("{{key: user, {descriptor}}}"));
+        let loaded = load(&text);
+        let found = loaded.diagnostics.iter().map(|found| &*found.message);
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            Vec::from_iter(expected),
+            "{text}"
+        );
+    }
+}
