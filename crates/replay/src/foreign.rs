@@ -45,10 +45,14 @@ pub enum Guess {
     AccessLog,
     /// An access log in the common or the combined format, where another format is expected.
     Combined,
+    /// An access log in the common or the combined format, whose times cannot be replayed.
+    Times,
     /// Whole numbers.
     Counts,
     /// Whole numbers, as the user has said, which are larger than the requests of a second can be.
     LargeCounts,
+    /// Requests per second, as the user has said, without any.
+    NoCounts,
     /// The format that the user has named.
     Named,
     /// JSON objects, as the user has said, whose members have other names.
@@ -172,11 +176,15 @@ impl Guess {
                 "it looks like the common or the combined format; leave out --format, --log-format \
                  and --fields"
             }
+            Guess::Times => {
+                "its lines are in the common or combined format, with times that cannot be read"
+            }
             Guess::Counts => "it looks like requests per second; add --format counts",
             Guess::LargeCounts => {
                 "its numbers are larger than 1000000000, the most requests that a second can have; \
                  does it have requests per minute or hour? write those of each second"
             }
+            Guess::NoCounts => "no second of it has a request",
             Guess::Named => "no line of it can be read in the format that is named",
             Guess::NamedJson => {
                 "no line of it can be read in the format that is named; say which members are the \

@@ -2,7 +2,7 @@
 
 use tollgate_core::Moment;
 
-use crate::access_log::LogLine;
+use crate::access_log::{BadLine, LogLine};
 use crate::field::{Agent, Field, Fields};
 use crate::foreign::Guess;
 use crate::format::{Format, LogKind};
@@ -14,6 +14,7 @@ use crate::notes::Noted;
 use crate::pattern::Pattern;
 use crate::selection::{Filter, Selection, are_met};
 use crate::series::count;
+use crate::timestamp::BadMoment;
 use crate::trace;
 use crate::values::Values;
 
@@ -233,13 +234,16 @@ impl<'f> Reader<'f> {
             _ => None,
         };
         let is_trace = matches!(self.lines, LineReader::Trace { .. });
+        let is_counts = matches!(self.lines, LineReader::Counts);
         match (guess, layout) {
             (Guess::Combined, _) if is_trace => Guess::AccessLog,
             (Guess::Json, _) if is_trace => Guess::Named,
             (Guess::Json, Some(layout)) if layout.is_json() => Guess::NamedJson,
             (Guess::Csv, Some(layout)) if layout.is_columns() => Guess::Named,
             (Guess::Other, Some(_)) => Guess::Named,
-            (Guess::Counts, _) if matches!(self.lines, LineReader::Counts) => match count(line) {
+            (Guess::Other, _) if is_trace || is_counts => Guess::Named,
+            (Guess::Other, None) if has_bad_time(line) => Guess::Times,
+            (Guess::Counts, _) if is_counts => match count(line) {
                 Ok(_) => Guess::Named,
                 Err(_) => Guess::LargeCounts,
             },
@@ -254,4 +258,10 @@ impl<'f> Reader<'f> {
             LineReader::Trace { .. } | LineReader::Counts => None,
         }
     }
+}
+
+/// Whether this is a line of the common or combined format whose time is none that can be replayed.
+fn has_bad_time(line: &[u8]) -> bool {
+    let read = LogLine::parse(line);
+    matches!(read, Err(BadLine::Time(bad)) if bad != BadMoment::Form)
 }

@@ -69,7 +69,10 @@ pub fn parse_moment(text: &str) -> Result<Moment, String> {
         ));
     }
     any_form(text).map_err(|bad| {
-        format!("{bad}; write 2026-01-31, 2026-01-31T10:00:00Z, or seconds since 1970")
+        format!(
+            "{bad}; write 2026-01-31, 2026-01-31T10:00:00Z, 31/Jan/2026:10:00:00, or seconds since \
+             1970"
+        )
     })
 }
 
@@ -242,11 +245,20 @@ mod tests {
             "2015-05-17 00:00:00",
             "2015-05-17T02:00:00+02:00",
             "17/May/2015:00:00:00 +0000",
+            "17/May/2015:00:00:00",
+            "[17/May/2015:02:00:00.0 +02:00]",
             "1431820800",
         ] {
             assert_eq!(parse_moment(text), expected, "{text}");
         }
-        for text in ["", "yesterday", "2015-13-01", "2015-05-17T25:00", "-1"] {
+        for text in [
+            "",
+            "yesterday",
+            "17/May/2015",
+            "2015-13-01",
+            "2015-05-17T25:00",
+            "-1",
+        ] {
             let why = parse_moment(text).unwrap_err();
             assert!(why.contains("; write 2026-01-31, "), "{why}");
         }

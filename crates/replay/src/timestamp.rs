@@ -112,9 +112,13 @@ pub(crate) fn any_form(text: &str) -> Result<Moment, BadMoment> {
     /// What completes a time to RFC 3339.
     const REST: [&str; 4] = ["", "Z", ":00Z", "T00:00:00Z"];
     let whole = REST.map(|rest| rfc3339(&format!("{text}{rest}")));
-    let others = [clf(text.as_bytes()), seconds(text)];
+    // The time of an access log has slashes, and needs no zone either.
+    let others = match text.contains('/') {
+        true => written::written(text.as_bytes()),
+        false => seconds(text),
+    };
     let mut why = BadMoment::Form;
-    for moment in whole.into_iter().chain(others) {
+    for moment in whole.into_iter().chain([others]) {
         match moment {
             Err(BadMoment::Form) => {}
             Err(bad) => why = bad,

@@ -210,6 +210,7 @@ impl Traffic {
         without.map(|input| {
             let guess = match input.guess {
                 Guess::Empty if input.cut.is_some() => Guess::Cut,
+                Guess::Empty if input.lines > 0 && self.series.is_some() => Guess::NoCounts,
                 Guess::Empty if input.lines > 0 => Guess::NoLine,
                 guess => guess,
             };

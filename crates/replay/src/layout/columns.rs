@@ -239,6 +239,12 @@ impl<'f> Columns<'f> {
                 let chosen = chosen.join("` or `");
                 format!("there is no column `{chosen}`, which `--fields` names for `{name}`")
             }
+            None if missing == Slot::Time && self.lacks_date(columns) => {
+                return "there is a column `time` and none `date`, so the day of a line is not \
+                        known; let the server log `date` as well, or write it into the lines and \
+                        into #Fields"
+                    .to_owned();
+            }
             None => format!("no column is known to be `{name}`"),
         };
         format!(
@@ -246,6 +252,16 @@ impl<'f> Columns<'f> {
              not names: {}{more}",
             shown.join(", ")
         )
+    }
+
+    /// Whether the lines have a time without its day, as the W3C's draft allows: their day is then
+    /// that of `#Date`, until midnight, which no line says.
+    fn lacks_date(&self, columns: &[Cow<'_, str>]) -> bool {
+        let has = |name: &str| {
+            let mut columns = columns.iter();
+            columns.any(|column| column.eq_ignore_ascii_case(name))
+        };
+        self.syntax == Syntax::W3c && has("time") && !has("date")
     }
 }
 

@@ -244,7 +244,11 @@ fn a_line_of_columns_that_is_no_event_says_why() {
             "#Fields: date time c-ip\na b",
             "it has 2 values, and #Fields names 3",
         ),
-        ("#Fields: time c-ip\na b", "no column is known to be `time`"),
+        (
+            "#Date: 2026-01-31 10:00:00\n#Fields: time c-ip\na b",
+            "there is a column `time` and none `date`, so the day of a line is not known; let the",
+        ),
+        ("#Fields: c-ip\na", "no column is known to be `time`"),
     ];
     check_reasons(&Preset::W3c.layout(None).unwrap(), &[], &table);
     let many = format!("{}\n1,2", "a,".repeat(1100));

@@ -147,6 +147,10 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
         ("json", "\n{\"remote_addr\": \"1.2.3.4\"}\n"),
         ("empty", ""),
         ("blank", "\n\n"),
+        (
+            "early",
+            "a - - [17/May/1969:10:05:03 +0000] \"GET /\" 200 1\n",
+        ),
     ] {
         traffic.read(name, input.as_bytes()).unwrap();
     }
@@ -156,6 +160,8 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
         "json: it looks like lines of JSON; add --format json",
         "empty: it is empty",
         "blank: its lines are blank or headings",
+        "early: its lines are in the common or combined format, with times that cannot be read",
+        "1 line: the time is before 1970",
         "long: its lines are too long; if it is one JSON document",
         "long-then-csv: it looks like CSV",
         "3 lines: the line is blank",
@@ -166,7 +172,7 @@ fn inputs_without_an_event_say_what_they_seem_to_be() {
     }
     traffic.read("log", line("a", 1).as_bytes()).unwrap();
     traffic.check().unwrap();
-    assert_eq!(traffic.without_events().count(), 6);
+    assert_eq!(traffic.without_events().count(), 7);
     let mut trace = Traffic::new(Format::Trace);
     trace.read("log", line("a", 1).as_bytes()).unwrap();
     let message = trace.check().unwrap_err().to_string();
@@ -273,20 +279,27 @@ fn what_follows_compressed_data_is_ignored_with_a_warning_unless_it_is_zeros() {
 }
 
 #[test]
-fn numbers_that_are_too_large_for_a_second_are_no_reason_to_add_the_format_that_is_named() {
-    let mut counts = Traffic::new(Format::Counts {
-        domain: "d".to_owned(),
-        descriptors: vec!["k={client}".parse().unwrap()],
-        keys: std::num::NonZeroU32::MIN,
-        start: Moment::ZERO,
-    });
-    counts.read("counts", &b"1000000001\n"[..]).unwrap();
-    let why = counts.check().unwrap_err().to_string();
+fn numbers_of_requests_that_are_no_event_are_no_reason_to_describe_another_format() {
     let bound = format!("larger than {}, the most", crate::EVENTS_PER_SECOND_MAX);
-    assert!(
-        why.contains(&bound) && !why.contains("add --format"),
-        "{why}"
-    );
+    let unreadable = "no line of it can be read in the format that is named";
+    for (input, expected) in [
+        ("1000000001\n", &*bound),
+        ("0\n0\n", "no second of it has a request"),
+        ("3.0\n", unreadable),
+        ("1e3\n", unreadable),
+        ("time,count\n", unreadable),
+    ] {
+        let mut counts = Traffic::new(Format::Counts {
+            domain: "d".to_owned(),
+            descriptors: vec!["k={client}".parse().unwrap()],
+            keys: std::num::NonZeroU32::MIN,
+            start: Moment::ZERO,
+        });
+        counts.read("counts", input.as_bytes()).unwrap();
+        let why = counts.check().unwrap_err().to_string();
+        assert!(why.contains(expected), "{input}: {why}");
+        assert!(!why.contains("--"), "{why}");
+    }
 }
 
 #[test]
