@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use tollgate_core::{
-    Answer, Descriptor, Enforcement, Escaped, Limited, Moment, Request, Span, Wait,
+    Answer, Cost, Descriptor, Enforcement, Escaped, Limited, Moment, Override, Request, Span, Wait,
 };
 use tollgate_rls::Times;
 
@@ -76,7 +76,7 @@ impl<'w> DecisionLines<'w> {
         }
         let Some(answer) = &decided.answer else {
             text.extend_from_slice(b",\"allowed\":false,\"failed\":true,");
-            descriptors(decided.request, text)?;
+            write_request(decided.request, text)?;
             text.extend_from_slice(b"\"overallCode\":\"UNKNOWN\",\"statuses\":[]}\n");
             return Ok(());
         };
@@ -102,7 +102,7 @@ impl<'w> DecisionLines<'w> {
             text.push(b',');
         }
         shadow_denials(answer, text)?;
-        descriptors(decided.request, text)?;
+        write_request(decided.request, text)?;
         tollgate_rls::write_members(answer, Times::Exact, text);
         text.extend_from_slice(b"}\n");
         Ok(())
@@ -127,6 +127,16 @@ fn shadow_denials(answer: &Answer, text: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
+/// What was asked, as a trace has it, and a comma: the descriptors, and the cost unless it is 1.
+fn write_request(request: &Request<'_>, text: &mut Vec<u8>) -> io::Result<()> {
+    descriptors(request, text)?;
+    if request.cost != Cost::ONE {
+        cost(request.cost, text)?;
+        text.push(b',');
+    }
+    Ok(())
+}
+
 /// The request's descriptors, as a trace has them, and a comma.
 pub(crate) fn descriptors(request: &Request<'_>, text: &mut Vec<u8>) -> io::Result<()> {
     text.extend_from_slice(b"\"descriptors\":[");
@@ -134,9 +144,34 @@ pub(crate) fn descriptors(request: &Request<'_>, text: &mut Vec<u8>) -> io::Resu
         text.extend_from_slice(if index == 0 { b"" } else { b"," });
         text.extend_from_slice(b"{\"entries\":");
         entries(descriptor, text)?;
+        if let Some(own) = descriptor.cost {
+            text.push(b',');
+            cost(own, text)?;
+        }
+        if let Some(limit) = &descriptor.limit {
+            override_limit(limit, text)?;
+        }
         text.push(b'}');
     }
     text.extend_from_slice(b"],");
+    Ok(())
+}
+
+fn cost(cost: Cost, text: &mut Vec<u8>) -> io::Result<()> {
+    write!(text, "\"hitsAddend\":{}", cost.units())?;
+    if let Cost::Refund(_) = cost {
+        text.extend_from_slice(b",\"isNegativeHits\":true");
+    }
+    Ok(())
+}
+
+fn override_limit(limit: &Override, text: &mut Vec<u8>) -> io::Result<()> {
+    write!(text, ",\"limit\":{{\"requestsPerUnit\":{}", limit.count)?;
+    let mut units = Span::UNITS.into_iter();
+    if let Some((name, _)) = units.find(|(_, span)| *span == limit.window) {
+        write!(text, ",\"unit\":\"{}\"", name.to_ascii_uppercase())?;
+    }
+    text.push(b'}');
     Ok(())
 }
 

@@ -98,7 +98,7 @@ fn limited_lines() -> [String; 4] {
                     "\"allowed\":false,\"retryAfter\":\"never\",\"deniedBy\":\"per-client\",{key}"
                 ),
             ),
-            asked("client"),
+            asked("client") + "\"hitsAddend\":2,",
             format!(
                 "\"overallCode\":\"OVER_LIMIT\",\"statuses\":[{{\"code\":\"OVER_LIMIT\",\
                  \"currentLimit\":{named},\"durationUntilReset\":\"59.800s\",\
@@ -107,7 +107,7 @@ fn limited_lines() -> [String; 4] {
         ],
         [
             start(4, "01", "\"allowed\":true,\"overSoft\":true"),
-            asked("soft"),
+            asked("soft") + "\"hitsAddend\":11,",
             format!(
                 "\"overallCode\":\"OK\",\"statuses\":[{{\"code\":\"OK\",\"currentLimit\":{},\
                  \"durationUntilReset\":\"59s\",\"limitRemaining\":0}}]}}",
@@ -171,6 +171,21 @@ fn lines_say_what_the_service_would_have_said_and_more() {
     let expected = [&limited_lines()[..], &other_lines()].concat();
     let lines: Vec<_> = decisions.lines().collect();
     assert_eq!(lines, expected);
+}
+
+/// Otherwise a program could not add up the units, or see why `retryAfter` is `never`.
+#[test]
+fn a_line_has_the_costs_and_the_limits_of_a_trace() {
+    let entries = "\"entries\":[{\"key\":\"client\",\"value\":\"v\"}]";
+    let asked = format!(
+        "\"descriptors\":[{{{entries},\"hitsAddend\":1,\"limit\":{{\"requestsPerUnit\":9,\
+         \"unit\":\"HOUR\"}}}},{{{entries},\"hitsAddend\":2,\"isNegativeHits\":true}},\
+         {{{entries}}}],\"hitsAddend\":7,"
+    );
+    let event = format!("{{\"at\":1,{asked}\"domain\":\"web\"}}\n");
+    let (report, decisions, _) = trace(&event);
+    assert_eq!(report.denied, 1);
+    assert!(decisions.contains(&asked), "{decisions}");
 }
 
 /// Events of all kinds, and a line that is none.
