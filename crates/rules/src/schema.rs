@@ -10,8 +10,9 @@ use crate::section::{
 
 /// A short unit, as in `15m`.
 const UNIT: &str = "(ns|us|ms|s|m|h|d|w)";
-/// A length of time.
-const WINDOW: &str = "([0-9]+(ns|us|ms|s|m|h|d|w))+";
+/// A length of time above 0: in one of its parts is another digit than 0.
+const WINDOW: &str = "([0-9]+(ns|us|ms|s|m|h|d|w))*[0-9]*[1-9][0-9]*(ns|us|ms|s|m|h|d|w)\
+    ([0-9]+(ns|us|ms|s|m|h|d|w))*";
 
 /// The schema of one document of a rules file, in JSON Schema's draft 2020-12.
 ///
@@ -37,6 +38,11 @@ fn map(section: Section) -> Value {
         .fields()
         .map(|field| {
             let mut value = form(field.form);
+            // `check` warns of a key without a value.
+            let may_be_empty = matches!(section, Section::Domain | Section::Descriptor);
+            if may_be_empty && !necessary_keys(section).contains(&field.key) {
+                allow_null(&mut value);
+            }
             value["description"] = field.about.into();
             (field.key.to_owned(), value)
         })
@@ -47,14 +53,49 @@ fn map(section: Section) -> Value {
         "additionalProperties": false,
     });
     match section {
-        Section::Domain => map["required"] = json!(["domain"]),
-        Section::Descriptor => map["required"] = json!(["key"]),
-        Section::Replaces => map["required"] = json!(["name"]),
-        Section::PriorityShare => map["required"] = json!(["share", "for"]),
-        Section::Elastic => map["required"] = json!(["share", "while"]),
         Section::RateLimit => rate_limit(&mut map),
+        _ => map["required"] = json!(necessary_keys(section)),
+    }
+    if section == Section::Descriptor {
+        share_threshold(&mut map);
     }
     map
+}
+
+/// The keys that a section has in any case.
+const fn necessary_keys(section: Section) -> &'static [&'static str] {
+    match section {
+        Section::Domain => &["domain"],
+        Section::Descriptor => &["key"],
+        Section::Replaces => &["name"],
+        Section::PriorityShare => &["share", "for"],
+        Section::Elastic => &["share", "while"],
+        Section::RateLimit => &[],
+    }
+}
+
+/// Allows a key that has no value.
+fn allow_null(schema: &mut Value) {
+    if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        values.push(Value::Null);
+    }
+    match schema.get_mut("type") {
+        Some(Value::Array(types)) => types.push("null".into()),
+        Some(Value::String(only)) => schema["type"] = json!([only, "null"]),
+        _ => {}
+    }
+}
+
+/// One counter for several values needs a wildcard.
+fn share_threshold(map: &mut Value) {
+    map["if"] = json!({
+        "required": ["share_threshold"],
+        "properties": { "share_threshold": { "const": true } },
+    });
+    map["then"] = json!({
+        "required": ["value"],
+        "properties": { "value": { "type": "string", "pattern": "[*]" } },
+    });
 }
 
 /// What goes with what in a `rate_limit`. Conditions in place of alternatives, so that an editor
@@ -75,11 +116,13 @@ fn rate_limit(map: &mut Value) {
         "then": { "properties": { "unit": false } },
         "else": { "required": ["unit"] },
     });
-    let belongs: Map<String, Value> = BELONGS
+    let mut demands: Map<String, Value> = BELONGS
         .iter()
         .map(|(key, algorithm)| ((*key).to_owned(), belongs_to(algorithm)))
         .collect();
-    map["else"]["dependentSchemas"] = belongs.into();
+    let soft = json!({ "properties": { "elastic": false } });
+    demands.insert("soft".to_owned(), soft);
+    map["else"]["dependentSchemas"] = demands.into();
 }
 
 /// What a parameter of one algorithm requires of its limit.
@@ -94,8 +137,11 @@ fn belongs_to(algorithm: &str) -> Value {
 /// The schema of a key's value.
 fn form(form: Form) -> Value {
     let text = json!({ "type": ["string", "integer", "boolean"] });
+    let mut name = text.clone();
+    name["minLength"] = 1.into();
     match form {
         Form::Text => text,
+        Form::Name => name,
         Form::Flag => json!({ "type": "boolean" }),
         Form::Count(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),
         // The names are listed for editors that complete them.
@@ -110,11 +156,11 @@ fn form(form: Form) -> Value {
             json!({ "enum": [never, excess, always, false, true] })
         }
         Form::Window => json!({ "type": "string", "pattern": format!("^{WINDOW}$") }),
-        Form::Percent => json!({ "type": "string", "pattern": "^[0-9]{1,10}%$" }),
+        Form::Percent(min, max) => json!({ "type": "string", "pattern": percent(min, max) }),
         Form::List(section) => json!({ "type": "array", "items": reference(section) }),
         Form::Texts(most) => json!({
             "type": "array",
-            "items": text,
+            "items": name,
             "minItems": 1,
             "maxItems": most,
         }),
@@ -127,9 +173,9 @@ fn form(form: Form) -> Value {
         Form::Map(section) => reference(section),
         Form::RateLimit => json!({
             "type": ["string", "object"],
-            "if": { "type": "string" },
-            "then": { "pattern": short_form() },
-            "else": reference(Section::RateLimit),
+            "if": { "type": "object" },
+            "then": reference(Section::RateLimit),
+            "else": { "pattern": short_form() },
         }),
         Form::Free => json!({ "type": "object" }),
     }
@@ -137,6 +183,16 @@ fn form(form: Form) -> Value {
 
 fn reference(section: Section) -> Value {
     json!({ "$ref": format!("#/$defs/{}", name(section)) })
+}
+
+/// Percentages from 0 or 1 up to `max`, zeros before them allowed.
+fn percent(min: u32, max: u32) -> String {
+    let numbers = up_to(max);
+    let numbers = match min {
+        0 => numbers.as_str(),
+        _ => numbers.trim_start_matches("0|"),
+    };
+    format!("^0*({numbers})%$")
 }
 
 /// `100/minute`, `5 per 15m`, `10/s`.

@@ -34,6 +34,8 @@ pub(crate) struct Field {
 pub(crate) enum Form {
     /// Text, or a whole number or flag taken as text.
     Text,
+    /// The same, with a character or more.
+    Name,
     /// `true` or `false`.
     Flag,
     /// A whole number from the first to the second.
@@ -44,8 +46,8 @@ pub(crate) enum Form {
     Choice(&'static [&'static str]),
     /// `15m`, `1h30m`.
     Window,
-    /// `10%`.
-    Percent,
+    /// `10%`, from the first to the second.
+    Percent(u32, u32),
     /// One of [`CHARGE_DENIED`], or a flag: `true` is `always`, `false` is `never`.
     ChargeDenied,
     /// A list of maps.
@@ -146,7 +148,7 @@ const CHARGE_DENIED_FIELD: Field = field(
 );
 
 const DOMAIN: [Field; 7] = [
-    field("domain", Form::Text, "Which requests these rules are for."),
+    field("domain", Form::Name, "Which requests these rules are for."),
     field(
         "descriptors",
         Form::List(Section::Descriptor),
@@ -154,7 +156,7 @@ const DOMAIN: [Field; 7] = [
     ),
     field(
         "priority_key",
-        Form::Text,
+        Form::Name,
         "The key of the descriptor that states a request's priority, for rules with `reserved`. \
          Such a descriptor has no other entry, and matches no rule. Default: priority.",
     ),
@@ -165,7 +167,7 @@ const DOMAIN: [Field; 7] = [
 ];
 
 const DESCRIPTOR: [Field; 11] = [
-    field("key", Form::Text, "The key of the entry."),
+    field("key", Form::Name, "The key of the entry."),
     field(
         "value",
         Form::Text,
@@ -189,7 +191,7 @@ const DESCRIPTOR: [Field; 11] = [
     ),
     field(
         "enforce",
-        Form::Percent,
+        Form::Percent(0, 100),
         "For which share of the keys the limit is enforced, always the same ones: `10%`. For all \
          others it is as in shadow mode. Default: 100%.",
     ),
@@ -270,7 +272,7 @@ const RATE_LIMIT: [Field; 18] = [
     ),
     field(
         "soft",
-        Form::Percent,
+        Form::Percent(0, u32::MAX),
         "How much above the limit is allowed and marked: `10%`.",
     ),
     field(
@@ -292,7 +294,7 @@ const RATE_LIMIT: [Field; 18] = [
 const PRIORITY_SHARE: [Field; 2] = [
     field(
         "share",
-        Form::Percent,
+        Form::Percent(1, 100),
         "How much of the limit (of `burst` or `queue`, for a bucket) is kept, rounded up: `20%`.",
     ),
     field(
@@ -305,7 +307,7 @@ const PRIORITY_SHARE: [Field; 2] = [
 const ELASTIC: [Field; 2] = [
     field(
         "share",
-        Form::Percent,
+        Form::Percent(1, u32::MAX),
         "How much above the limit (above `burst` or `queue`, for a bucket) is allowed and marked, \
          rounded down: `50%`.",
     ),
@@ -316,7 +318,7 @@ const ELASTIC: [Field; 2] = [
     ),
 ];
 
-const REPLACES: [Field; 1] = [field("name", Form::Text, "The name of a limit.")];
+const REPLACES: [Field; 1] = [field("name", Form::Name, "The name of a limit.")];
 
 /// Every section, from the top down.
 pub(crate) const SECTIONS: [Section; 6] = [

@@ -13,7 +13,7 @@ use crate::source::Source;
 /// What a key takes that is right for it, in YAML.
 fn example(form: Form) -> Vec<String> {
     match form {
-        Form::Text => vec!["text".to_owned(), "10".to_owned(), "true".to_owned()],
+        Form::Text | Form::Name => vec!["text".to_owned(), "10".to_owned(), "true".to_owned()],
         Form::Flag => vec!["false".to_owned(), "true".to_owned()],
         Form::ChargeDenied => ["never", "excess", "always", "false", "true"]
             .map(str::to_owned)
@@ -22,7 +22,7 @@ fn example(form: Form) -> Vec<String> {
         Form::Unit(words) => words.iter().map(|word| word.to_uppercase()).collect(),
         Form::Choice(words) => words.iter().map(|word| (*word).to_owned()).collect(),
         Form::Window => vec!["1h30m".to_owned()],
-        Form::Percent => vec!["10%".to_owned()],
+        Form::Percent(..) => vec!["10%".to_owned()],
         Form::List(Section::Replaces) => vec!["[{name: x}]".to_owned()],
         Form::List(_) => vec!["[]".to_owned()],
         Form::Texts(_) => vec!["[text, 10]".to_owned()],
@@ -156,7 +156,7 @@ fn every_reference_leads_somewhere_and_every_key_is_explained() {
 }
 
 /// A `rate_limit`, and where a validator finds what is wrong with it: nowhere if it is right.
-const RATE_LIMITS: [(&str, &[&str]); 27] = [
+const RATE_LIMITS: [(&str, &[&str]); 33] = [
     (r#""100/minute""#, &[]),
     (r#""5 per 15m""#, &[]),
     (r#""100/Minute""#, &[]),
@@ -165,6 +165,25 @@ const RATE_LIMITS: [(&str, &[&str]); 27] = [
     (r#""4294967296/minute""#, &["pattern"]),
     (r#""5000000000/minute""#, &["pattern"]),
     (r#""60/minutes""#, &["pattern"]),
+    (r#""5/0s""#, &["pattern"]),
+    (r#""5/0h05m""#, &[]),
+    (
+        r#"{"requests_per_unit": 1, "window": "0s"}"#,
+        &["window: pattern"],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "day", "soft": "4294967296%"}"#,
+        &["soft: pattern"],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "day", "soft": "010%"}"#,
+        &[],
+    ),
+    (
+        r#"{"requests_per_unit": 1, "unit": "day", "soft": "1%",
+            "elastic": {"share": "1%", "while": ["host"]}}"#,
+        &["elastic: false"],
+    ),
     (r#""60/min""#, &["pattern"]),
     (r#""60""#, &["pattern"]),
     ("60", &["type"]),
@@ -237,6 +256,67 @@ fn one_error_is_one_diagnostic_that_names_the_key() {
         // The parser, to which JSON is YAML, agrees.
         let loaded = RuleSet::parse(&[Source::new("x", text)], &Options::default());
         assert_eq!(loaded.has_errors(), !expected.is_empty(), "{rate_limit}");
+    }
+}
+
+/// A document, and what a validator finds wrong with it.
+const DOCUMENTS: [(&str, &[&str]); 20] = [
+    (r#""domain": """#, &["/domain: minLength"]),
+    (
+        r#""domain": "d", "priority_key": """#,
+        &["/priority_key: minLength"],
+    ),
+    (r#""domain": "d", "priority_key": null"#, &[]),
+    (r#""domain": "d", "descriptors": null"#, &[]),
+    (r#""domain": "d", "mode": null, "instances": null"#, &[]),
+    (r#""key": """#, &["key: minLength"]),
+    (r#""key": null"#, &["key: type"]),
+    (r#""key": "k", "value": "", "rate_limit": null"#, &[]),
+    (r#""key": "k", "value": null, "descriptors": null"#, &[]),
+    (r#""key": "k", "enforce": "100%""#, &[]),
+    (r#""key": "k", "enforce": "101%""#, &["enforce: pattern"]),
+    (r#""key": "k", "enforce": null, "metadata": null"#, &[]),
+    (r#""key": "k", "share_threshold": false"#, &[]),
+    (
+        r#""key": "k", "share_threshold": true"#,
+        &["required value"],
+    ),
+    (
+        r#""key": "k", "share_threshold": true, "value": "a""#,
+        &["value: pattern"],
+    ),
+    (r#""key": "k", "share_threshold": true, "value": "a*""#, &[]),
+    (r#""share": "0%", "for": ["a"]"#, &["share: pattern"]),
+    (r#""share": "101%", "for": ["a"]"#, &["share: pattern"]),
+    (r#""share": "100%", "for": [""]"#, &["for: minLength"]),
+    (r#""share": "100%", "for": ["a"]"#, &[]),
+];
+
+#[test]
+fn a_document_that_the_schema_rejects_has_an_error_and_no_other_has() {
+    let schema = schema();
+    for (map, expected) in DOCUMENTS {
+        let limit = "{\"requests_per_unit\": 1, \"unit\": \"day\", \"reserved\": ";
+        let text = match map {
+            map if map.starts_with("\"domain") => format!("{{{map}}}"),
+            map if map.starts_with("\"key") => {
+                format!("{{\"domain\": \"d\", \"descriptors\": [{{{map}}}]}}")
+            }
+            map => format!(
+                "{{\"domain\": \"d\", \"descriptors\": [{{\"key\": \"k\", \"rate_limit\": \
+                 {limit}{{{map}}}}}}}]}}"
+            ),
+        };
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let found = validator::complaints(&schema, &document);
+        let is_expected = found.len() == expected.len()
+            && found
+                .iter()
+                .zip(expected)
+                .all(|(found, expected)| found.ends_with(expected));
+        assert!(is_expected, "{text}: {found:?}, expected {expected:?}");
+        let loaded = RuleSet::parse(&[Source::new("x", text.as_str())], &Options::default());
+        assert_eq!(loaded.has_errors(), !expected.is_empty(), "{text}");
     }
 }
 

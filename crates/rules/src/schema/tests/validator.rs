@@ -78,7 +78,18 @@ impl<'s> Validator<'s> {
             }
             "enum" => self.expect(wanted.as_array().unwrap().contains(value), path, "enum"),
             "const" => self.expect(wanted == value, path, "const"),
-            "minimum" => self.expect(number(value) >= number(wanted), path, "minimum"),
+            "minLength" => {
+                let fits = value
+                    .as_str()
+                    .is_none_or(|text| number(&text.chars().count().into()) >= number(wanted));
+                self.expect(fits, path, "minLength");
+            }
+            // Maps and lists are counted by the parser alone.
+            "minItems" | "maxItems" => {}
+            "minimum" => {
+                let fits = !value.is_number() || number(value) >= number(wanted);
+                self.expect(fits, path, "minimum");
+            }
             "maximum" => self.expect(number(value) <= number(wanted), path, "maximum"),
             "pattern" => {
                 let pattern = Regex::new(wanted.as_str().unwrap()).unwrap();
@@ -131,6 +142,7 @@ fn is_of(name: &str, value: &Value) -> bool {
         "string" => value.is_string(),
         "integer" => value.is_u64() || value.is_i64(),
         "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
         unknown => panic!("this validator does not know the type `{unknown}`"),
     }
 }
