@@ -1,18 +1,20 @@
 //! `tollgate check`.
 
-use std::io::{self, Write, stdout};
+use std::io::{self, Read, Write, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgGroup;
 use tollgate_rules::{
-    Diagnostic, Options, ReadError, RuleSet, SettingPlaces, Source, escape, read_paths,
-    warn_of_unread,
+    Diagnostic, FILE_BYTES_MAX, Options, ReadError, RuleSet, SettingPlaces, Source, escape,
+    read_paths, rule_files, warn_of_unread,
 };
 use tollgate_server::ConfigError;
 
 use crate::message::{Reason, pluralize, print_error, with_causes};
 use crate::output::{Output, written};
+use crate::replay::failure::is_standard;
+use crate::same_file;
 use crate::settings::{Hint, Service, Unread};
 
 /// Check rules files, and report every error and warning.
@@ -20,7 +22,7 @@ use crate::settings::{Hint, Service, Unread};
 #[command(after_help = AFTER_HELP)]
 #[command(group = ArgGroup::new("checked").required(true).args(["paths", "config"]))]
 pub(crate) struct Args {
-    /// Rules files, and directories of `*.yaml` and `*.yml` files.
+    /// Rules files, and directories of `*.yaml` and `*.yml` files; `-` is standard input.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Check this settings file and the rules that it names, and whether its stores can keep every
@@ -93,13 +95,25 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// The files of these paths, and why some paths cannot be read: the others are checked anyway.
 fn read_all(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<String>), Reason> {
-    match read_paths(paths) {
-        Ok(sources) => return Ok((sources, Vec::new())),
+    let files = paths.iter().flat_map(|path| match rule_files(path) {
+        Ok(files) => files,
+        Err(_) => vec![path.clone()],
+    });
+    let files: Vec<PathBuf> = files.collect();
+    same_file::check(&files, "all of its rules would be duplicates").map_err(Reason::Message)?;
+    let (standard, paths): (Vec<PathBuf>, Vec<PathBuf>) =
+        paths.iter().cloned().partition(|path| is_standard(path));
+    let mut sources = Vec::new();
+    if !standard.is_empty() {
+        sources.push(read_standard()?);
+    }
+    match read_paths(&paths) {
+        Ok(read) => return Ok(([sources, read].concat(), Vec::new())),
         Err(ReadError::Io { .. } | ReadError::NoFiles { .. }) => {}
         Err(error) => return Err(Reason::Message(with_causes(&error))),
     }
-    let (mut sources, mut unreadable) = (Vec::new(), Vec::new());
-    for path in paths {
+    let mut unreadable = Vec::new();
+    for path in &paths {
         match read_paths(std::slice::from_ref(path)) {
             Ok(read) => sources.extend(read),
             Err(error) => unreadable.push(with_causes(&error)),
@@ -108,6 +122,18 @@ fn read_all(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<String>), Reason> {
     match sources.is_empty() {
         true => Err(Reason::Message(unreadable.join("\nerror: "))),
         false => Ok((sources, unreadable)),
+    }
+}
+
+/// The rules in standard input; the parser rejects what is longer than a file may be.
+fn read_standard() -> Result<Source, Reason> {
+    let most = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
+    let mut text = Vec::new();
+    match stdin().lock().take(most + 1).read_to_end(&mut text) {
+        Ok(_) => Ok(Source::new("-", text)),
+        Err(error) => Err(Reason::Message(format!(
+            "cannot read standard input: {error}"
+        ))),
     }
 }
 

@@ -17,6 +17,7 @@ mod output_file;
 mod plan;
 mod printable;
 mod replay;
+mod same_file;
 mod schema;
 mod serve;
 mod service_url;

@@ -13,6 +13,7 @@ use crate::log_args::LogArgs;
 use crate::message::{print_error, with_causes};
 use crate::output::{self, Output};
 use crate::output_file;
+use crate::same_file;
 use crate::suggest::trial::trials;
 
 mod trial;
@@ -134,6 +135,7 @@ fn execute(args: &Args) -> Result<(), String> {
         );
     }
     check_keys(&args.key)?;
+    same_file::check(&args.files, "each of its lines would count twice")?;
     let route: Pattern = ROUTE.parse().expect("the pattern is valid");
     // A log without paths has no routes, but keys.
     let route = route.without_requirements();

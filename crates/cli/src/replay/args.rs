@@ -14,6 +14,7 @@ use super::failure::{Failure, is_standard};
 use super::report_args::{ReportArgs, add_compared_metrics, add_compared_report};
 use crate::log_args::{LogArgs, LogFormat};
 use crate::message::{print_notice, with_causes};
+use crate::same_file;
 
 /// Apply rules to recorded traffic, in virtual time.
 ///
@@ -143,6 +144,8 @@ pub(super) fn kind(args: &Args) -> Result<Option<LogKind>, Failure> {
     if standard_inputs.count() > 1 {
         return usage("`-`, standard input, can be read only once");
     }
+    same_file::check(&args.files, "each of its lines would count twice")
+        .map_err(Failure::Message)?;
     let is_counts = args.log.format == LogFormat::Counts;
     if !is_counts && (args.keys.is_some() || args.start.is_some()) {
         return usage("--keys and --start are about generated events; add --format counts");

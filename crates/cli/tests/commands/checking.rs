@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::house::{RULES, directory, run};
+use crate::house::{RULES, directory, run, tollgate};
 
 #[test]
 fn check_exits_with_0_for_good_rules_1_for_bad_and_2_for_none() {
@@ -101,6 +101,56 @@ fn a_path_that_cannot_be_read_hides_no_error_of_the_others() {
     let none = run(rules.path(), &["check", "no.yaml", "nor.yaml"]);
     let text = String::from_utf8(none.stderr).unwrap();
     assert_eq!(text.matches("error: cannot read no").count(), 2, "{text}");
+}
+
+#[test]
+fn standard_input_is_checked_like_a_file() {
+    let files = directory(&[("1.yaml", RULES), ("in", "domain: a\nx: 1\n")]);
+    let input = fs::File::open(files.path().join("in")).unwrap();
+    let mut command = tollgate(files.path());
+    let command = command.args(["check", "-", "1.yaml", "no.yaml"]);
+    let output = command.stdin(input).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "of no.yaml");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(" --> -:2:1"), "{text}");
+    assert!(text.contains("2 files, 1 valid domain"), "{text}");
+}
+
+/// Otherwise each of its rules would be a duplicate, with advice on how to merge them.
+#[test]
+fn a_file_that_is_named_twice_is_an_error_of_its_own() {
+    let files = directory(&[("1.yaml", RULES), ("a.log", "")]);
+    for (words, expected) in [
+        (
+            &["check", "1.yaml", "."][..],
+            "error: 1.yaml and ./1.yaml are the same file, so all of its rules would be duplicates",
+        ),
+        (
+            &["check", "-", "-"],
+            "error: - is named twice, so all of its rules would be duplicates; name it once",
+        ),
+        (
+            &["suggest", "a.log", "a.log"],
+            "error: a.log is named twice, so each of its lines would count twice; name it once",
+        ),
+        (
+            &[
+                "replay",
+                "--rules",
+                "1.yaml",
+                "--descriptor",
+                "k={client}",
+                "a.log",
+                "./a.log",
+            ],
+            "error: a.log and ./a.log are the same file, so each of its lines would count twice",
+        ),
+    ] {
+        let output = run(files.path(), words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.starts_with(expected), "{text}");
+    }
 }
 
 const STORE: &str = "rules: rules.yaml\nstore: {redis: {url: 'redis://127.0.0.1:1'}}\n";
