@@ -45,8 +45,9 @@ pub(crate) struct Args {
     rate: RequestRate,
     /// A limit that each request is charged to, with a key for each user; may be repeated.
     ///
-    /// Such as `100/minute`, `5 per 15m sliding_log` or `9/s leaky_bucket queue 20`. A limit that
-    /// names no algorithm is a token bucket. Default: `100/minute`.
+    /// Such as `100/minute`, `5 per 15m sliding_log`, `9/s sliding_window in 6 segments` or
+    /// `9/s leaky_bucket queue 20`. A limit that names no algorithm is a token bucket. Default:
+    /// `100/minute`.
     #[arg(long = "limit", value_name = "LIMIT", conflicts_with = "rules")]
     limits: Vec<Limit>,
     /// Instead of --limit: a rules file, or a directory of rules files; may be repeated.

@@ -10,6 +10,8 @@ use crate::yaml::{Looks, Node, Scalar};
 const FRACTION_HELP: &str = "write a whole number and a window to match: 1.5 units per hour are \
     `requests_per_unit: 3` with `window: 2h`, per minute with `window: 2m`";
 
+const UNLIMITED_HELP: &str = "write `unlimited: true` in place of `requests_per_unit` and `unit`";
+
 /// The text of a node. Whole numbers and flags are taken as they are written, because Envoy's
 /// service does so for names and values.
 pub(crate) fn text(node: &Node, key: &str, findings: &mut Findings) -> Option<Spanned<String>> {
@@ -222,7 +224,7 @@ fn help_for_count(key: &str, text: &str, min: u32, max: u32) -> String {
             text.to_lowercase().as_str(),
             "unlimited" | "infinite" | "none"
         ) {
-            return "write `unlimited: true` in place of `requests_per_unit` and `unit`".to_owned();
+            return UNLIMITED_HELP.to_owned();
         }
     }
     match window::meant_count(text) {
@@ -248,8 +250,12 @@ impl Wrong {
             Wrong::Quoted => ("is text", format!("leave out the quotes: `{key}: {text}`")),
             Wrong::Negative => ("is negative", range),
             Wrong::Point => ("is not a whole number (error checking config)", {
-                match key {
-                    "requests_per_unit" => FRACTION_HELP.to_owned(),
+                match (key, window::meant_count(text)) {
+                    (_, Some(count)) if (min..=max).contains(&count) => {
+                        format!("write `{key}: {count}`")
+                    }
+                    ("requests_per_unit", _) if text.contains("inf") => UNLIMITED_HELP.to_owned(),
+                    ("requests_per_unit", _) => FRACTION_HELP.to_owned(),
                     _ => range,
                 }
             }),

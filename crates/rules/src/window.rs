@@ -18,6 +18,8 @@ pub(crate) enum Bad {
     NoUnit,
     /// A unit without a number before it, or something else than a number.
     NoNumber,
+    /// Something below 0.
+    Negative,
     /// A number with a point.
     NotWhole,
     /// An unknown unit after a number, as in `15min`.
@@ -64,6 +66,7 @@ pub(crate) fn meant_unit(text: &str) -> Option<&'static str> {
 /// A length of time: numbers and short units in turn.
 pub(crate) fn window(text: &str) -> Result<Span, Bad> {
     text.parse().map_err(|error| match error {
+        _ if text.starts_with('-') => Bad::Negative,
         ParseSpanError::Empty => Bad::Empty,
         ParseSpanError::NoUnit => Bad::NoUnit,
         ParseSpanError::NotWhole => Bad::NotWhole,
@@ -132,6 +135,7 @@ impl Bad {
             Bad::Empty => "is empty",
             Bad::NoUnit => "has no unit",
             Bad::NoNumber => "has a unit without a number",
+            Bad::Negative => "has a negative length of time",
             Bad::NotWhole => "is not a whole number of units",
             Bad::Unit(_) | Bad::UnitName(_) => "has an unknown unit",
             Bad::TooLong => "is longer than 366d",
@@ -187,7 +191,7 @@ mod tests {
         assert_eq!(window(""), Err(Bad::Empty));
         assert_eq!(window("15"), Err(Bad::NoUnit));
         assert_eq!(window("m"), Err(Bad::NoNumber));
-        assert_eq!(window("-1m"), Err(Bad::NoNumber));
+        assert_eq!(window("-1m"), Err(Bad::Negative));
         assert_eq!(window("1.5h"), Err(Bad::NotWhole));
         assert_eq!(window("1y"), Err(Bad::Unit("y".to_owned())));
         assert_eq!(window("15 m"), Err(Bad::Unit(" m".to_owned())));
@@ -216,6 +220,7 @@ mod tests {
         assert_eq!(short_form("0/minute"), Ok((0, Span::MINUTE)));
         assert_eq!(short_form("x/minute"), Err(Bad::Count));
         assert_eq!(short_form("+1/minute"), Err(Bad::Count));
+        assert_eq!(short_form("5/-5s"), Err(Bad::Negative));
         assert_eq!(
             short_form("4294967296/minute"),
             Err(Bad::TooLarge("4294967296".to_owned()))

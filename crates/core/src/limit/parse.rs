@@ -158,6 +158,11 @@ fn whole_number(text: &str) -> Option<u32> {
     is_number.then(|| text.parse().ok()).flatten()
 }
 
+/// What may follow an algorithm.
+const OPTIONS: &str = "options are, in this order: `in 6 segments` of sliding_window, `from the \
+    first request` of fixed_window, `burst 20` of token_bucket, `queue 20` of leaky_bucket; `soft \
+    10%` or `elastic 50%`; `reserved 20%`";
+
 // === impl ParseLimitError ===
 
 impl fmt::Display for ParseLimitError {
@@ -179,9 +184,11 @@ impl fmt::Display for ParseLimitError {
                  sliding_window or sliding_log",
                 name.escape_debug()
             ),
-            ParseLimitError::Option(words) => {
-                write!(f, "unknown option `{}` of a limit", words.escape_debug())
-            }
+            ParseLimitError::Option(words) => write!(
+                f,
+                "unknown option `{}` of a limit; {OPTIONS}",
+                words.escape_debug()
+            ),
             ParseLimitError::Invalid(_) => {
                 f.write_str("the limit can be read, but not all of its values are valid")
             }
@@ -265,6 +272,10 @@ mod tests {
         assert_eq!(of("1/s soft 3% x"), option("soft 3% x"));
         assert_eq!(of("1/s reserved 256%"), option("reserved 256%"));
         assert_eq!(of("1/s reserved 3% soft 3%"), option("reserved 3% soft 3%"));
+        let shown = of("5/s sliding_window segments 60").to_string();
+        let expected = "unknown option `segments 60` of a limit; options are, in this order: `in 6 \
+            segments` of sliding_window,";
+        assert!(shown.starts_with(expected), "{shown}");
         let share = ParseLimitError::Invalid(InvalidLimit::PriorityShare(101));
         assert_eq!(of("1/s reserved 101%"), share);
         let segments = ParseLimitError::Invalid(InvalidLimit::Segments(61));

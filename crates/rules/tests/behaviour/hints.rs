@@ -224,6 +224,21 @@ fn other_texts_in_place_of_a_limit() {
 }
 
 #[test]
+fn numbers_that_are_no_counts_of_units() {
+    for (count, help) in [
+        ("1e3", "write `requests_per_unit: 1000`"),
+        (".inf", "write `unlimited: true` in place of"),
+        ("1.5", "write a whole number and a window to match"),
+    ] {
+        let text = format!("{USER}    rate_limit: {{requests_per_unit: {count}, unit: hour}}\n");
+        check(&text, (4, 37), help);
+    }
+    let text = format!("{USER}    rate_limit: 5/-5s\n");
+    let message = find_one(&text).message;
+    assert_eq!(message, "`5/-5s` has a negative length of time");
+}
+
+#[test]
 fn values_that_need_quotes() {
     for (value, column, help) in [
         ("*", 12, "a wildcard goes in quotes: `\"*\"`"),
