@@ -1,5 +1,7 @@
 //! Decisions on leased units.
 
+mod several_limits;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ use crate::script_request::{Leasing, ScriptRequest};
 use crate::single::Single;
 use crate::stage::Request;
 use crate::stats::Stats;
+pub(crate) use several_limits::acts_if_denied;
 
 /// The most concurrent renewals in the background.
 const AT_ONCE: usize = 512;

@@ -48,7 +48,7 @@
 //! A request with several limits goes to Redis even if each of its keys is leased here: it is
 //! all or nothing, and whichever lease ended first would take the others to Redis with it, since
 //! a renewal decides for one key. The units that this instance holds of those keys count as
-//! consumed there, like those of all instances.
+//! consumed there: if that denies the request, they are returned, and it is decided again.
 //!
 //! If a renewal gets no reply, Redis may hold the previous lease or a new grant. Each grant has a
 //! unique name, so returning both by name is right in either case, and can be repeated. The task
@@ -168,11 +168,9 @@ impl Leases {
     /// The same for a caller that has waited: if nothing was leased, it does not try to lease
     /// again.
     pub(crate) fn spend_after_wait(self: &Arc<Leases>, charge: &Charge<'_>) -> Spend {
-        let has_lease = self.shards.of(charge.key).leases.contains_key(&charge.key);
-        if has_lease {
-            self.spend(charge)
-        } else {
-            Spend::Cold
+        match self.is_leased(charge.key) {
+            true => self.spend(charge),
+            false => Spend::Cold,
         }
     }
 
@@ -276,6 +274,11 @@ impl Leases {
             lease.shape = shape;
         }
         Spend::Renew(self.begin_renewal(charge.key, lease, 0, local_now))
+    }
+
+    /// Whether this instance has a lease of a key.
+    pub(crate) fn is_leased(&self, key: Key) -> bool {
+        self.shards.of(key).leases.contains_key(&key)
     }
 
     /// The units of a key that this instance holds and has not spent.

@@ -18,7 +18,7 @@ use crate::cross_slot::CrossSlot;
 use crate::denial_cache::DenialCache;
 use crate::environment::Environment;
 use crate::keys;
-use crate::leased::Leased;
+use crate::leased::{Leased, acts_if_denied};
 use crate::leases::Spend;
 use crate::membership::Membership;
 use crate::resp::{Malformed, bad_reply};
@@ -114,17 +114,42 @@ impl Redis {
     async fn decide_within(
         &self,
         charges: &[Charge<'_>],
-        budget: Budget,
+        mut budget: Budget,
     ) -> Result<Verdict, StoreError> {
         let spend = match charges {
             [charge] => match self.leased.spend(charge) {
                 Spend::Granted(decision) => return Ok(Verdict::of_one(charge, decision)),
                 spend => spend,
             },
-            _ => Spend::Cold,
+            _ => return self.decide_several(charges, budget).await,
         };
-        let Break(decided) = self.pass_through(charges, spend, budget).await;
+        let Break(decided) = self.pass_through(charges, spend, &mut budget).await;
         decided
+    }
+
+    /// Decides a request with several limits, which Redis decides: at most twice, if units that
+    /// this instance had leased denied it.
+    async fn decide_several(
+        &self,
+        charges: &[Charge<'_>],
+        mut budget: Budget,
+    ) -> Result<Verdict, StoreError> {
+        let mut is_last = acts_if_denied(charges);
+        if is_last {
+            let _returned = self.leased.return_leases(charges, &mut budget).await;
+        }
+        loop {
+            let Break(decided) = self.pass_through(charges, Spend::Cold, &mut budget).await;
+            let denied = match &decided {
+                Ok(verdict) if !is_last && !verdict.is_allowed() => verdict,
+                _ => return decided,
+            };
+            is_last = true;
+            let returned = self.leased.return_denying(charges, denied, &mut budget);
+            if !returned.await {
+                return decided;
+            }
+        }
     }
 
     /// Decides a single charge, as [`Redis::decide`], without a list.
@@ -136,8 +161,8 @@ impl Redis {
         match self.leased.spend(charge) {
             Spend::Granted(decision) => Ok(decision),
             spend => {
-                let (charges, budget) = (std::slice::from_ref(charge), Budget::default());
-                let Break(decided) = self.pass_through(charges, spend, budget).await;
+                let (charges, mut budget) = (std::slice::from_ref(charge), Budget::default());
+                let Break(decided) = self.pass_through(charges, spend, &mut budget).await;
                 let nothing = || bad_reply(Malformed("a verdict without a decision"));
                 decided?.decisions.first().copied().ok_or_else(nothing)
             }
@@ -150,9 +175,9 @@ impl Redis {
         &self,
         charges: &[Charge<'_>],
         spend: Spend,
-        mut budget: Budget,
+        budget: &mut Budget,
     ) -> Stage<Infallible> {
-        let passed = end_or_pass(self.write_back.decide(charges, &mut budget).await)?;
+        let passed = end_or_pass(self.write_back.decide(charges, budget).await)?;
         let request = Request::new(charges, passed.is_blocked, budget.turn(), &self.caches)?;
         self.denial_cache.decide(&request, &spend)?;
         let ask = end_or_pass(self.leased.renew(&request, spend).await)?;

@@ -4,6 +4,8 @@ mod alone;
 
 mod lost_reply;
 
+mod several_limits;
+
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;

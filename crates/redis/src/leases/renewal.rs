@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tollgate_core::{Key, Moment};
 
-use super::Leases;
 use super::lease::{GrantedLease, Lease, Shape, WANT_MAX, next_name};
+use super::{Leases, Spend};
 use crate::fit::FittedLimit;
 
 /// The renewal of one lease. If it gets no reply, nothing more of the lease is spent, and it is
@@ -40,6 +40,23 @@ enum Outcome {
     /// Redis holds none of our units any more.
     Returned,
     Granted,
+}
+
+// === impl Leases ===
+
+impl Leases {
+    /// Begins to report what was spent, and to return the lease, without a charge.
+    pub(crate) fn begin_return(self: &Arc<Leases>, key: Key) -> Spend {
+        let mut shard = self.shards.of(key);
+        match shard.leases.get_mut(&key) {
+            None => Spend::Cold,
+            Some(lease) if lease.is_lost => Spend::Cold,
+            Some(lease) => match &lease.renewed {
+                Some(renewed) => Spend::Wait(Arc::clone(renewed).notified_owned()),
+                None => Spend::Renew(self.begin_renewal(key, lease, 0, self.clock.now())),
+            },
+        }
+    }
 }
 
 // === impl Renewal ===
@@ -165,7 +182,6 @@ mod tests {
     use tollgate_core::{Charge, Cost, Limit, Span};
 
     use super::*;
-    use crate::leases::Spend;
     use crate::monotonic::MonotonicClock;
     use crate::snapshot::Snapshot;
 
