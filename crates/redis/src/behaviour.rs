@@ -14,6 +14,8 @@ mod disagree;
 
 mod expiry;
 
+mod faster_version;
+
 mod learned_late;
 
 mod large_counts;
