@@ -28,7 +28,7 @@ const SYNC_INTERVALS: (Span, Span) = (SYNC_INTERVAL_MIN, SYNC_INTERVAL_MAX);
 impl Backend for Config {
     const NAME: &'static str = "Redis";
     const KEY: &'static str = "redis";
-    const SCHEMES: &'static [&'static str] = &["redis", "rediss"];
+    const SCHEMES: &'static [&'static str] = &["redis", "rediss", "unix"];
     const EXAMPLE_URL: &'static str = "redis://localhost:6379";
     const LEASE_CAPACITY_MIN: u32 = LEASE_CAPACITY_MIN;
 

@@ -68,11 +68,10 @@ impl Url {
             "redis" => false,
             "rediss" => true,
             _ => {
-                let help = "begin with `redis://`, or with `rediss://` for TLS";
-                return Err(invalid(
-                    "the URL begins with neither redis:// nor rediss://",
-                    help,
-                ));
+                let help = "begin with `redis://`, with `rediss://` for TLS, or with `unix:///` \
+                    and the path of a socket";
+                let message = "the URL begins with neither redis:// nor rediss:// nor unix://";
+                return Err(invalid(message, help));
             }
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -188,8 +188,9 @@ impl<'l> Word<'l> {
         }
         let names =
             |backend: &AnyBackend| self.has_part(backend.schemes) || self.has_part(&[backend.key]);
-        // A listener can have the name of a backend.
-        let is_listener = self.value().is_some_and(is_address);
+        // A listener can have the name of a backend, and `unix:` as its address.
+        let is_socket = self.text == "unix" && !self.after.starts_with("://");
+        let is_listener = is_socket || self.value().is_some_and(is_address);
         if backends.iter().any(names) && !is_listener {
             return true;
         }
@@ -313,6 +314,7 @@ mod tests {
             "listen: {http: 8080, redis: '[::1]:6380'}",
             "  redis: localhost:6380",
             "  redis: null",
+            "listen: {http: unix:/run/http.sock, grpc: 'unix:grpc.sock'}",
             "listen: {redis: 6380, http: x}",
             "  paths: ['/users/{id}', '/user/{id}', /token, '/@{name}']",
             "  upstreams: {user: {addresses: [a]}, curl: {addresses: [http://h:80]}}",
@@ -345,6 +347,7 @@ mod tests {
             "  redis: deadbeef",
             "redis hunter2",
             "  cache: rediss://hunter2",
+            "  cache: unix://:hunter2",
             "  cache-redis: hunter2",
             "  user: hunter2",
             "  user:hunter2",

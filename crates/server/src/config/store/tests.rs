@@ -157,6 +157,14 @@ fn a_url_in_place_of_a_map_is_a_store_with_defaults() {
     assert_eq!(settings.sharing.mode, Mode::Leased);
     let settings = parse("store: redis://localhost\n");
     assert_eq!(*redis(&settings), single("localhost:6379"));
+    for text in [
+        "store: unix:///run/redis.sock\n",
+        "store: {redis: 'unix:///run/redis.sock'}\n",
+        "store: {redis: {url: 'unix:///run/redis.sock'}}\n",
+    ] {
+        let expected = single("unix:/run/redis.sock");
+        assert_eq!(*redis(&parse(text)), expected, "{text}");
+    }
 }
 
 /// Places in which a password may be written accidentally.
