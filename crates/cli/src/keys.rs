@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use tollgate_backends::{Inspector, OpenError, SharedConfig, backend_names};
-use tollgate_core::{ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, KeyState, Request, Verdict};
+use tollgate_core::{
+    ChargeDenied, Cost, DESCRIPTORS_MAX, Descriptor, KeyState, Request, StoreError, Verdict,
+};
 use tollgate_rules::escape;
 use tollgate_server::{DescriptorText, Place};
 
@@ -192,16 +194,27 @@ async fn report(
     };
     let resolved = service.loaded.rules.resolve(&request, &store);
     let charges = resolved.charges();
-    let (mut states, mut deleted): (Vec<KeyState>, Vec<bool>) = (Vec::new(), Vec::new());
+    let mut found: Vec<Result<KeyState, StoreError>> = Vec::new();
     for charge in &charges {
-        let outcome = store.inspect(charge).await;
-        states.push(outcome.map_err(|error| no_answer(&store, &error))?);
-    }
-    if resets {
-        for charge in &charges {
-            let outcome = store.reset(charge.key).await;
-            deleted.push(outcome.map_err(|error| no_answer(&store, &error))?);
+        match store.inspect(charge).await {
+            // It can be deleted all the same.
+            Err(error) if !resets || !is_unreadable(&error) => {
+                return Err(no_answer(&store, charge.key, &error));
+            }
+            outcome => found.push(outcome),
         }
+    }
+    let (mut states, mut deleted, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    for (charge, found) in charges.iter().zip(found) {
+        let failed = |error: StoreError| no_answer(&store, charge.key, &error);
+        if resets {
+            deleted.push(store.reset(charge.key).await.map_err(failed)?);
+        }
+        unreadable.push(found.as_ref().err().map(|error| with_causes(error)));
+        states.push(match found {
+            Ok(state) => state,
+            Err(_) => store.inspect(charge).await.map_err(failed)?,
+        });
     }
     // The answer pairs the decisions with the descriptors and the rules that they met.
     let decisions = states.iter().map(|state| state.decision);
@@ -214,6 +227,7 @@ async fn report(
             name: store.name_of(charge.key),
             sharing: charge.sharing,
             state,
+            unreadable: unreadable.get_mut(index).and_then(Option::take),
             denial_cache_max: store.denial_cache_max(),
             deleted: deleted.get(index).copied(),
         });
@@ -227,12 +241,23 @@ fn descriptor(wanted: &DescriptorText) -> Descriptor<'_> {
     }
 }
 
-/// The store's failure, with the reason that it has noted.
-fn no_answer(store: &Inspector, error: &dyn std::error::Error) -> Failure {
-    let message = with_causes(error);
+/// Whether the store answered, and what it holds for the key cannot be read.
+const fn is_unreadable(error: &StoreError) -> bool {
+    matches!(error, StoreError::BadReply { .. })
+}
+
+/// The store's failure, with the key if that is the cause, and the reason that the store has noted.
+fn no_answer(store: &Inspector, key: tollgate_core::Key, error: &StoreError) -> Failure {
+    let mut message = with_causes(error);
     let trouble = store.trouble().filter(|why| !message.contains(why));
-    let trouble = trouble.map(|why| format!(" ({why})"));
-    Failure::new(1, message + &trouble.unwrap_or_default())
+    if let Some(why) = trouble {
+        message = format!("{message} ({why})");
+    }
+    if is_unreadable(error) {
+        let name = store.name_of(key);
+        message = format!("the key {name}: {message}; `tollgate keys reset` deletes it");
+    }
+    Failure::new(1, message)
 }
 
 // === impl Failure ===

@@ -34,7 +34,8 @@ pub trait InspectStore: SharedStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unreachable`], [`StoreError::TimedOut`] or [`StoreError::BadReply`].
+    /// [`StoreError::Unreachable`], [`StoreError::Rejected`], [`StoreError::TimedOut`] or
+    /// [`StoreError::BadReply`].
     fn reset(&self, key: Key) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// The longest time for which an instance denies a key without asking the store; zero if it

@@ -70,11 +70,18 @@ pub enum StoreError {
         /// Why not, and what to do instead.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The store cannot be reached, or answers that it does not decide. Nothing was charged.
+    /// The store cannot be reached. Nothing was charged.
     Unreachable {
         /// The store's address.
         address: Box<str>,
-        /// Why the connection failed, or what the store answered.
+        /// Why the connection failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The store answers that it does not decide. Nothing was charged.
+    Rejected {
+        /// The store's address.
+        address: Box<str>,
+        /// What the store answered.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The store did not answer in time. The request may have been charged: do not retry it.
@@ -98,7 +105,9 @@ impl StoreError {
     /// The error as clients may see it: without the store's address, which is for operators.
     pub fn without_address(&self) -> String {
         match self {
-            StoreError::Unreachable { .. } => "it cannot be reached, or does not decide".to_owned(),
+            StoreError::Unreachable { .. } | StoreError::Rejected { .. } => {
+                "it cannot be reached, or does not decide".to_owned()
+            }
             error => error.to_string(),
         }
     }
@@ -119,6 +128,7 @@ impl fmt::Display for StoreError {
             }
             StoreError::Unfit { .. } => f.write_str("the store cannot keep such a limit"),
             StoreError::Unreachable { address, .. } => write!(f, "cannot reach {address}"),
+            StoreError::Rejected { address, .. } => write!(f, "{address} rejects the command"),
             StoreError::TimedOut { after } => write!(f, "no answer within {after}"),
             StoreError::Unanswered => {
                 f.write_str("no answer, and the rules were replaced meanwhile")
@@ -134,6 +144,7 @@ impl std::error::Error for StoreError {
             StoreError::TooManyCharges(source) => Some(source),
             StoreError::Unfit { source }
             | StoreError::Unreachable { source, .. }
+            | StoreError::Rejected { source, .. }
             | StoreError::BadReply { source } => Some(source.as_ref()),
             _ => None,
         }

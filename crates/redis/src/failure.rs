@@ -10,8 +10,10 @@ use crate::resp::{Malformed, printable};
 /// Why a request has no reply. Only after [`Failure::is_unknown`] it may have been charged.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// It was not sent, or the server says that it did not execute it.
+    /// It was not sent.
     Unreachable(Arc<str>),
+    /// The server says that it did not execute it.
+    Rejected(ErrorReply),
     /// It was sent, and no reply came in time, or the connection broke: the outcome is unknown.
     OutcomeUnknown,
     /// `MOVED`: another node serves the slot.
@@ -54,6 +56,12 @@ pub(crate) struct ErrorReply {
 
 /// The reason of a request that expired before it was sent.
 pub(crate) const NO_ANSWER: &str = "no reply in time, and nothing was charged";
+
+/// Part of the error of a script whose user may not run one of its commands, since Redis 7.0.
+const NO_RIGHT_IN_SCRIPT: &str = "user executing the script can't run this command";
+/// What to do if a user lacks a right.
+const REMEDY_OF_RIGHTS: &str =
+    "give the Redis user the rights that docs/redis.md lists under What Redis needs";
 
 /// Codes of error replies in logs and metrics. The last one stands for all others.
 pub const ERROR_CODES: [&str; 14] = [
@@ -148,7 +156,23 @@ impl ErrorReply {
 
     /// The failure of a request that was not executed: nothing was charged.
     pub(crate) fn failure(&self) -> Failure {
-        Failure::Unreachable(Arc::clone(&self.text))
+        Failure::Rejected(self.clone())
+    }
+
+    /// Whether a script cannot read the value of a key: it has another type, or reading it is an
+    /// error in Lua.
+    pub(crate) fn is_of_value(&self) -> bool {
+        let in_lua = ["attempt to ", "bad argument "];
+        let is_in_lua = self.is_unknown() && self.text.contains("user_script");
+        self.code == "WRONGTYPE" || is_in_lua && in_lua.iter().any(|text| self.text.contains(text))
+    }
+
+    /// The text, and if the user lacks a right, what to do.
+    fn text_with_remedy(self) -> Arc<str> {
+        match self.code == "NOPERM" || self.text.contains(NO_RIGHT_IN_SCRIPT) {
+            true => Arc::from(format!("{}; {REMEDY_OF_RIGHTS}", self.text)),
+            false => self.text,
+        }
     }
 }
 
@@ -176,9 +200,9 @@ impl Failure {
                 address: address.into(),
                 source: with_text(why),
             },
-            Failure::Unserved(error) => StoreError::Unreachable {
+            Failure::Rejected(error) | Failure::Unserved(error) => StoreError::Rejected {
                 address: address.into(),
-                source: with_text(error.text),
+                source: with_text(error.text_with_remedy()),
             },
             Failure::Moved { .. }
             | Failure::Ask { .. }
@@ -235,6 +259,42 @@ mod tests {
         ];
         for (text, code) in cases {
             assert_eq!(error_code(text), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_which_value_or_right_is_the_cause() {
+        let cases = [
+            ("WRONGTYPE Operation against a key", true, false),
+            (
+                "ERR user_script:126: attempt to call field '?' (a nil value) script: f_1",
+                true,
+                false,
+            ),
+            (
+                "ERR Error running script (call to f_1): @user_script:9: user_script:9: bad \
+                 argument #2 to 'unpack' (data string too short)",
+                true,
+                false,
+            ),
+            ("NOPERM this user has no permissions", false, true),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: \
+                 f_1, on @user_script:1.",
+                false,
+                true,
+            ),
+            ("OOM command not allowed", false, false),
+        ];
+        for (text, is_of_value, is_of_rights) in cases {
+            let reply = ErrorReply::read(text);
+            assert_eq!(reply.is_of_value(), is_of_value, "{text}");
+            let error = reply.failure().into_error("h:1", Span::SECOND);
+            assert_eq!(error.to_string(), "h:1 rejects the command");
+            let source = std::error::Error::source(&error)
+                .expect("the reply")
+                .to_string();
+            assert_eq!(source.contains("docs/redis.md"), is_of_rights, "{source}");
         }
     }
 

@@ -9,6 +9,7 @@ use tollgate_core::{
     Bill, Charge, Cost, HeldUnits, Key, KeyState, OnDenial, Span, StoreError, step,
 };
 
+use crate::failure::Failure;
 use crate::fit::{FittedLimit, GRAIN, unfit};
 use crate::keys;
 use crate::resp::{Malformed, Reply, bad_reply};
@@ -52,7 +53,12 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
         &request.packed,
     ];
     let reply = router.command(charge.key, &words, Instant::now()).await;
-    let reply = reply.map_err(|failure| router.error(failure))?;
+    let reply = reply.map_err(|failed| match failed.failure {
+        Failure::Rejected(error) if error.is_of_value() => StoreError::BadReply {
+            source: format!("its value is not a state of Tollgate: {}", error.text).into(),
+        },
+        _ => router.error(failed),
+    })?;
     let inspection = Inspection::read(&reply, request.states).map_err(bad_reply)?;
     if inspection.bytes == 0 {
         // The reply of a server that rejects writes looks the same.

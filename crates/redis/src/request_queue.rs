@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use crate::failure::{ErrorReply, Failure};
 use crate::resp::Reply;
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     is_broken: AtomicBool,
     /// The text of the server's errors while it replies with errors; then only requests that write
     /// nothing are accepted.
-    failing: Mutex<Option<Arc<str>>>,
+    failing: Mutex<Option<ErrorReply>>,
     /// Whether `failing` is set, to be read without the lock.
     is_failing: AtomicBool,
     /// Whether the server was found to accept keys of several slots in one call.
@@ -245,10 +245,10 @@ impl Shared {
     }
 
     /// Sets the error text of a server that replies with errors, or clears it.
-    pub(crate) fn set_failing(&self, text: Option<Arc<str>>) {
+    pub(crate) fn set_failing(&self, error: Option<ErrorReply>) {
         let was_up = self.is_up();
-        let is_failing = text.is_some();
-        *lock(&self.failing) = text;
+        let is_failing = error.is_some();
+        *lock(&self.failing) = error;
         // Relaxed: the text itself is behind the lock.
         self.is_failing.store(is_failing, Ordering::Relaxed);
         if is_failing && was_up {
@@ -265,7 +265,7 @@ impl Shared {
             let failing = lock(&self.failing);
             return failing
                 .as_ref()
-                .map_or(Ok(()), |text| Err(Failure::Unreachable(Arc::clone(text))));
+                .map_or(Ok(()), |error| Err(error.failure()));
         }
         Ok(())
     }

@@ -104,8 +104,8 @@ impl Redis {
     /// # Errors
     ///
     /// [`StoreError::Unfit`] if Redis cannot keep a limit ([`crate::check`]),
-    /// [`StoreError::TooManyCharges`], [`StoreError::Unreachable`], [`StoreError::TimedOut`] or
-    /// [`StoreError::BadReply`].
+    /// [`StoreError::TooManyCharges`], [`StoreError::Unreachable`], [`StoreError::Rejected`],
+    /// [`StoreError::TimedOut`] or [`StoreError::BadReply`].
     pub async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         self.decide_within(charges, Budget::default()).await
     }

@@ -154,7 +154,7 @@ async fn is_reported(redis: &testbed::Redis, (fault, code, remedy): Fault) {
     let unseen = Charge::new(key(&store, usize::MAX), &limit, Cost::ONE);
     let looked = store.inspect(&unseen).await;
     assert!(
-        matches!(&looked, Err(StoreError::Unreachable { .. })),
+        matches!(&looked, Err(StoreError::Rejected { .. })),
         "{code}: {looked:?}"
     );
     redis.ask(remedy);

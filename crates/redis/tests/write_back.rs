@@ -372,6 +372,7 @@ async fn without_redis_nobody_goes_on_for_long() {
                 error,
                 StoreError::TimedOut { .. }
                     | StoreError::Unreachable { .. }
+                    | StoreError::Rejected { .. }
                     | StoreError::Contended
             ),
             "{error:?}"

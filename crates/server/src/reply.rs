@@ -157,7 +157,7 @@ pub(crate) const fn store_kind(error: &StoreError) -> &'static str {
         StoreError::Superseded => "superseded",
         StoreError::Full => "store_full",
         StoreError::Unfit { .. } => "unfit_limit",
-        StoreError::Unreachable { .. } => "store_unreachable",
+        StoreError::Unreachable { .. } | StoreError::Rejected { .. } => "store_unreachable",
         StoreError::TimedOut { .. } | StoreError::Unanswered => "store_timeout",
         _ => "store_reply",
     }

@@ -31,6 +31,8 @@ pub(crate) struct Key {
     pub(crate) name: String,
     pub(crate) sharing: Sharing,
     pub(crate) state: KeyState,
+    /// After `reset`: why the state before could not be read.
+    pub(crate) unreadable: Option<String>,
     /// See [`tollgate_core::InspectStore::denial_cache_max`].
     pub(crate) denial_cache_max: Span,
     /// After `reset`: whether there was something to delete.
@@ -163,6 +165,9 @@ impl Key {
         if let Some(deleted) = self.deleted {
             json["deleted"] = json!(deleted);
         }
+        if let Some(why) = &self.unreadable {
+            json["unreadable"] = json!(why);
+        }
         json
     }
 
@@ -175,12 +180,13 @@ impl Key {
         };
         row(f, "mode", self.sharing.mode)?;
         row(f, "key", &self.name)?;
-        match state.expires {
-            Some(expires) => {
+        match (&self.unreadable, state.expires) {
+            (Some(why), _) => row(f, "held", format_args!("unreadable: {why}"))?,
+            (None, Some(expires)) => {
                 let size = format!("{} bytes, for {} more", state.bytes, round_up(expires));
                 row(f, "held", size)?;
             }
-            None => row(f, "held", "nothing: as if it was never used")?,
+            (None, None) => row(f, "held", "nothing: as if it was never used")?,
         }
         let decision = &state.decision;
         row(

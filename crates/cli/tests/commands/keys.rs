@@ -207,6 +207,57 @@ fn a_failure_says_why() {
     assert_eq!(alone.matches("one node of a Cluster").count(), 1, "{alone}");
 }
 
+/// A value that no instance has stored makes every decision on its key an error. It is named, and
+/// deleted.
+#[test]
+fn a_key_whose_value_is_no_state_is_named_and_deleted() {
+    let redis = Redis::start();
+    let directory = at(&redis);
+    let keys = |words: &[&str]| run(directory.path(), &[&["keys"], words].concat());
+    let shown = json(&keys(&["show", "--json", "d", "k=secret"]));
+    let name = shown["descriptors"][0]["key"]["name"].as_str().unwrap();
+    for value in [&["SET", name, "hello world"][..], &["RPUSH", name, "x"]] {
+        redis.ask(value);
+        let error = error_text(&keys(&["show", "d", "k=secret"]), 1);
+        assert!(error.contains(name), "{error}");
+        assert!(error.contains("is not a state of Tollgate"), "{error}");
+        assert!(
+            error.contains("`tollgate keys reset` deletes it"),
+            "{error}"
+        );
+        assert!(!error.contains("cannot reach"), "{error}");
+        let reset = keys(&["reset", "d", "k=secret"]);
+        let text = String::from_utf8(reset.stdout).unwrap();
+        assert!(text.contains("held      unreadable: "), "{text}");
+        assert!(text.contains("deleted   yes"), "{text}");
+        assert_eq!(redis.ask(&["EXISTS", name]).trim(), "0");
+    }
+    redis.ask(&["SET", name, "hello world"]);
+    let reset = json(&keys(&["reset", "--json", "d", "k=secret"]));
+    let key = &reset["descriptors"][0]["key"];
+    assert_eq!(
+        (&key["deleted"], &key["remaining"]),
+        (&json!(true), &json!(2))
+    );
+    assert!(key["unreadable"].is_string(), "{key}");
+}
+
+/// Redis was reached: what it rejects is said, and which rights are missing.
+#[test]
+fn a_command_that_redis_rejects_is_not_a_redis_that_is_not_reached() {
+    let redis = Redis::start();
+    let directory = at(&redis);
+    redis.ask(&["ACL", "SETUSER", "default", "-eval"]);
+    for action in ["show", "reset"] {
+        let output = run(directory.path(), &["keys", action, "d", "k=secret"]);
+        let error = error_text(&output, 1);
+        assert!(error.contains("rejects the command: NOPERM"), "{error}");
+        assert!(error.contains("'eval'"), "{error}");
+        assert!(error.contains("docs/redis.md"), "{error}");
+        assert!(!error.contains("cannot reach"), "{error}");
+    }
+}
+
 #[test]
 fn keys_in_memory_are_in_the_process() {
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);

@@ -82,7 +82,7 @@ fn one_fails_and_the_other_takes_it_back() {
         };
         let (error, remaining) = trouble.run(|reserved| reserved.fail_first());
         assert_eq!(remaining, 10, "it was given back: {error}");
-        assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+        assert!(matches!(error, StoreError::Rejected { .. }), "{error}");
     }
 }
 
@@ -119,7 +119,7 @@ fn units_that_were_not_charged_are_not_taken_from_others() {
             reserved.fail_first();
         });
         assert_eq!(remaining, 0, "{limit}: {error}");
-        assert!(matches!(error, StoreError::Unreachable { .. }), "{error}");
+        assert!(matches!(error, StoreError::Rejected { .. }), "{error}");
     }
 }
 

@@ -250,7 +250,7 @@ fn a_former_primary_is_an_error_and_does_not_say_that_there_is_no_reservation() 
     let settled = store.store.settle_kept(Key::from_bits(7), &lines);
     let settled = store.runtime.block_on(settled);
     assert!(
-        matches!(settled, Err(StoreError::Unreachable { .. })),
+        matches!(settled, Err(StoreError::Rejected { .. })),
         "{settled:?}"
     );
 }

@@ -73,7 +73,7 @@ impl Redirections<'_> {
                     sleep(RETRY_PAUSE).await;
                     self.cluster.node_of_slot(self.slot)
                 }
-                Failure::Unreachable(_) => {
+                Failure::Unreachable(_) | Failure::Rejected(_) => {
                     self.cluster.stale.notify_one();
                     return reply;
                 }

@@ -12,7 +12,6 @@
 //! that does not take its append-only file).
 
 use std::io;
-use std::sync::Arc;
 
 use tokio::time::{Duration, Instant};
 use tollgate_core::Key;
@@ -139,7 +138,7 @@ impl Session<'_> {
             .stats
             .trouble
             .record_failure(&self.address, &reason);
-        self.shared.set_failing(Some(Arc::clone(&error.text)));
+        self.shared.set_failing(Some(error.clone()));
     }
 
     /// Handles the reply to a trial that was sent at `sent_at`.

@@ -201,7 +201,7 @@ async fn a_caller_that_waits_for_longer_has_its_reply_after_a_long_silence() {
     let asked = queue
         .ask(request(), Some(0), Redirected::No, Instant::now())
         .await;
-    assert!(matches!(asked, Err(Failure::Unreachable(_))), "{asked:?}");
+    assert!(matches!(asked, Err(Failure::Rejected(_))), "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -250,7 +250,7 @@ async fn fill(redis: &testbed::Redis, config: Config, how: &str) {
     };
     let taken = ask(Cost::ONE).await;
     assert!(
-        matches!(taken, Err(StoreError::Unreachable { .. })),
+        matches!(taken, Err(StoreError::Rejected { .. })),
         "{taken:?}"
     );
     assert!(ask(Cost::Peek(1)).await.unwrap().is_allowed());

@@ -55,7 +55,9 @@ impl Outcome {
             Ok(verdict) if verdict.is_allowed() => Outcome::Allowed,
             Ok(_) => Outcome::Denied,
             Err(StoreError::TimedOut { .. }) => Outcome::Unknown,
-            Err(StoreError::Unreachable { .. }) => Outcome::Unreachable,
+            Err(StoreError::Unreachable { .. } | StoreError::Rejected { .. }) => {
+                Outcome::Unreachable
+            }
             Err(StoreError::Contended) => Outcome::Contended,
             Err(other) => panic!("{other}: {:?}", std::error::Error::source(&other)),
         }
