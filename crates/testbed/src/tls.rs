@@ -106,6 +106,15 @@ impl Certificates {
         self.folder.file("ca.pem")
     }
 
+    /// The certificate of another authority, with this subject: the file NAME.pem.
+    pub fn other_authority(&self, name: &str, subject: &str) -> String {
+        let at = |suffix: &str| self.folder.file(&format!("{name}.{suffix}"));
+        let request = ["req", "-x509", "-days", "2", "-subj", subject];
+        let files = ["-keyout", &at("key"), "-out", &at("pem")];
+        openssl(&[&request[..], &KEY, &files]);
+        at("pem")
+    }
+
     /// A server that speaks TLS on its port, and knows one user who may touch keys below `prefix`
     /// only; the default user is off.
     pub fn start(&self, prefix: &str) -> Redis {

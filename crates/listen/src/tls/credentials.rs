@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
+use rustls::{DistinguishedName, InconsistentKeys, RootCertStore, ServerConfig};
 
 use super::invalid::{InvalidTls, Problem, TlsFile};
 use super::validity::Validity;
@@ -22,6 +22,9 @@ pub const PEM_BYTES_MAX: u64 = 1024 * 1024;
 /// How often files are read whose key does not belong to the certificate: they may have been
 /// replaced between the reading of one and the other.
 const READS_MAX: usize = 3;
+/// The most bytes of names of authorities that clients are sent. TLS has room for 64 KiB, and
+/// libraries accept messages of so many.
+const NAME_BYTES_MAX: usize = 32 * 1024;
 
 /// Where the credentials are, as PEM. Two of the files may be the same one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,8 +246,25 @@ fn client_verifier(
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, Problem> {
     let roots = authorities(bytes)?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(provider));
+    let names = names_for_clients(&roots);
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(provider))
+        .clear_root_hint_subjects()
+        .add_root_hint_subjects(names);
     // The builder fails without an authority; there is one at least.
     let verifier = verifier.build().map_err(|_| Problem::NoCertificate)?;
     Ok(verifier)
+}
+
+/// The names of the authorities, by which a client chooses its certificate; none if they are longer
+/// than [`NAME_BYTES_MAX`], because the library writes them with a wrong length then. A client that
+/// gets none may present any certificate.
+fn names_for_clients(roots: &RootCertStore) -> Vec<DistinguishedName> {
+    let mut names = roots.subjects();
+    names.sort_by(|one, other| one.as_ref().cmp(other.as_ref()));
+    names.dedup_by(|one, other| one.as_ref() == other.as_ref());
+    let bytes: usize = names.iter().map(|name| name.as_ref().len()).sum();
+    if bytes > NAME_BYTES_MAX {
+        names.clear();
+    }
+    names
 }

@@ -5,15 +5,20 @@
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustls::ClientConfig;
+use rustls::client::ResolvesClientCert;
+use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, SignatureScheme, SupportedProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client;
 use tollgate_testbed::{Certificates, Folder};
 
+use super::credentials::{authorities, certificates, certify, private_key};
 use super::*;
 
 /// The authority that these tests trust.
@@ -141,6 +146,74 @@ async fn sessions_are_resumed_unless_clients_need_certificates() {
         assert!(!is_resumed(&first.unwrap()));
         let (second, _) = shake_hands(&tls, &config).await;
         assert_eq!(is_resumed(&second.unwrap()), expected);
+    }
+}
+
+/// A client's certificate, which it presents whatever the server asks for, and how many
+/// authorities the server named.
+#[derive(Debug)]
+struct Presented {
+    certified: Arc<CertifiedKey>,
+    named: AtomicUsize,
+}
+
+impl ResolvesClientCert for Presented {
+    fn resolve(&self, names: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.named.store(names.len(), Ordering::Relaxed);
+        Some(Arc::clone(&self.certified))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// A client of one version of TLS with a certificate of [`trusted`].
+fn presenting(version: &'static SupportedProtocolVersion) -> (ClientConfig, Arc<Presented>) {
+    let provider = Arc::new(ring::default_provider());
+    let (cert, key) = trusted().identity();
+    let (chain, _) = certificates(&fs::read(cert).unwrap()).unwrap();
+    let key = private_key(&fs::read(key).unwrap()).unwrap();
+    let presented = Arc::new(Presented {
+        certified: Arc::new(certify(chain, key, &provider).unwrap()),
+        named: AtomicUsize::new(usize::MAX),
+    });
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(authorities(&fs::read(trusted().authority()).unwrap()).unwrap())
+        .with_client_cert_resolver(Arc::<Presented>::clone(&presented));
+    (config, presented)
+}
+
+#[tokio::test]
+async fn authorities_are_named_once_and_not_at_all_if_that_is_too_long() {
+    let folder = Folder::new();
+    let own = fs::read(trusted().authority()).unwrap();
+    // A certificate has less than 64 KiB, and has this name twice.
+    let long = format!("/OU={}", "x".repeat(60)).repeat(400);
+    let long = ["one", "two", "three"].map(|name| {
+        let path = trusted().other_authority(name, &format!("/CN={name}{long}"));
+        fs::read(path).unwrap()
+    });
+    let bundles = [
+        (own.repeat(200), 1),
+        ([&own[..], &long[0], &own].concat(), 2),
+        ([&own[..], &long.concat()].concat(), 0),
+    ];
+    for (index, (bundle, expected)) in bundles.into_iter().enumerate() {
+        let path = folder.path().join(format!("{index}.pem"));
+        fs::write(&path, bundle).unwrap();
+        let files = files(trusted().identity(), path.to_str().map(str::to_owned));
+        let tls = Tls::new(Protocol::Http1, &files.read().unwrap());
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let (config, presented) = presenting(version);
+            let (stream, failure) = shake_hands(&tls, &Arc::new(config)).await;
+            assert_eq!(failure, None, "bundle {index}");
+            stream.unwrap();
+            let named = presented.named.load(Ordering::Relaxed);
+            assert_eq!(named, expected, "bundle {index}, {version:?}");
+        }
     }
 }
 
