@@ -1,6 +1,6 @@
 //! The outcome of reading rules again, and how often each outcome occurred.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The outcome of reading rules again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct ReloadCounts {
     pub ok: u64,
     /// How often some or all rules stayed as they were because of errors.
     pub failed: u64,
+    /// Whether that is so since they were read last.
+    pub is_failing: bool,
 }
 
 /// The counters that [`ReloadCounts`] is read from.
@@ -26,6 +28,7 @@ pub struct ReloadCounts {
 pub(crate) struct Reloads {
     ok: AtomicU64,
     failed: AtomicU64,
+    is_failing: AtomicBool,
 }
 
 // === impl Outcome ===
@@ -50,12 +53,15 @@ impl Reloads {
         };
         // Relaxed: a count publishes nothing else.
         counter.fetch_add(1, Ordering::Relaxed);
+        let is_failing = outcome == Outcome::Failed;
+        self.is_failing.store(is_failing, Ordering::Relaxed);
     }
 
     pub(crate) fn counts(&self) -> ReloadCounts {
         ReloadCounts {
             ok: self.ok.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            is_failing: self.is_failing.load(Ordering::Relaxed),
         }
     }
 }

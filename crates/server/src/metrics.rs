@@ -69,6 +69,8 @@ pub(crate) struct Metrics {
     closed: Family<ClosedLabel, Counter>,
     certificate_expiry: Family<ListenerLabel, Gauge>,
     certificate_loads: Family<LoadLabel, Counter>,
+    certificate_rejected: Family<ListenerLabel, Gauge>,
+    settings_rejected: Gauge,
 }
 
 /// A listener, by its name in the settings.
@@ -131,6 +133,8 @@ impl Metrics {
             closed: Family::default(),
             certificate_expiry: Family::default(),
             certificate_loads: Family::default(),
+            certificate_rejected: Family::default(),
+            settings_rejected: Gauge::default(),
             latency_alone: Registry::default(),
             gateway_alone: gateway.map(register_alone),
             registry: Registry::default(),
@@ -144,6 +148,11 @@ impl Metrics {
             metrics.closed.clone(),
         );
         metrics.register_certificates(registry);
+        registry.register(
+            "settings_rejected",
+            "1 while the settings file has errors, with which a restart would fail",
+            metrics.settings_rejected.clone(),
+        );
         register_engine(registry, engine);
         register_build(registry);
         scrape::register(registry, log::write);
@@ -223,6 +232,11 @@ impl Metrics {
             "certificate_loads",
             "Reads of changed certificates: ok, or failed if the previous one stays in effect",
             self.certificate_loads.clone(),
+        );
+        registry.register(
+            "certificate_rejected",
+            "1 while the files of a listener's certificate cannot be used",
+            self.certificate_rejected.clone(),
         );
     }
 
@@ -317,14 +331,26 @@ impl Metrics {
             .certificate_expiry
             .get_or_create(&[("listener", listener)]);
         gauge.set(i64::try_from(expiry).unwrap_or(i64::MAX));
-        let labels = [("listener", listener), ("outcome", "ok")];
-        self.certificate_loads.get_or_create(&labels).inc();
+        self.count_certificate(listener, "ok");
     }
 
     /// A listener keeps its certificate, because the new one cannot be used.
     pub(crate) fn certificate_rejected(&self, listener: ListenerName) {
-        let labels = [("listener", listener), ("outcome", "failed")];
+        self.count_certificate(listener, "failed");
+    }
+
+    fn count_certificate(&self, listener: ListenerName, outcome: &'static str) {
+        let labels = [("listener", listener), ("outcome", outcome)];
         self.certificate_loads.get_or_create(&labels).inc();
+        let rejected = self
+            .certificate_rejected
+            .get_or_create(&[("listener", listener)]);
+        rejected.set(i64::from(outcome == "failed"));
+    }
+
+    /// Whether the settings file cannot be used.
+    pub(crate) fn settings_read(&self, is_rejected: bool) {
+        self.settings_rejected.set(i64::from(is_rejected));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::admin_tokens::AdminTokens;
 use crate::auth::ActiveAuth;
 use crate::certificates::Certificates;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::unlimited;
 use settings::SettingsFile;
 
@@ -42,6 +43,7 @@ impl ConfiguredRules {
         admin_tokens: Option<Arc<AdminTokens>>,
         auth: Option<Arc<ActiveAuth>>,
         gateway: Option<Arc<Gateway>>,
+        metrics: Arc<Metrics>,
     ) -> ConfiguredRules {
         let lists = config.gateway.iter().flat_map(|one| one.lists.paths());
         let tokens = admin_tokens.iter().filter_map(|tokens| tokens.path());
@@ -52,7 +54,7 @@ impl ConfiguredRules {
             fixed: others.len(),
             others,
             config,
-            settings: SettingsFile::new(),
+            settings: SettingsFile::new(metrics),
             certificates,
             admin_tokens,
             auth,

@@ -166,6 +166,7 @@ async fn start_with(
         admin_tokens.clone(),
         auth.clone(),
         gateway.clone(),
+        Arc::clone(&metrics),
     );
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
     load_rules(&mut reloader, &engine)?;

@@ -10,6 +10,7 @@ use tollgate_http::{AccessList, Listing};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListMetrics {
     loads: Family<[(&'static str, &'static str); 1], Counter>,
+    rejected: Gauge,
     entries: Family<[(&'static str, &'static str); 1], Gauge>,
     allowed: Counter,
     denied: Counter,
@@ -24,6 +25,11 @@ impl ListMetrics {
             "gateway_list_loads",
             "How often lists were read that had changed: ok, or failed if the previous ones stay",
             self.loads.clone(),
+        );
+        registry.register(
+            "gateway_lists_rejected",
+            "1 while a list cannot be used, so that the previous ones stay in effect",
+            self.rejected.clone(),
         );
         registry.register(
             "gateway_list_entries",
@@ -45,6 +51,7 @@ impl ListMetrics {
     /// These lists are in effect.
     pub(crate) fn record_load(&self, list: &AccessList) {
         self.loads.get_or_create(&[("outcome", "ok")]).inc();
+        self.rejected.set(0);
         for (name, listing) in [("allow", Listing::Allow), ("deny", Listing::Deny)] {
             let count = i64::try_from(list.count(listing)).unwrap_or(i64::MAX);
             self.entries.get_or_create(&[("list", name)]).set(count);
@@ -54,6 +61,7 @@ impl ListMetrics {
     /// The lists could not be used.
     pub(crate) fn count_failure(&self) {
         self.loads.get_or_create(&[("outcome", "failed")]).inc();
+        self.rejected.set(1);
     }
 
     /// A request was on a list.

@@ -107,6 +107,8 @@ fn an_invalid_pair_is_logged_once_and_the_previous_one_stays() {
     );
     certificates.reload(Why::Ordered);
     assert_eq!(journal.lines(kept).len(), 3);
+    let rejected = r#"tollgate_certificate_rejected{listener="grpc"}"#;
+    assert!(scene.has_metric(&format!("{rejected} 1")));
     fs::copy(key, scene.files().key).unwrap();
     for _ in 0..3 {
         certificates.reload(Why::Noticed);
@@ -120,6 +122,7 @@ fn an_invalid_pair_is_logged_once_and_the_previous_one_stays() {
         scene.metrics.plain_text()
     );
     assert!(scene.has_metric(&format!("{label}\"failed\"}} 3")));
+    assert!(scene.has_metric(&format!("{rejected} 0")));
 }
 
 #[test]

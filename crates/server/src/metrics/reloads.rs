@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tollgate_engine::{Engine, Outcome};
 
-/// Writes how often rules were loaded, and how many are in effect.
+/// Writes how often rules were loaded, whether some have errors, and how many are in effect.
 pub(super) fn write(engine: &Engine, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
     let help = "Loads of the rules: ok, or failed if some or all rules have errors";
     let mut metric = encoder.encode_descriptor("reloads", help, None, MetricType::Counter)?;
@@ -23,7 +23,9 @@ pub(super) fn write(engine: &Engine, encoder: &mut DescriptorEncoder<'_>) -> Res
         }
     }
     let (rules, domains) = engine.rule_and_domain_counts();
+    let rejected = "1 while some or all rules of the files have errors and are not in effect";
     for (name, help, count) in [
+        ("rules_rejected", rejected, usize::from(reloads.is_failing)),
         ("rules", "Rules in effect", rules),
         ("domains", "Domains in effect", domains),
     ] {

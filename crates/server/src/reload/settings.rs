@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::sync::Arc;
 
 use tollgate_engine::{Why, log_diagnostics};
 use tollgate_gateway::{Gateway, GatewaySettings};
@@ -11,10 +12,12 @@ use tollgate_rules::Diagnostic;
 use tracing::{error, info, warn};
 
 use crate::config::{Config, ConfigError};
+use crate::metrics::Metrics;
 
 /// Remembers the last state of the settings file.
 pub(super) struct SettingsFile {
     last: Found,
+    metrics: Arc<Metrics>,
 }
 
 /// How the file differs from the settings in effect.
@@ -41,8 +44,11 @@ struct Unusable {
 
 impl SettingsFile {
     /// The state of the file when the service started.
-    pub(super) fn new() -> SettingsFile {
-        SettingsFile { last: Found::Same }
+    pub(super) const fn new(metrics: Arc<Metrics>) -> SettingsFile {
+        SettingsFile {
+            last: Found::Same,
+            metrics,
+        }
     }
 
     /// Reads `path`, applies the settings of the gateway, and logs what a restart would change in
@@ -72,7 +78,9 @@ impl SettingsFile {
         if found == self.last && (why == Why::Noticed || found == Found::Same) {
             return has_replaced;
         }
-        if let (Some(gateway), Found::Unusable(_)) = (gateway, &found)
+        let is_unusable = matches!(found, Found::Unusable(_));
+        self.metrics.settings_read(is_unusable);
+        if let (Some(gateway), true) = (gateway, is_unusable)
             && found != self.last
         {
             gateway.count_failed_reload();

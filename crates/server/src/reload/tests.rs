@@ -32,7 +32,7 @@ fn reloader_with(config: Config) -> Parts {
     let clock = Arc::new(SystemClock::new());
     let certificates = Certificates::load(&config.listen, clock, Arc::clone(&metrics));
     let certificates = certificates.map_err(|_| ()).unwrap();
-    let source = ConfiguredRules::new(config, certificates, None, None, None);
+    let source = ConfiguredRules::new(config, certificates, None, None, None, metrics.clone());
     (Reloader::new(Arc::clone(&engine), source), engine, metrics)
 }
 
@@ -86,15 +86,18 @@ fn a_failure_that_lasts_is_reported_once_and_on_each_order() {
         let line = format!("tollgate_reloads_total{{outcome=\"failed\"}} {count}\n");
         metrics.text().contains(&line)
     };
+    let is_rejected = || metrics.text().contains("tollgate_rules_rejected 1\n");
+    assert!(!is_rejected());
     fs::remove_file(&file).unwrap();
     for _ in 0..3 {
         assert_eq!(reloader.reload(Why::Noticed), Outcome::Failed);
-        assert!(failures(1), "{}", metrics.text());
+        assert!(failures(1) && is_rejected(), "{}", metrics.text());
     }
     assert_eq!(reloader.reload(Why::Ordered), Outcome::Failed);
     assert!(failures(2), "{}", metrics.text());
     fs::write(&file, rules).unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
+    assert!(!is_rejected(), "{}", metrics.text());
     fs::remove_file(&file).unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::Failed);
     assert!(failures(3), "{}", metrics.text());
@@ -109,7 +112,8 @@ fn settings_that_change_are_logged_once_and_need_a_restart() {
     fs::write(path("rules.yaml"), rules).unwrap();
     let settings = path("tollgate.yaml");
     fs::write(&settings, "rules: [rules.yaml]\n").unwrap();
-    let (mut reloader, _engine, _metrics) = reloader_with(Config::read(&settings).unwrap());
+    let (mut reloader, _engine, metrics) = reloader_with(Config::read(&settings).unwrap());
+    let is_rejected = || metrics.text().contains("tollgate_settings_rejected 1\n");
     assert!(reloader.watched_paths().any(|path| *path == settings));
     reloader.load().unwrap();
     let warnings = || journal.lines("restart").len();
@@ -127,8 +131,10 @@ fn settings_that_change_are_logged_once_and_need_a_restart() {
     let line = &journal.lines("restart")[0];
     let is_whole = line.contains("WARN") && line.contains("\"store, limits, log\"");
     assert!(is_whole && !line.contains("hush"), "{line}");
+    assert!(!is_rejected(), "{}", metrics.text());
     fs::write(&settings, "rules: [rules.yaml]\nlimit: {}\n").unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
+    assert!(is_rejected(), "{}", metrics.text());
     let line = &journal.lines("a restart will fail")[0];
     assert!(
         line.contains("ERROR") && !line.contains("unknown key"),
@@ -148,4 +154,5 @@ fn settings_that_change_are_logged_once_and_need_a_restart() {
     fs::write(&settings, "# as it was\nrules: [rules.yaml]\n").unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
     assert_eq!(journal.lines("again has the settings in effect").len(), 1);
+    assert!(!is_rejected(), "{}", metrics.text());
 }

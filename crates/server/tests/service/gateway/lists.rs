@@ -168,6 +168,8 @@ async fn a_changed_list_is_used_and_an_invalid_one_is_not() {
     let metrics = lists.metrics().await;
     let failed = r#"tollgate_gateway_list_loads_total{outcome="failed"}"#;
     assert!(metrics.contains(failed), "{metrics}");
+    let rejected = "tollgate_gateway_lists_rejected 1\n";
+    assert!(metrics.contains(rejected), "{metrics}");
     fs::remove_file(lists.directory.path().join("deny")).unwrap();
     lists.house.running.reload().await;
     assert_eq!(lists.ask("192.0.2.8", "").await, 403);
@@ -176,6 +178,8 @@ async fn a_changed_list_is_used_and_an_invalid_one_is_not() {
     for (address, expected) in [("192.0.2.8", 200), ("192.0.2.9", 403)] {
         assert_eq!(lists.ask(address, "").await, expected, "{address}");
     }
+    let metrics = lists.metrics().await;
+    assert!(!metrics.contains(rejected), "{metrics}");
 }
 
 #[test]
