@@ -151,25 +151,26 @@ impl Config {
     ///
     /// [`ConfigError`] if it cannot be read, or with every error in it.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        Config::read_with(path, true)
+        Config::read_with(path, None)
     }
 
-    /// Reads the file of a running service. Lists are not read, because invalid ones leave those in
-    /// effect what they are, and keep nothing else from taking effect.
-    pub(crate) fn read_again(path: &Path) -> Result<Config, ConfigError> {
-        Config::read_with(path, false)
+    /// Reads the file of a service that runs with these settings. Lists, and the certificates that
+    /// listeners have, are not read: invalid ones leave those in effect what they are, and keep
+    /// nothing else from taking effect.
+    pub(crate) fn read_again(&self, path: &Path) -> Result<Config, ConfigError> {
+        Config::read_with(path, Some(&self.listen))
     }
 
-    /// Reads a file of settings, with or without the gateway's lists.
-    fn read_with(path: &Path, reads_lists: bool) -> Result<Config, ConfigError> {
+    /// Reads a file of settings, of a service that starts or that runs with these listeners.
+    fn read_with(path: &Path, in_effect: Option<&[Listen]>) -> Result<Config, ConfigError> {
         if path.is_dir() {
             let path = path.to_owned();
             let source = io::Error::from(io::ErrorKind::IsADirectory);
             return Err(ConfigError::Unreadable(ReadError::Io { path, source }));
         }
-        let sources = match reads_lists {
-            true => read_paths(&[path.to_owned()]),
-            false => read_regular_paths(&[path.to_owned()]),
+        let sources = match in_effect {
+            None => read_paths(&[path.to_owned()]),
+            Some(_) => read_regular_paths(&[path.to_owned()]),
         };
         let sources = sources.map_err(ConfigError::Unreadable)?;
         let directory = path.parent().unwrap_or(Path::new(""));
@@ -178,7 +179,7 @@ impl Config {
             backends: BACKENDS,
             directory,
             file: path,
-            reads_lists,
+            in_effect,
         };
         let config = Config::parse_known(source, known)?;
         Ok(Config {
@@ -210,7 +211,7 @@ impl Config {
             backends,
             directory,
             file: &directory.join(&source.name),
-            reads_lists: true,
+            in_effect: None,
         };
         Config::parse_known(source, known)
     }
@@ -278,9 +279,11 @@ impl Config {
         let has_gateway = top.contains("gateway");
         let has_redis_protocol = top.contains("redis_protocol");
         let listen = top.map("listen", |map| {
-            Listen::take_all(map, known.directory, has_gateway, has_redis_protocol)
+            let in_effect = known.in_effect.unwrap_or_default();
+            let on = (has_gateway, has_redis_protocol);
+            Listen::take_all(map, known.directory, on, in_effect)
         });
-        let gateway = gateway::take(top, &listen, known.directory, known.reads_lists);
+        let gateway = gateway::take(top, &listen, known.directory, known.in_effect.is_none());
         let has_redis = listen.iter().any(|one| one.kind == ListenerKind::Redis);
         let auth = Auth::take(top, known.directory);
         if auth.is_some() && !listen.iter().any(|one| one.kind == ListenerKind::Http) {

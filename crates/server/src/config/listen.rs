@@ -59,13 +59,14 @@ impl Listen {
     }
 
     /// Reads the map. A kind that is missing has its default address; `null` turns a kind off.
-    /// Without a section `gateway`, its listener is off, and without
-    /// `redis_protocol`, `redis` is off unless it is there. Paths are relative to `directory`.
+    /// Without a section `gateway`, its listener is off, and without `redis_protocol`, `redis` is
+    /// off unless it is there. Paths are relative to `directory`. The certificates of the
+    /// listeners in effect are not read.
     pub(super) fn take_all(
         map: &Settings<'_>,
         directory: &Path,
-        has_gateway: bool,
-        has_redis: bool,
+        (has_gateway, has_redis): (bool, bool),
+        in_effect: &[Listen],
     ) -> Vec<Listen> {
         let mut kinds = ListenerKind::ALL.to_vec();
         kinds.retain(|kind| !map.is_off(kind.name()));
@@ -81,7 +82,7 @@ impl Listen {
             kinds.retain(|kind| *kind != ListenerKind::Redis);
         }
         let listen = kinds.into_iter();
-        let listen = listen.map(|kind| Listen::take(map, kind, directory));
+        let listen = listen.map(|kind| Listen::take(map, kind, directory, in_effect));
         let listen: Vec<Listen> = listen.collect();
         check_addresses(map, &listen);
         if !listen.iter().any(|listen| listen.kind.decides()) {
@@ -93,13 +94,22 @@ impl Listen {
     }
 
     /// Reads one kind: an address, or a map with `address`, `mode` and `tls`.
-    fn take(map: &Settings<'_>, kind: ListenerKind, directory: &Path) -> Listen {
+    fn take(
+        map: &Settings<'_>,
+        kind: ListenerKind,
+        directory: &Path,
+        in_effect: &[Listen],
+    ) -> Listen {
+        let has_files = |files: &TlsFiles| {
+            let mut known = in_effect.iter().filter_map(|one| one.tls.as_ref());
+            known.any(|known| known == files)
+        };
         let key = kind.name();
         if map.is_map(key) {
             return map.map(key, |long| Listen {
                 kind,
                 address: take_long_address(long, kind, directory),
-                tls: tls::take(long, directory),
+                tls: tls::take(long, directory, has_files),
             });
         }
         let address = take_address(map, key, kind, directory);

@@ -7,7 +7,7 @@ use tollgate_core::{Limit, Sharing};
 use tollgate_engine::DEFAULT_STORE;
 use tollgate_rules::{Loaded, Options, RuleSet, Settings, Source};
 
-use super::Config;
+use super::{Config, Listen};
 
 /// The most stores below `stores`.
 pub const STORES_MAX: usize = 16;
@@ -20,8 +20,9 @@ pub(super) struct Known<'k> {
     pub(super) backends: &'k [AnyBackend],
     pub(super) directory: &'k Path,
     pub(super) file: &'k Path,
-    /// Whether the gateway's lists are read, too.
-    pub(super) reads_lists: bool,
+    /// The listeners in effect, if the service runs: their certificates, and the gateway's lists,
+    /// are then not read, because they have a reload and errors of their own.
+    pub(super) in_effect: Option<&'k [Listen]>,
 }
 
 /// Where a store keeps its state.

@@ -8,9 +8,13 @@ use tollgate_rules::Settings;
 /// How every PEM file contains its parts; no path does.
 const PEM_BEGIN: &str = "-----BEGIN";
 
-/// Reads the map `tls`, whose paths are relative to `directory`, and the files that it names;
-/// `None` if it is missing, or lacks a file.
-pub(super) fn take(listener: &Settings<'_>, directory: &Path) -> Option<TlsFiles> {
+/// Reads the map `tls`, whose paths are relative to `directory`, and the files that it names unless
+/// they are in effect; `None` if it is missing, or lacks a file.
+pub(super) fn take(
+    listener: &Settings<'_>,
+    directory: &Path,
+    are_in_effect: impl FnOnce(&TlsFiles) -> bool,
+) -> Option<TlsFiles> {
     if !listener.has("tls") {
         return None;
     }
@@ -29,6 +33,9 @@ pub(super) fn take(listener: &Settings<'_>, directory: &Path) -> Option<TlsFiles
             key,
             client_ca,
         };
+        if are_in_effect(&files) {
+            return Some(files);
+        }
         for invalid in files.read().err().unwrap_or_default() {
             let problem = &invalid.problem;
             tls.report_error(invalid.file.name(), problem.to_string(), problem.help());

@@ -62,7 +62,7 @@ impl SettingsFile {
         why: Why,
     ) -> bool {
         let mut has_replaced = false;
-        let read = Config::read_again(path).map_err(Unusable::from);
+        let read = in_effect.read_again(path).map_err(Unusable::from);
         let applied = read.and_then(|config| {
             let applied = apply(gateway, &config, in_effect);
             let applied = applied.map_err(|invalid| Unusable::of(&invalid.below("gateway")));

@@ -7,7 +7,7 @@ use tollgate_rules::Source;
 use tollgate_server::Config;
 use tollgate_testbed::Certificates;
 
-use super::reload::{change, get, metric, start, text, to};
+use super::reload::{change, get, metric, start, start_with, text, to};
 use super::secure_upstreams::Server;
 use super::tokens::{ANN, BOB, KEYS};
 use super::upstream::Echo;
@@ -115,6 +115,37 @@ async fn a_client_certificate_is_read_again_with_its_key() {
     put(&cert, &key);
     house.running.reload().await;
     assert_eq!(get(&house, "/").await, 200);
+}
+
+#[tokio::test]
+async fn a_wrong_certificate_of_a_listener_keeps_no_settings_from_taking_effect() {
+    let (issued, echo) = (Certificates::new(), Echo::start().await);
+    let (cert, key) = issued.issue("http");
+    let settings = |cert: &str, section: &str| {
+        let tls = format!("tls: {{cert: '{cert}', key: '{key}'}}");
+        let http = format!("http: {{address: '127.0.0.1:0', {tls}}}");
+        text(&to(&echo, section)).replace("http: null", &http)
+    };
+    let house = start_with(&settings(&cert, "")).await;
+    // Of another key, as between the writes of the two files.
+    replace(
+        Path::new(&cert),
+        &fs::read_to_string(issued.authority()).unwrap(),
+    );
+    let only = "  routes: [{match: {paths: [/a]}}]\n";
+    write(&house, "tollgate.yaml", &settings(&cert, only)).await;
+    assert_eq!(
+        (get(&house, "/").await, get(&house, "/a").await),
+        (404, 200)
+    );
+    assert!(!has_failed(&house).await);
+    assert!(metric(&house, "tollgate_settings_rejected 0").await);
+    let rejected = r#"tollgate_certificate_rejected{listener="http"} 1"#;
+    assert!(metric(&house, rejected).await);
+    // No listener has this one, which a restart would read.
+    write(&house, "tollgate.yaml", &settings("/nowhere.pem", only)).await;
+    assert!(has_failed(&house).await);
+    assert!(metric(&house, "tollgate_settings_rejected 1").await);
 }
 
 /// The status of a request with this token.

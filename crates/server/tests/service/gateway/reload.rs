@@ -30,11 +30,16 @@ pub(super) fn text(section: &str) -> String {
 
 /// A service that reads its settings from a file.
 pub(super) async fn start(section: &str) -> House {
+    start_with(&text(section)).await
+}
+
+/// The same with a whole file.
+pub(super) async fn start_with(text: &str) -> House {
     let directory = TempDir::new().unwrap();
     let rules = directory.path().join("rules.yaml");
     fs::write(&rules, RULES).unwrap();
     let settings = directory.path().join("tollgate.yaml");
-    fs::write(&settings, text(section)).unwrap();
+    fs::write(&settings, text).unwrap();
     let read = Config::read(&settings).unwrap();
     House::at(directory, rules, |config| *config = read)
         .await
