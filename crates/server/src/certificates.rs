@@ -8,8 +8,9 @@ use tollgate_engine::Why;
 use tollgate_listen::{Credentials, InvalidTls, Tls, TlsFiles, Validity};
 use tracing::{error, info, warn};
 
-use crate::config::{Listen, ListenerKind};
+use crate::config::{Config, Listen, ListenerKind};
 use crate::metrics::Metrics;
+use crate::setting_warning::SettingWarning;
 
 /// Those of all listeners with TLS.
 pub(crate) struct Certificates {
@@ -131,7 +132,7 @@ impl Certificates {
 
     /// Seconds since 1970.
     fn now(&self) -> u64 {
-        self.clock.on(Timeline::Utc).as_nanos() / Span::SECOND.as_nanos()
+        seconds(&*self.clock)
     }
 }
 
@@ -174,16 +175,8 @@ impl Certificate {
 
     fn log_standing(&self) {
         let (listener, file) = (self.kind.name(), self.files.cert.display());
-        match self.standing {
-            Standing::Valid => {}
-            Standing::Early => warn!(
-                listener, %file,
-                "the certificate is not valid yet: clients reject it; check the clock"
-            ),
-            Standing::Expired => warn!(
-                listener, %file,
-                "the certificate has expired: clients reject it; replace its file"
-            ),
+        if let Some((_, what, help)) = self.standing.flaw() {
+            warn!(listener, %file, "the certificate {what}: clients reject it; {help}");
         }
     }
 }
@@ -200,6 +193,37 @@ impl Standing {
             Standing::Valid
         }
     }
+
+    /// The code of a warning, why clients reject the certificate, and what to do.
+    const fn flaw(self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self {
+            Standing::Valid => None,
+            Standing::Early => Some(("early-certificate", "is not valid yet", "check the clock")),
+            Standing::Expired => Some(("expired-certificate", "has expired", "replace its file")),
+        }
+    }
+}
+
+/// The certificates of listeners that have expired or are not valid yet: a warning each. Reads
+/// their files; what is wrong with these is not looked at.
+pub fn find_untimely_certificates(config: &Config, clock: &dyn Clock) -> Vec<SettingWarning> {
+    let now = seconds(clock);
+    let found = config.listen.iter().filter_map(|listen| {
+        let validity = listen.tls.as_ref()?.read().ok()?.validity();
+        let (code, what, help) = Standing::at(now, validity).flaw()?;
+        Some(SettingWarning {
+            path: format!("listen.{}.tls.cert", listen.kind.name()),
+            code,
+            message: format!("the certificate {what}: clients reject it"),
+            help: help.to_owned(),
+        })
+    });
+    found.collect()
+}
+
+/// Seconds since 1970.
+fn seconds(clock: &dyn Clock) -> u64 {
+    clock.on(Timeline::Utc).as_nanos() / Span::SECOND.as_nanos()
 }
 
 #[cfg(test)]

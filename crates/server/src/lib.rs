@@ -99,6 +99,7 @@ mod load_sampler;
 mod server;
 
 pub use admin_tokens::{InvalidTokens, TokenSources};
+pub use certificates::find_untimely_certificates;
 pub use config::{
     Auth, Config, ConfigError, Explain, HeadroomConfig, Listen, ListenerKind, Log, LogFormat,
     LogLevel, Memory, OtherStore, Password, Place, RedisProtocol, STORES_MAX,

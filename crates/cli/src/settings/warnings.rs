@@ -3,8 +3,11 @@
 use tollgate_backends::backend_names;
 use tollgate_core::Mode;
 use tollgate_engine::find_unshared;
+use tollgate_memory::SystemClock;
 use tollgate_rules::{Diagnostic, SettingPlaces};
-use tollgate_server::{Place, SettingWarning, find_memory_shortage, find_unlimited};
+use tollgate_server::{
+    Place, SettingWarning, find_memory_shortage, find_unlimited, find_untimely_certificates,
+};
 
 use super::{Service, suits, without_effect};
 
@@ -22,6 +25,10 @@ impl Service {
             .collect();
         found.extend(find_memory_shortage(&self.config, &self.loaded.rules));
         found.extend(without_effect::find(&self.config));
+        found.extend(find_untimely_certificates(
+            &self.config,
+            &SystemClock::new(),
+        ));
         found.extend(self.stores_without_rules());
         found.extend(self.sharing_without_effect());
         found.extend(self.unsuitable_mode());

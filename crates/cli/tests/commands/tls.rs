@@ -143,6 +143,27 @@ fn a_hangup_reads_certificates_again() {
 }
 
 #[test]
+fn an_expired_certificate_is_a_warning_in_the_settings() {
+    let certificates = Certificates::new();
+    let directory = ground(&certificates, "{cert: cert.pem, key: key.pem}");
+    let check = |more: &[&str]| {
+        let words = ["check", "--config", "tollgate.yaml"];
+        let output = run(directory.path(), &[&words, more].concat());
+        (text(&output), output.status.code())
+    };
+    let (found, _) = check(&[]);
+    assert!(found.contains("0 errors, 0 warnings"), "{found}");
+    put(directory.path(), certificates.issue_expired("old"));
+    let (found, status) = check(&[]);
+    assert_eq!(status, Some(0), "{found}");
+    let expected = "the certificate has expired: clients reject it";
+    for expected in [expected, "tollgate.yaml:5:46", "replace its file"] {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+    assert_eq!(check(&["--deny-warnings"]).1, Some(1));
+}
+
+#[test]
 fn certificates_that_cannot_be_used_are_errors_in_the_settings() {
     let certificates = Certificates::new();
     let tls = "{cert: cert.pem, key: ca.pem, client_ca: nowhere.pem}";
