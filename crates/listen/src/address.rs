@@ -100,6 +100,18 @@ impl Address {
     pub fn is_local(&self) -> bool {
         self.tcp().is_none_or(|address| address.ip().is_loopback())
     }
+
+    /// Whether more than this host and a private network may be able to connect: it is a public IP
+    /// address, or all addresses of this host.
+    pub fn is_exposed(&self) -> bool {
+        let ip = self.tcp().map(|address| address.ip().to_canonical());
+        ip.is_some_and(|ip| match ip {
+            IpAddr::V4(ip) => !(ip.is_loopback() || ip.is_private() || ip.is_link_local()),
+            IpAddr::V6(ip) => {
+                !(ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local())
+            }
+        })
+    }
 }
 
 impl FromStr for Address {
@@ -198,6 +210,17 @@ mod tests {
         }
         let is_local = |text: &str| parse(text).unwrap().is_local();
         assert!(is_local("unix:a") && is_local("[::1]:1") && !is_local("0.0.0.0:1"));
+        let is_exposed = |text: &&str| parse(text).unwrap().is_exposed();
+        let exposed = ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "[2001:db8::1]:1"];
+        assert!(exposed.iter().all(is_exposed));
+        let private = [
+            "unix:a",
+            "127.0.0.1:1",
+            "[::1]:1",
+            "10.1.2.3:1",
+            "[fd00::1]:1",
+        ];
+        assert!(!private.iter().any(is_exposed));
         for (text, wrong) in [
             ("localhost:80", InvalidAddress::Unknown),
             ("/run/a.sock", InvalidAddress::Unknown),

@@ -5,9 +5,10 @@
 //! demands one. Health checks and metrics do not: probes and scrapers have none, and neither shows
 //! a key that the rules do not name as a metric.
 //!
-//! Without tokens, every client is trusted, and on a loopback address that includes every web
-//! page that a browser of this host shows: a name that a page was loaded from may resolve to
-//! 127.0.0.1 later (DNS rebinding). Such requests still have that name as their `Host`.
+//! Without tokens, every client is trusted, and on a loopback address, which is one of all
+//! addresses (0.0.0.0), that includes every web page that a browser of this host shows: a name that
+//! a page was loaded from may resolve to 127.0.0.1 later (DNS rebinding). Such requests still have
+//! that name as their `Host`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tollgate_engine::Engine;
-use tollgate_http::Problem;
+use tollgate_http::{Peer, Problem};
 use tollgate_listen::{Limits, ShutdownSignal};
 use tollgate_rules::RuleView;
 
@@ -58,7 +59,8 @@ pub(crate) struct AdminState {
     pub(crate) options: Options,
     /// One of them is demanded; `None` demands none.
     pub(crate) tokens: Option<Arc<AdminTokens>>,
-    /// Whether web pages may reach it under their own names: on a loopback address, without TLS.
+    /// Whether web pages of this host may reach it under their own names: a loopback address is
+    /// among those that it has, and it has no TLS.
     pub(crate) is_rebindable: bool,
     pub(crate) dashboard: Arc<Dashboard>,
     pub(crate) shutdown: ShutdownSignal,
@@ -96,7 +98,9 @@ async fn demand_local_host(
     next: Next,
 ) -> Response {
     let is_probe = matches!(request.uri().path(), HEALTH_PATH | READINESS_PATH);
-    if is_probe || names_this_host(request.headers()) {
+    let peer = request.extensions().get::<Peer>().copied();
+    let is_from_here = is_this_host(peer.unwrap_or_default());
+    if is_probe || !is_from_here || names_this_host(request.headers()) {
         return next.run(request).await;
     }
     let detail = "without tokens, this listener answers only requests to `localhost` or an IP \
@@ -104,6 +108,13 @@ async fn demand_local_host(
         `admin.token_env`, with which it answers to every name";
     let failure = Failure::new("foreign_host", StatusCode::MISDIRECTED_REQUEST, detail);
     count_and_respond(&state.metrics, NAME, &failure)
+}
+
+/// Whether a browser that connects to a loopback address may be this peer. Others have another
+/// address, and may use any name of this host.
+fn is_this_host(peer: Peer) -> bool {
+    let ip = peer.socket.map(|ip| ip.to_canonical());
+    ip.is_none_or(|ip| ip.is_loopback())
 }
 
 /// Whether a request is for `localhost` or for an IP address, which no one can make resolve to
@@ -277,4 +288,22 @@ fn rule_json(view: &RuleView) -> Value {
         }
     }
     json
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn only_a_peer_on_a_loopback_address_may_be_a_browser_of_this_host() {
+        let is_this_host = |ip: &str| is_this_host(Peer::from(ip.parse::<IpAddr>().unwrap()));
+        for ip in ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_this_host(ip), "{ip}");
+        }
+        for ip in ["10.0.0.1", "192.0.2.1", "2001:db8::1", "::ffff:10.0.0.1"] {
+            assert!(!is_this_host(ip), "{ip}");
+        }
+    }
 }

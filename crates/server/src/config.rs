@@ -34,6 +34,7 @@ mod tls;
 mod unmeasured;
 mod unreadable;
 
+pub use admin::find_exposed_admin;
 pub use auth::Auth;
 pub use explain::Explain;
 pub use headroom::HeadroomConfig;

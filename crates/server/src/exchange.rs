@@ -174,10 +174,13 @@ impl Exchange {
         mut body: RequestBody,
     ) -> ResponseFuture {
         let this = self.clone();
-        if head.uri.path() == auth::PATH {
-            // The body is not read, and all of the head is.
+        let is_auth = head.uri.path() == auth::PATH;
+        if is_auth || http.is_admin() {
             let peer = Peer::from(self.connection.peer().ip());
             head.extensions.insert(peer);
+        }
+        if is_auth {
+            // The body is not read, and all of the head is.
             name_host(&mut head);
         } else if self.connection.is_http2() {
             head = copy_read_fields(head);

@@ -102,7 +102,7 @@ pub use admin_tokens::{InvalidTokens, TokenSources};
 pub use certificates::find_untimely_certificates;
 pub use config::{
     Auth, Config, ConfigError, Explain, HeadroomConfig, Listen, ListenerKind, Log, LogFormat,
-    LogLevel, Memory, OtherStore, Password, Place, RedisProtocol, STORES_MAX,
+    LogLevel, Memory, OtherStore, Password, Place, RedisProtocol, STORES_MAX, find_exposed_admin,
 };
 pub use descriptor_text::{DescriptorText, InvalidDescriptorText};
 pub use explanation::{EXPLANATION_VERSION, ExplanationReport, PastDenial, Values};

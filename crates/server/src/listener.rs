@@ -140,8 +140,11 @@ impl Serving {
         let scheme = if tls.is_some() { "https" } else { "http" };
         // The certificate proves to a browser which names are ours.
         let address = listener.address().tcp();
-        let is_loopback = address.is_some_and(|address| address.ip().to_canonical().is_loopback());
-        let is_rebindable = is_loopback && tls.is_none();
+        let has_loopback = address.is_some_and(|address| {
+            let ip = address.ip().to_canonical();
+            ip.is_loopback() || ip.is_unspecified()
+        });
+        let is_rebindable = has_loopback && tls.is_none();
         match self.service(kind, (scheme, is_rebindable), context).await {
             Service::Own(routes) => {
                 let handler = ExchangeHandler::new(&listener, routes, limits, metrics, shutdown);

@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use crate::admin_tokens::{AdminTokens, InvalidTokens};
 use crate::auth::ActiveAuth;
 use crate::certificates::Certificates;
-use crate::config::{Config, ListenerKind};
+use crate::config::{Config, ListenerKind, find_exposed_admin};
 use crate::host::{HostPressure, HostSampler};
 use crate::listener::{Context, Opened, Serving};
 use crate::load_sampler::sample_load;
@@ -307,6 +307,9 @@ fn load_admin_tokens(config: &Config) -> Result<Option<Arc<AdminTokens>>, ServeE
             %address,
             "the tokens of the admin listener are sent in plain text; give `listen.admin` a `tls`"
         );
+    }
+    if let Some(exposed) = find_exposed_admin(&config.listen, &config.admin) {
+        warn!(help = exposed.help, "{}", exposed.message);
     }
     Ok(loaded.map(Arc::new))
 }

@@ -6,7 +6,8 @@ use tollgate_engine::find_unshared;
 use tollgate_memory::SystemClock;
 use tollgate_rules::{Diagnostic, SettingPlaces};
 use tollgate_server::{
-    Place, SettingWarning, find_memory_shortage, find_unlimited, find_untimely_certificates,
+    Place, SettingWarning, find_exposed_admin, find_memory_shortage, find_unlimited,
+    find_untimely_certificates,
 };
 
 use super::{Service, suits, without_effect};
@@ -25,6 +26,7 @@ impl Service {
             .collect();
         found.extend(find_memory_shortage(&self.config, &self.loaded.rules));
         found.extend(without_effect::find(&self.config));
+        found.extend(find_exposed_admin(&self.config.listen, &self.config.admin));
         found.extend(find_untimely_certificates(
             &self.config,
             &SystemClock::new(),

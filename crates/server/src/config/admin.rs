@@ -4,7 +4,9 @@ use std::path::Path;
 
 use tollgate_rules::Settings;
 
+use super::{Listen, ListenerKind};
 use crate::admin_tokens::{AdminTokens, InvalidTokens, TokenSources};
+use crate::setting_warning::SettingWarning;
 
 /// Reads the map `admin`, and the tokens, so that what is wrong with them is reported here. Paths
 /// are relative to `directory`.
@@ -34,6 +36,29 @@ pub(super) fn take(top: &Settings<'_>, directory: &Path, has_listener: bool) -> 
     })
 }
 
+/// That the admin listener trusts every client, and more than a private network may reach it.
+pub fn find_exposed_admin(listen: &[Listen], tokens: &TokenSources) -> Option<SettingWarning> {
+    let admin = listen.iter().find(|one| one.kind == ListenerKind::Admin)?;
+    let has_client_ca = admin
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.client_ca.is_some());
+    let trusts_all = *tokens == TokenSources::default() && !has_client_ca;
+    (trusts_all && admin.address.is_exposed()).then(|| SettingWarning {
+        path: "listen.admin.address".to_owned(),
+        code: "exposed-admin",
+        message: format!(
+            "`admin` demands neither tokens nor client certificates at {}: every client that \
+             reaches it may read keys and rules, and report headroom",
+            admin.address
+        ),
+        help:
+            "write `admin: {token_file: FILE}`, which health checks and /metrics do not need, or \
+            bind it to a private address"
+                .to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -41,8 +66,10 @@ mod tests {
     use std::fs;
 
     use tempfile::TempDir;
+    use tollgate_listen::TlsFiles;
     use tollgate_rules::Source;
 
+    use super::find_exposed_admin;
     use crate::config::{Config, ConfigError};
 
     fn parse(directory: &TempDir, text: &str) -> Result<Config, ConfigError> {
@@ -59,6 +86,34 @@ mod tests {
         assert_eq!(config.admin.env, None);
         let without = parse(&directory, "").unwrap();
         assert_eq!(config.differences(&without), ["admin"]);
+    }
+
+    #[test]
+    fn a_listener_that_trusts_everyone_is_exposed() {
+        let directory = TempDir::new().unwrap();
+        fs::write(directory.path().join("tokens"), "0123456789abcdef\n").unwrap();
+        let tokens = "admin: {token_file: tokens}\n";
+        for (address, more, expected) in [
+            ("0.0.0.0:1", "", true),
+            ("192.0.2.1:1", "", true),
+            ("0.0.0.0:1", tokens, false),
+            ("10.0.0.1:1", "", false),
+            ("127.0.0.1:1", "", false),
+            ("unix:a", "", false),
+        ] {
+            let text = format!("listen: {{admin: '{address}'}}\n{more}");
+            let mut config = parse(&directory, &text).unwrap();
+            let found = find_exposed_admin(&config.listen, &config.admin);
+            assert_eq!(found.is_some(), expected, "{text}");
+            let admin = config.listen.iter_mut().last().unwrap();
+            admin.tls = Some(TlsFiles {
+                cert: "c".into(),
+                key: "k".into(),
+                client_ca: Some("ca".into()),
+            });
+            let found = find_exposed_admin(&config.listen, &config.admin);
+            assert_eq!(found, None, "{text}");
+        }
     }
 
     #[test]

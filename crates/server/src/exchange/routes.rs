@@ -83,6 +83,11 @@ impl HttpRoutes {
         }
     }
 
+    /// Whether they are those of the admin listener, which decides nothing.
+    pub(super) fn is_admin(&self) -> bool {
+        self.checks.is_none()
+    }
+
     /// What answers a request without the router.
     pub(super) fn checks_of(&self, head: &Parts) -> Option<&Arc<AppState>> {
         let is_check = head.method == Method::POST && head.uri.path() == CHECK_PATH;

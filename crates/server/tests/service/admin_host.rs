@@ -58,6 +58,19 @@ async fn a_name_that_may_be_rebound_gets_nothing() {
     assert!(metrics.contains(expected), "{metrics}");
 }
 
+/// 127.0.0.1 is one of all addresses.
+#[tokio::test]
+async fn on_all_addresses_this_host_gets_nothing_under_a_foreign_name() {
+    let house = House::with(RULES, |config| {
+        let mut admin = config.listen.iter_mut();
+        let admin = admin.find(|listen| listen.kind == ListenerKind::Admin);
+        admin.unwrap().address = "0.0.0.0:0".parse().unwrap();
+    })
+    .await;
+    assert_eq!(get(&house, "/v1/rules", "evil.example").await.status, 421);
+    assert_eq!(get(&house, "/v1/rules", "localhost").await.status, 200);
+}
+
 #[tokio::test]
 async fn with_tokens_every_name_is_good() {
     let house = House::with(RULES, |config| {
