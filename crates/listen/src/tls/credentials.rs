@@ -19,6 +19,8 @@ use super::validity::Validity;
 
 /// The largest file of certificates or keys.
 pub const PEM_BYTES_MAX: u64 = 1024 * 1024;
+/// What a key with a password has in the traditional form of OpenSSL.
+const ENCRYPTED: &[u8] = b"Proc-Type: 4,ENCRYPTED";
 /// How often files are read whose key does not belong to the certificate: they may have been
 /// replaced between the reading of one and the other.
 const READS_MAX: usize = 3;
@@ -214,6 +216,8 @@ pub(super) fn certificates(
 pub(super) fn private_key(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, Problem> {
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
         pem::Error::NoItemsFound => Problem::NoKey,
+        // Its header lines are no Base64.
+        _ if bytes.windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED) => Problem::NoKey,
         other => Problem::BadPem(other),
     })
 }

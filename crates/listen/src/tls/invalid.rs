@@ -85,8 +85,8 @@ impl Problem {
                 "it needs a part from `-----BEGIN CERTIFICATE-----` to the end of the certificate"
             }
             Problem::NoKey => {
-                "it needs a part such as `-----BEGIN PRIVATE KEY-----`; `openssl pkey` decrypts \
-                 one that needs a password"
+                "it needs a part such as `-----BEGIN PRIVATE KEY-----`; `openssl pkey -in KEY -out \
+                 PLAIN` decrypts one that needs a password"
             }
             Problem::BadPem(_) | Problem::BadCertificate(_) => "write the file again",
             Problem::Unsupported(_) => {

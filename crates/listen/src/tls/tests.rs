@@ -359,6 +359,24 @@ fn files_that_cannot_be_used_say_why() {
     }
 }
 
+/// In the traditional form, and in that of PKCS #8.
+#[test]
+fn a_key_with_a_password_is_no_key() {
+    let folder = Folder::new();
+    let path = folder.path().join("encrypted.key");
+    let header = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n";
+    for (kind, header) in [("EC PRIVATE KEY", header), ("ENCRYPTED PRIVATE KEY", "")] {
+        let text = format!("-----BEGIN {kind}-----\n{header}MAAA\n-----END {kind}-----\n");
+        fs::write(&path, text).unwrap();
+        let files = TlsFiles {
+            key: path.clone(),
+            ..server_files()
+        };
+        let expected = "key: the file has no private key that can be read";
+        assert_eq!(problems(&files), expected, "{kind}");
+    }
+}
+
 #[test]
 fn every_file_that_cannot_be_read_is_reported() {
     let nowhere = Folder::new().path().join("nowhere.pem");
