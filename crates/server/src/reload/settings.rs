@@ -107,10 +107,14 @@ impl SettingsFile {
 // === impl Unusable ===
 
 impl Unusable {
-    /// What is wrong without a place in the file.
+    /// What is wrong without a place in the file, and its cause.
     fn of(error: &dyn Error) -> Unusable {
+        let error = match error.source() {
+            None => error.to_string(),
+            Some(cause) => format!("{error}: {cause}"),
+        };
         Unusable {
-            error: Some(error.to_string()),
+            error: Some(error),
             ..Unusable::default()
         }
     }

@@ -151,6 +151,9 @@ fn settings_that_change_are_logged_once_and_need_a_restart() {
         assert!(lines[0].contains(part), "{part}: {lines:?}");
     }
     assert!(lines.len() == 1 && !lines[0].contains("\\n"), "{lines:?}");
+    fs::remove_file(&settings).unwrap();
+    assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
+    assert_eq!(journal.lines("No such file").len(), 1);
     fs::write(&settings, "# as it was\nrules: [rules.yaml]\n").unwrap();
     assert_eq!(reloader.reload(Why::Noticed), Outcome::InEffect);
     assert_eq!(journal.lines("again has the settings in effect").len(), 1);
