@@ -55,8 +55,10 @@ impl Auth {
             ];
             for ((key, checked), _) in checked.into_iter().zip(is_read).filter(|one| one.1) {
                 for invalid in checked.err().unwrap_or_default() {
+                    let at = invalid.at.clone();
+                    let invalid = invalid.below(key).below("auth");
                     let message = format!("`{}`: {}", invalid.at, invalid.problem);
-                    map.report_error_at(key, &invalid.at, message, &invalid.instead);
+                    map.report_error_at(key, &at, message, &invalid.instead);
                 }
             }
             Some(auth)

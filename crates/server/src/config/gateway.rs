@@ -36,8 +36,10 @@ pub(super) fn take(
         identity.resolve(directory);
     }
     for invalid in Gateway::check(&gateway).err().unwrap_or_default() {
+        let at = invalid.at.clone();
+        let invalid = invalid.below("gateway");
         let message = format!("`{}`: {}", invalid.at, invalid.problem);
-        top.report_error_at("gateway", &invalid.at, message, &invalid.instead);
+        top.report_error_at("gateway", &at, message, &invalid.instead);
     }
     // An empty path stays what it is: an error.
     let log = gateway.access_log.as_mut();

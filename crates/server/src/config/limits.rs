@@ -18,7 +18,7 @@ const CONTROL_FRAMES_MAX: u32 = 1_000_000;
 const TIMEOUT_MAX: Span = Span::HOUR;
 /// The longest life of a connection.
 const AGE_MAX: Span = Span::DAY.times(366);
-/// The smallest buffer and message size: a smaller one would hold no request.
+/// The smallest message: a smaller one would hold no request.
 const BYTES_MIN: usize = 4 * 1024;
 /// The smallest head: the HTTP library has no smaller buffer.
 const HEADER_BYTES_MIN: usize = 8 * 1024;
@@ -41,6 +41,7 @@ pub(super) fn take(map: &Settings<'_>) -> Limits {
         size.unwrap_or(default)
     };
     let size = |key, default| size_from(key, default, BYTES_MIN);
+    let buffer = |key, text, default| map.parse(key, text, buffer).unwrap_or(default);
     let some = Span::from_millis(1);
     let age = Span::from(default.connection_age);
     let header_bytes = size_from("header_bytes", 16 * 1024, HEADER_BYTES_MIN);
@@ -68,8 +69,12 @@ pub(super) fn take(map: &Settings<'_>) -> Limits {
         header_bytes: u32::try_from(header_bytes).expect("a size is below 2^31"),
         message_bytes: size("message_bytes", default.message_bytes),
         body_bytes: size("body_bytes", default.body_bytes),
-        buffer_per_connection: size("buffer_per_connection", default.buffer_per_connection),
-        buffer: size("buffer", default.buffer),
+        buffer_per_connection: buffer(
+            "buffer_per_connection",
+            "32MiB",
+            default.buffer_per_connection,
+        ),
+        buffer: buffer("buffer", "64MiB", default.buffer),
         turn_bytes: size("turn_bytes", default.turn_bytes),
         control_frames: map.count(
             "control_frames",
@@ -86,6 +91,14 @@ pub(super) fn take(map: &Settings<'_>) -> Limits {
     };
     check_buffers(&limits, map);
     limits
+}
+
+/// A size of a buffer. Whether the largest request fits is checked later, for defaults as well.
+fn buffer(text: &str) -> Result<usize, String> {
+    match bytes(text)? {
+        bytes if bytes <= BYTES_MAX => Ok(bytes),
+        _ => Err("is more than 1GiB".to_owned()),
+    }
 }
 
 /// Reports buffers that are smaller than the largest request.
@@ -106,7 +119,7 @@ fn check_buffers(limits: &Limits, map: &Settings<'_>) {
     }
 }
 
-/// A size of a buffer or a message, of at least `min` bytes.
+/// A size of a message, of at least `min` bytes.
 fn size(text: &str, min: usize) -> Result<usize, String> {
     match bytes(text)? {
         bytes if (min..=BYTES_MAX).contains(&bytes) => Ok(bytes),

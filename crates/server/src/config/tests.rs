@@ -180,6 +180,25 @@ fn errors_name_their_place_and_the_remedy() {
 }
 
 #[test]
+fn a_buffer_takes_the_largest_request() {
+    for (buffer, expected) in [
+        ("buffer: 2GB", "write `buffer: 64MiB`"),
+        (
+            "buffer_per_connection: 2GiB",
+            "write `buffer_per_connection: 32MiB`",
+        ),
+        ("buffer: 2GiB", "is more than 1GiB"),
+        (
+            "buffer_per_connection: 0",
+            "is smaller than the largest request, 8388608 bytes",
+        ),
+    ] {
+        let found = invalid(&format!("rules: r\nlimits: {{{buffer}}}\n"));
+        assert!(found.contains(expected), "{buffer}: {found}");
+    }
+}
+
+#[test]
 fn the_remedy_fits_the_setting() {
     for (text, expected) in [
         (
@@ -703,18 +722,14 @@ fn every_error_of_identity_and_responses_is_reported() {
     let auth = format!("rules: r\nauth: {{domain: d, source: x-original-uri, {sections}}}\n");
     let upstreams = "upstreams: {api: {addresses: ['127.0.0.1:1']}}";
     let gateway = format!("rules: r\ngateway: {{domain: d, {upstreams}, {sections}}}\n");
-    for (text, is_gateway) in [(auth, false), (gateway, true)] {
+    for (text, section) in [(auth, "auth"), (gateway, "gateway")] {
         let found = invalid(&text);
-        let prefixed = |section: &str, place: &&str| match is_gateway {
-            true => format!("{section}.{place}"),
-            false => (*place).to_owned(),
-        };
         let expected = IDENTITY_PLACES
             .iter()
-            .map(|place| prefixed("identity", place));
+            .map(|place| format!("{section}.identity.{place}"));
         let responses = RESPONSES_PLACES
             .iter()
-            .map(|place| prefixed("responses", place));
+            .map(|place| format!("{section}.responses.{place}"));
         let mut expected: Vec<String> = expected.chain(responses).collect();
         let mut places = places(&found);
         expected.sort_unstable();
@@ -763,7 +778,8 @@ fn every_error_of_an_upstream_is_reported() {
     let upgrades = ["upgrades[0]", "upgrades[1]"];
     let in_upstream = in_upstream.map(|place| format!("upstreams.api.{place}"));
     let expected = of_gateway.into_iter().chain(upgrades).map(str::to_owned);
-    let expected: Vec<String> = expected.chain(in_upstream).collect();
+    let expected = expected.chain(in_upstream);
+    let expected: Vec<String> = expected.map(|place| format!("gateway.{place}")).collect();
     assert_eq!(places, expected, "{found}");
 }
 

@@ -202,7 +202,10 @@ fn an_invalid_list_is_an_error_of_the_settings() {
         ),
         ("{allow: [none]}", "none: it cannot be read: ".to_owned()),
         ("{allow: [.]}", "it is not a regular file".to_owned()),
-        ("{allow: ['']}", "`lists.allow[0]`: it is empty".to_owned()),
+        (
+            "{allow: ['']}",
+            "`gateway.lists.allow[0]`: it is empty".to_owned(),
+        ),
         ("{block: [bad]}", "unknown key `block`".to_owned()),
     ] {
         let error = parse(lists).unwrap_err();

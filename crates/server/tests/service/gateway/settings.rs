@@ -59,11 +59,11 @@ fn errors_of_concurrency_limits_have_their_place() {
     for (section, expected) in [
         (
             "BASEin_flight: [{per: [user], requests: 1}]",
-            "5:21 | `in_flight[0].per`: no descriptor of `identity` has the keys [user]",
+            "5:21 | `gateway.in_flight[0].per`: no descriptor of `identity` has the keys [user]",
         ),
         (
             "BASEin_flight: [{per: [remote_address], requests: 0}]",
-            "5:49 | `in_flight[0].requests`: 0 requests in flight",
+            "5:49 | `gateway.in_flight[0].requests`: 0 requests in flight",
         ),
         (
             "BASEin_flight: [{per: [remote_address]}]",
@@ -72,7 +72,7 @@ fn errors_of_concurrency_limits_have_their_place() {
         (
             "BASEin_flight: [{per: [remote_address], requests: 9}]\n  routes:\n    - identity: \
              {descriptors: [{entries: [{key: a, from: {constant: b}}]}]}",
-            "7:7 | `routes[0].in_flight[0].per`: no descriptor",
+            "7:7 | `gateway.routes[0].in_flight[0].per`: no descriptor",
         ),
     ] {
         check_error(section, expected);
@@ -82,18 +82,18 @@ fn errors_of_concurrency_limits_have_their_place() {
 #[test]
 fn every_error_has_its_place() {
     for (section, expected) in [
-        ("{domain: api}", "2:10 | `upstreams`: 0 upstreams"),
+        ("{domain: api}", "2:10 | `gateway.upstreams`: 0 upstreams"),
         (
             "\n  domain: api\n  upstreams: {api: {addresses: ['127.0.0.1']}}",
-            "4:33 | `upstreams.api.addresses[0]`: \"127.0.0.1\" is not an address with a port",
+            "4:33 | `gateway.upstreams.api.addresses[0]`: \"127.0.0.1\" is not an address with",
         ),
         (
             "BASEroutes:\n    - {upstream: apl}",
-            "6:18 | `routes[0].upstream`: there is no upstream \"apl\"",
+            "6:18 | `gateway.routes[0].upstream`: there is no upstream \"apl\"",
         ),
         (
             "BASEroutes:\n    - {}\n    - match: {paths: [/a]}",
-            "7:14 | `routes[1].match`: no request reaches this route: routes[0] has all",
+            "7:14 | `gateway.routes[1].match`: no request reaches this route: routes[0] has all",
         ),
         (
             "\n  domain: api\n  upstreams: {api: {addresses: ['h:1'], protocol: h3}}",
@@ -105,7 +105,7 @@ fn every_error_has_its_place() {
         ),
         (
             "BASEaccess_log: {path: ''}",
-            "5:22 | `access_log.path`: it is empty",
+            "5:22 | `gateway.access_log.path`: it is empty",
         ),
         (
             "BASEaccess_log: {path: a, format: xml}",
@@ -115,7 +115,7 @@ fn every_error_has_its_place() {
         ("BASEtimeouts: {heads: 1s}", "5:14 | unknown key `heads`"),
         (
             "BASEtimeouts: {head: 0s}",
-            "5:20 | `timeouts.head`: 0s is outside 1ms to 1d",
+            "5:20 | `gateway.timeouts.head`: 0s is outside 1ms to 1d",
         ),
     ] {
         check_error(section, expected);
@@ -209,7 +209,7 @@ fn what_costs_by_its_response_needs_a_store_that_can_reserve_it() {
     for (from, words) in [
         (
             "{json: usage}",
-            "`identity.descriptors[1].cost.from.json`: \"usage\" does not begin with",
+            "`gateway.identity.descriptors[1].cost.from.json`: \"usage\" does not begin with",
         ),
         ("{constant: x}", "`x` is not a number"),
         ("bytes", "`bytes` is not a valid `from`"),
