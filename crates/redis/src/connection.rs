@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::config::{Config, InvalidConfig, Secret, UNIX};
 use crate::environment::{Environment, Stream, Transport};
+use crate::failure::{ErrorReply, error_code};
 use crate::resp::{self, Reply, printable};
 use crate::script::{ClockOf, Scripts};
 use tls::{Encryption, encryption};
@@ -157,9 +158,11 @@ impl Opener {
 
     async fn read_identity(&self, link: &mut Link) -> io::Result<()> {
         if self.password.is_some() {
-            hello::check_auth(&link.next().await?).map_err(io::Error::other)?;
+            let reply = link.next().await?;
+            hello::check_auth(&reply).map_err(|why| rejected(&reply, why))?;
         }
-        link.hello = Hello::read(&link.next().await?).map_err(io::Error::other)?;
+        let reply = link.next().await?;
+        link.hello = Hello::read(&reply).map_err(|why| rejected(&reply, why))?;
         Ok(())
     }
 
@@ -306,11 +309,24 @@ impl Link {
     }
 
     async fn script_name(&mut self) -> io::Result<Vec<u8>> {
-        match self.next().await? {
+        let reply = self.next().await?;
+        match &reply {
             Reply::Bulk(name) => Ok(name.to_vec()),
-            Reply::Error(text) => Err(io::Error::other(printable(&text))),
+            Reply::Error(text) => Err(rejected(&reply, printable(text))),
             _ => Err(io::Error::other("the reply to SCRIPT LOAD is not a name")),
         }
+    }
+}
+
+/// The error of a connection that the server rejects, with these words: an [`ErrorReply`], which is
+/// counted, if the reply is one.
+fn rejected(reply: &Reply, why: String) -> io::Error {
+    match reply {
+        Reply::Error(text) => io::Error::other(ErrorReply {
+            code: error_code(&String::from_utf8_lossy(text)),
+            text: why.into(),
+        }),
+        _ => io::Error::other(why),
     }
 }
 

@@ -69,6 +69,10 @@ impl ConnectionTask {
                 Err((address, error)) => {
                     tried.replace(&address);
                     shared.stats.trouble.record_failure(&address, &error);
+                    let reply = error.get_ref().and_then(|reply| reply.downcast_ref());
+                    if let Some(reply) = reply {
+                        shared.stats.trouble.record_error(&address, reply);
+                    }
                     self.target.unusable();
                     shared.set_broken(true);
                     pause = longer(pause);

@@ -176,6 +176,14 @@ impl ErrorReply {
     }
 }
 
+impl fmt::Display for ErrorReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ErrorReply {}
+
 // === impl Failure ===
 
 impl Failure {

@@ -180,6 +180,25 @@ async fn a_server_that_accepts_no_more_clients_is_reported() {
     }
 }
 
+/// An error reply while connecting is counted as one to a decision is.
+#[tokio::test]
+async fn a_server_that_rejects_what_a_connection_begins_with_is_reported() {
+    let redis = testbed::Redis::start();
+    redis.ask(&["ACL", "SETUSER", "default", "-script"]);
+    let store = Redis::connect(&config(&redis)).unwrap();
+    let latest = Instant::now() + REPLY_TIMEOUT;
+    while store.trouble().is_none_or(|why| !why.contains("NOPERM")) {
+        assert!(Instant::now() < latest, "{:?}", store.trouble());
+        sleep(Duration::from_millis(1)).await;
+    }
+    let errors = store.error_replies();
+    let counted = errors.iter().map(|error| (&*error.node, error.code));
+    let counted: Vec<_> = counted.collect();
+    assert_eq!(counted, [(&*redis.address(), "NOPERM")]);
+    redis.ask(&["ACL", "SETUSER", "default", "+script"]);
+    decides(&store).await;
+}
+
 #[tokio::test]
 async fn a_renamed_command_is_reported() {
     let setup = testbed::Setup::with(&["--rename-command", "EVALSHA", "HIDDEN"]);
