@@ -159,10 +159,10 @@ impl Opener {
     async fn read_identity(&self, link: &mut Link) -> io::Result<()> {
         if self.password.is_some() {
             let reply = link.next().await?;
-            hello::check_auth(&reply).map_err(|why| rejected(&reply, why))?;
+            hello::check_auth(&reply).map_err(|why| rejection(&reply, why))?;
         }
         let reply = link.next().await?;
-        link.hello = Hello::read(&reply).map_err(|why| rejected(&reply, why))?;
+        link.hello = Hello::read(&reply).map_err(|why| rejection(&reply, why))?;
         Ok(())
     }
 
@@ -312,7 +312,7 @@ impl Link {
         let reply = self.next().await?;
         match &reply {
             Reply::Bulk(name) => Ok(name.to_vec()),
-            Reply::Error(text) => Err(rejected(&reply, printable(text))),
+            Reply::Error(text) => Err(rejection(&reply, printable(text))),
             _ => Err(io::Error::other("the reply to SCRIPT LOAD is not a name")),
         }
     }
@@ -320,7 +320,7 @@ impl Link {
 
 /// The error of a connection that the server rejects, with these words: an [`ErrorReply`], which is
 /// counted, if the reply is one.
-fn rejected(reply: &Reply, why: String) -> io::Error {
+fn rejection(reply: &Reply, why: String) -> io::Error {
     match reply {
         Reply::Error(text) => io::Error::other(ErrorReply {
             code: error_code(&String::from_utf8_lossy(text)),

@@ -20,8 +20,8 @@ fn wait_of(decision: Decision) -> Span {
     Span::from(decision.retry_after().expect("it fits later"))
 }
 
-/// All units that the slower and larger limit has counted refill at the rate of the faster one, from
-/// its first decision on, also if that is a peek or a denial.
+/// All units that the slower and larger limit has counted refill at the rate of the faster one,
+/// from its first decision on, also if that is a peek or a denial.
 #[test]
 fn a_bucket_that_becomes_faster_and_smaller_refills_at_its_rate_at_once() {
     for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {

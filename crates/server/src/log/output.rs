@@ -1,5 +1,5 @@
 //! Standard error as the log's destination: a bounded queue of lines, in front of the thread that
-//! writes them. Whoever logs never waits for a reader of the log, and never fails because of one.
+//! writes them. A thread that logs never waits for a reader of the log, nor fails because of one.
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
