@@ -14,8 +14,6 @@ mod disagree;
 
 mod expiry;
 
-mod faster_version;
-
 mod learned_late;
 
 mod large_counts;

@@ -138,16 +138,12 @@ local function load_migration()
   end
 
   -- Migrates the debt of a bucket to another version of its limit. The price of its units changes
-  -- now. If the capacity is smaller, all units count on, because a larger version may be in use
-  -- elsewhere, and their price changes only if it is lower: at a higher one, all of them could take
-  -- longer than either version remembers. So units refill no faster than under the fastest version,
-  -- and no more of them are allowed at once than by the largest, whichever versions take turns.
+  -- now, and if the capacity is smaller, only when it charges.
   local function migrate_bucket(a, line)
-    local is_larger, cap, hidden = line.cap > a.cap, a.cap, 0
-    local is_debt = line.span > 0 and a.at > now and not a.mark
-    if is_debt and (line.span < a.span or line.span > a.span and line.cap >= cap) then
+    local is_larger, hidden = line.cap > a.cap, 0
+    local is_debt = line.cap >= a.cap and line.span > 0 and a.at > now and not a.mark
+    if is_debt and line.span ~= a.span then
       ALGORITHMS[a.kind].set_terms(a, line)
-      a.cap = max(a.cap, cap)
       if a.span == line.span then a.redated = true end
     end
     if a.others and is_larger then hidden = take_hidden(a, line, most_of_others(a)) end
