@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             // default.
             let log = args.log(Log::default());
             let guard = tollgate_server::init_log(&log).ok();
-            print_start_error(log.format, &why, guard);
+            print_start_error(log.format, &why, guard.as_ref());
             return ExitCode::from(2);
         }
     };
@@ -105,7 +105,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            print_start_error(log.format, &Reason::Message(with_causes(&error)), guard);
+            print_start_error(
+                log.format,
+                &Reason::Message(with_causes(&error)),
+                guard.as_ref(),
+            );
             return ExitCode::FAILURE;
         }
     };
@@ -122,7 +126,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
                 ServeError::NoRules(_) => Reason::Diagnostics(error.to_string()),
                 _ => Reason::Message(with_causes(&error)),
             };
-            print_start_error(log.format, &why, guard);
+            print_start_error(log.format, &why, guard.as_ref());
             match error {
                 ServeError::Unreadable(_) | ServeError::Store { .. } | ServeError::Tls { .. } => {
                     ExitCode::from(2)
@@ -135,12 +139,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Prints why the service does not start, after all that was logged: as a log line if the log is
 /// JSON, which programs read.
-fn print_start_error(format: LogFormat, why: &Reason, guard: Option<LogGuard>) {
+fn print_start_error(format: LogFormat, why: &Reason, guard: Option<&LogGuard>) {
+    if let Some(guard) = guard {
+        guard.flush();
+    }
     match format {
-        LogFormat::Text => {
-            drop(guard);
-            why.print();
-        }
+        LogFormat::Text => why.print(),
         LogFormat::Json => tollgate_server::log_start_error(why.text()),
     }
 }

@@ -110,8 +110,8 @@ async fn demand_local_host(
     count_and_respond(&state.metrics, NAME, &failure)
 }
 
-/// Whether a browser that connects to a loopback address may be this peer. Others have another
-/// address, and may use any name of this host.
+/// Whether this peer connects to a loopback address, as a browser of this host may. A page could
+/// also name another address of the host: only tokens protect from that.
 fn is_this_host(peer: Peer) -> bool {
     let ip = peer.socket.map(|ip| ip.to_canonical());
     ip.is_none_or(|ip| ip.is_loopback())

@@ -28,7 +28,7 @@ mod output;
 ///
 /// # Errors
 ///
-/// If the process already has a logger.
+/// If the process already has a logger, or the system has no thread for the log.
 pub fn init(log: &Log) -> Result<LogGuard, Box<dyn std::error::Error + Send + Sync>> {
     let level = match log.level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -37,14 +37,14 @@ pub fn init(log: &Log) -> Result<LogGuard, Box<dyn std::error::Error + Send + Sy
         LogLevel::Debug => LevelFilter::DEBUG,
     };
     let targets = targets(level);
-    let (lines, guard) = output::start();
+    let (lines, guard) = output::start()?;
     let builder = SubscriberBuilder::default()
         .with_max_level(level)
         .with_target(false)
         .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
         // They would be printed, and a print that fails is a panic.
         .log_internal_errors(false)
-        .with_writer(lines);
+        .with_writer(move || lines.clone());
     match log.format {
         LogFormat::Text => {
             let text = builder.fmt_fields(fields());

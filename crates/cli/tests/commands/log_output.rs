@@ -1,9 +1,10 @@
 //! A log that cannot be written loses lines; decisions, reloads and signals go on.
 
 use std::fs::{self, File};
-use std::io::{PipeWriter, Write};
+use std::io::{PipeWriter, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -16,7 +17,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is started on other ports if one is taken.
 const STARTED: usize = 20;
 const RELOADS: usize = 2;
-const LOST: &str = r#"tollgate_log_dropped_total{reason="write_error"}"#;
+/// More domains than lines wait for a reader: each is a line of the log.
+const DOMAINS: usize = 5_000;
 
 /// A service whose log nobody reads, so that its addresses have to be known.
 struct Service {
@@ -34,22 +36,23 @@ impl Drop for Service {
 }
 
 impl Service {
-    fn start(format: &str, log: impl Fn() -> Stdio) -> Service {
+    fn start(format: &str, rules: &str, log: impl Fn() -> Stdio) -> Service {
         (0..STARTED)
-            .find_map(|_| Service::try_start(format, log()))
+            .find_map(|_| Service::try_start(format, rules, log()))
             .expect("one of its ports was free")
     }
 
     /// `None` if another process took one of the ports.
-    fn try_start(format: &str, log: Stdio) -> Option<Service> {
+    fn try_start(format: &str, rules: &str, log: Stdio) -> Option<Service> {
         let [http, admin] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
         let settings = format!(
             "rules: rules.yaml\nlisten: {{grpc: null, http: '{http}', admin: '{admin}'}}\n\
              log: {{format: {format}}}\n"
         );
-        let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", &settings)]);
+        let directory = directory(&[("rules.yaml", rules), ("tollgate.yaml", &settings)]);
         let mut command = tollgate(directory.path());
-        let process = command.arg("serve").stderr(log).spawn().unwrap();
+        let command = command.arg("serve").stdout(Stdio::piped()).stderr(log);
+        let process = command.spawn().unwrap();
         let mut service = Service {
             process,
             http,
@@ -77,8 +80,9 @@ impl Service {
         value.unwrap_or_else(|| panic!("no {series} in {metrics}"))
     }
 
-    /// Decides, reloads, and ends at a signal, while lines are lost where that is said.
-    fn goes_on(mut self, has_lost: bool) {
+    /// Decides, reloads, and ends at a signal, while lines are lost for this reason.
+    fn goes_on(mut self, reason: &str) {
+        let lost = format!("tollgate_log_dropped_total{{reason=\"{reason}\"}}");
         assert!(ask(&self.http).starts_with("HTTP/1.1 200"));
         let done = r#"tollgate_reloads_total{outcome="ok"}"#;
         for _ in 0..RELOADS {
@@ -92,7 +96,7 @@ impl Service {
         soon("the reload of a changed file", || {
             self.metric(done) > before
         });
-        soon("lost lines", || (self.metric(LOST) > 0) == has_lost);
+        soon("lost lines", || self.metric(&lost) > 0);
         assert!(ask(&self.http).starts_with("HTTP/1.1 200"));
         self.signal("-TERM");
         let mut status = None;
@@ -101,6 +105,10 @@ impl Service {
             status.is_some()
         });
         assert_eq!(status.unwrap().code(), Some(0));
+        let mut output = String::new();
+        let stdout = self.process.stdout.as_mut().unwrap();
+        stdout.read_to_string(&mut output).unwrap();
+        assert_eq!(output, "");
     }
 }
 
@@ -112,6 +120,7 @@ fn soon(what: &str, mut has_happened: impl FnMut() -> bool) {
     let latest = Instant::now() + TIMEOUT;
     while !has_happened() {
         assert!(Instant::now() < latest, "{what}: not after {TIMEOUT:?}");
+        yield_now();
     }
 }
 
@@ -130,20 +139,21 @@ fn a_log_on_a_full_disk_stops_nothing() {
             let disk = File::options().write(true).open("/dev/full");
             disk.unwrap().into()
         };
-        Service::start(format, full).goes_on(true);
+        Service::start(format, RULES, full).goes_on("write_error");
     }
 }
 
 #[test]
 fn a_log_whose_reader_is_gone_stops_nothing() {
     let closed = || std::io::pipe().unwrap().1.into();
-    Service::start("json", closed).goes_on(true);
+    Service::start("json", RULES, closed).goes_on("write_error");
 }
 
-/// The first line is in the hands of the thread that writes, and the others wait.
 #[test]
 fn a_log_whose_reader_does_not_read_stops_nothing() {
     let (_reader, writer) = full_pipe();
     let stalled = || writer.try_clone().unwrap().into();
-    Service::start("text", stalled).goes_on(false);
+    let other = |number| format!("---\ndomain: d{number}\ndescriptors: [{{key: k}}]\n");
+    let rules = RULES.to_owned() + &(0..DOMAINS).map(other).collect::<String>();
+    Service::start("text", &rules, stalled).goes_on("queue_full");
 }

@@ -1,78 +1,138 @@
 //! Standard error as the log's destination: a bounded queue of lines, in front of the thread that
 //! writes them. A thread that logs never waits for a reader of the log, nor fails because of one.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
-
 /// The most lines that wait to be written.
 const QUEUE_LINES_MAX: usize = 4_096;
-/// How long [`LogGuard`] waits for a reader that is slow.
+/// The most bytes that they have.
+const QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long [`LogGuard::flush`] waits for a reader that is slow.
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
 /// Lines that found the queue full.
-static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
+static DROPPED: AtomicU64 = AtomicU64::new(0);
 /// Lines that could not be written.
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
-/// Writes what is queued when it is dropped, for at most two seconds. What is logged later is lost.
+/// Waits until what was logged is written when it is dropped, for at most two seconds.
 #[derive(Debug)]
-pub struct LogGuard(Option<WorkerGuard>);
+pub struct LogGuard(Arc<Queue>);
 
-/// Standard error, whose failures are counted.
-struct Stderr;
+/// Takes the lines of one event.
+#[derive(Clone, Debug)]
+pub(super) struct Lines(Arc<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    state: Mutex<State>,
+    /// There are lines, or all are written.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: VecDeque<Vec<u8>>,
+    /// Those of `lines`.
+    bytes: usize,
+    /// The thread writes lines that it has taken.
+    is_writing: bool,
+}
 
 /// Starts the thread that writes the lines.
-pub(super) fn start() -> (NonBlocking, LogGuard) {
-    let builder = NonBlockingBuilder::default();
-    let builder = builder.buffered_lines_limit(QUEUE_LINES_MAX);
-    let (writer, guard) = builder.thread_name("log").finish(Stderr);
-    // A second log of a process is not in use.
-    let _ = DROPPED.set(writer.error_counter());
-    (writer, LogGuard(Some(guard)))
+///
+/// # Errors
+///
+/// If the system has no thread for it.
+pub(super) fn start() -> io::Result<(Lines, LogGuard)> {
+    let queue = Arc::<Queue>::default();
+    let writer = Arc::clone(&queue);
+    let thread = thread::Builder::new().name("log".to_owned());
+    thread.spawn(move || writer.write_lines())?;
+    Ok((Lines(Arc::clone(&queue)), LogGuard(queue)))
 }
 
 /// How many lines of the log were lost, by reason.
 pub(crate) fn lost_lines() -> [(&'static str, u64); 2] {
-    let dropped = DROPPED.get().map_or(0, ErrorCounter::dropped_lines);
-    let dropped = u64::try_from(dropped).unwrap_or(u64::MAX);
     [
-        ("queue_full", dropped),
+        ("queue_full", DROPPED.load(Ordering::Relaxed)),
         ("write_error", FAILED.load(Ordering::Relaxed)),
     ]
 }
 
 // === impl LogGuard ===
 
+impl LogGuard {
+    /// Waits until what was logged is written, for at most two seconds.
+    pub fn flush(&self) {
+        let is_unwritten = |state: &mut State| state.is_writing || !state.lines.is_empty();
+        let (queue, state) = (&self.0, self.0.lock());
+        let _late = queue
+            .changed
+            .wait_timeout_while(state, FLUSH_WITHIN, is_unwritten);
+    }
+}
+
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        let guard = self.0.take();
-        // A thread of its own: if the queue is full, the guard prints that, which fails without a
-        // reader of standard output, or waits for it.
-        let (ended, end) = sync_channel(1);
-        let flushing = thread::Builder::new().spawn(move || {
-            drop(guard);
-            let _ = ended.send(());
-        });
-        if flushing.is_ok() {
-            let _ = end.recv_timeout(FLUSH_WITHIN);
+        self.flush();
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut state = self.lock();
+        let bytes = state.bytes + line.len();
+        if state.lines.len() == QUEUE_LINES_MAX || bytes > QUEUE_BYTES_MAX {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        state.lines.push_back(line.to_vec());
+        state.bytes = bytes;
+        self.changed.notify_all();
+    }
+
+    /// Writes lines until the process ends.
+    fn write_lines(&self) {
+        loop {
+            let state = self.lock();
+            let lines = self
+                .changed
+                .wait_while(state, |state| state.lines.is_empty());
+            let mut state = lines.unwrap_or_else(PoisonError::into_inner);
+            let Some(line) = state.lines.pop_front() else {
+                continue;
+            };
+            state.bytes -= line.len();
+            state.is_writing = true;
+            drop(state);
+            // There is nowhere else to report a failure.
+            if io::stderr().write_all(&line).is_err() {
+                FAILED.fetch_add(1, Ordering::Relaxed);
+            }
+            self.lock().is_writing = false;
+            self.changed.notify_all();
         }
     }
 }
 
-// === impl Stderr ===
+// === impl Lines ===
 
-impl Write for Stderr {
-    /// Takes a whole line, also if it cannot be written: there is nowhere else to report that.
+impl Write for Lines {
+    /// Takes the whole line, also if there is no room for it.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if io::stderr().write_all(line).is_err() {
-            FAILED.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0.push(line);
         Ok(line.len())
     }
 
