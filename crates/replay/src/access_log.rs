@@ -21,11 +21,12 @@ use crate::prefix;
 use crate::timestamp::{BadMoment, CLF_BYTES, clf};
 
 /// The most brackets of a line that its time is looked for in. Each of those before the time begins
-/// a field, of which a line with all known prefixes has 14.
+/// a field, of which a line with all known prefixes has 14, unless values of structured data have
+/// further ones.
 const BRACKETS_MAX: usize = 16;
-/// What no address and no host name has. A client with one of them is an address with something
-/// glued to it, so it would be another key than that of the address.
-const NEVER_IN_CLIENT: &[u8] = b"\"'()<>=";
+/// What addresses and host names have beside letters and digits. A client with anything else is an
+/// address with something glued to it, so it would be another key than that of the address.
+const IN_CLIENT: &[u8] = b"-._:%/[]*";
 
 /// One request, as a server logged it. Nothing is unescaped; missing fields are empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,11 +145,13 @@ impl<'a> RequestLine<'a> {
     }
 }
 
-/// A line without the pair of quotes around all of it, as an export has them.
+/// A line without the pair of quotes around all of it, as an export has them. A combined line ends
+/// with a quote of its own: then their number is odd.
 fn strip_quotes(line: &[u8]) -> &[u8] {
     let inner = line.strip_prefix(b"\"");
     let inner = inner.and_then(|inner| inner.strip_suffix(b"\""));
-    inner.unwrap_or(line)
+    let are_paired = |inner: &&[u8]| memchr::memchr_iter(b'"', inner).count().is_multiple_of(2);
+    inner.filter(are_paired).unwrap_or(line)
 }
 
 fn split(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
@@ -207,8 +210,9 @@ fn brackets(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 /// The three fields of `text`, if the first can be a client.
 fn client_first(text: &[u8]) -> Option<[&[u8]; 3]> {
-    let is_client = |client: &[u8]| !client.iter().any(|byte| NEVER_IN_CLIENT.contains(byte));
-    three(text).filter(|[client, ..]| is_client(client))
+    let is_of_client =
+        |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || IN_CLIENT.contains(byte);
+    three(text).filter(|[client, ..]| client.iter().all(is_of_client))
 }
 
 /// The three fields of `text`, if there are exactly three, separated by single blanks.
@@ -315,7 +319,10 @@ impl fmt::Display for BadLine {
                 return write!(f, "{EXPECTED}, found {count} {fields} before the time");
             }
             BadLine::Client => {
-                return write!(f, "{EXPECTED}, found a HOST with one of `\"'()<>=` in it");
+                return write!(
+                    f,
+                    "{EXPECTED}, found a HOST with other characters than a host's"
+                );
             }
             BadLine::Time(bad) => return bad.fmt(f),
             BadLine::Request => "\"request\" after the time",

@@ -228,6 +228,13 @@ fn a_line_in_quotes_is_the_line_without_them() {
     }
 }
 
+/// The last quote is that of the agent.
+#[test]
+fn a_quote_before_a_combined_line_takes_nothing_from_its_end() {
+    let line = ["\"", COMMON, r#" "http://r/" "agent""#].concat();
+    assert_eq!(LogLine::parse(line.as_bytes()), Err(BadLine::Client));
+}
+
 /// It would be another key than the address alone, and no prefix length would apply to it.
 #[test]
 fn an_address_with_something_glued_to_it_is_no_client() {
@@ -238,13 +245,15 @@ fn an_address_with_something_glued_to_it_is_no_client() {
         "<1.2.3.4>",
         ">1.2.3.4",
         "client=1.2.3.4",
+        "1.2.3.4,",
+        "{1.2.3.4}",
     ] {
         let line = format!("{client} - - {REST}");
         let read = LogLine::parse(line.as_bytes());
         assert_eq!(read, Err(BadLine::Client), "{line}");
     }
     let expected = "not in common or combined format: expected `HOST IDENT USER [TIME]`, found a \
-        HOST with one of `\"'()<>=` in it";
+        HOST with other characters than a host's";
     assert_eq!(BadLine::Client.to_string(), expected);
     // What it is glued to is a known prefix.
     let line = format!("<134>1.2.3.4 - - {REST}");
