@@ -95,9 +95,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// The files of these paths, and why some paths cannot be read: the others are checked anyway.
 fn read_all(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<String>), Reason> {
-    let files = paths.iter().flat_map(|path| match rule_files(path) {
-        Ok(files) => files,
-        Err(_) => vec![path.clone()],
+    // A link in a directory to a file beside it is for the rules to report.
+    let files = paths.iter().flat_map(|path| {
+        let files = rule_files(path).unwrap_or_else(|_| vec![path.clone()]);
+        same_file::distinct(files)
     });
     let files: Vec<PathBuf> = files.collect();
     same_file::check(&files, "all of its rules would be duplicates").map_err(Reason::Message)?;

@@ -1,7 +1,20 @@
 //! Files that are named twice, which is never meant.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+
+/// One path for each file.
+pub(crate) fn distinct(paths: Vec<PathBuf>) -> impl Iterator<Item = PathBuf> {
+    let mut known = HashSet::new();
+    paths
+        .into_iter()
+        .filter(move |path| known.insert(real(path)))
+}
+
+/// The file itself, without links. Standard input and pipes have no other path.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
 
 /// Fails if two of the paths lead to the same file; `effect` says what that would do.
 pub(crate) fn check<'p>(
@@ -10,9 +23,7 @@ pub(crate) fn check<'p>(
 ) -> Result<(), String> {
     let mut known: HashMap<PathBuf, &Path> = HashMap::new();
     for path in paths {
-        // Standard input and pipes have no other path.
-        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        let Some(first) = known.insert(real, path) else {
+        let Some(first) = known.insert(real(path), path) else {
             continue;
         };
         let path = path.display();

@@ -55,7 +55,7 @@ pub(crate) async fn inspect(router: &Router, charge: &Charge<'_>) -> Result<KeyS
     let reply = router.command(charge.key, &words, Instant::now()).await;
     let reply = reply.map_err(|failed| match failed.failure {
         Failure::Rejected(error) if error.is_of_value() => StoreError::BadReply {
-            source: format!("its value is not a state of Tollgate: {}", error.text).into(),
+            source: format!("this version cannot read its value: {}", error.text).into(),
         },
         _ => router.error(failed),
     })?;

@@ -117,6 +117,21 @@ fn standard_input_is_checked_like_a_file() {
 }
 
 /// Otherwise each of its rules would be a duplicate, with advice on how to merge them.
+/// Nobody named it twice, and the other files are checked.
+#[test]
+fn a_link_in_a_directory_to_a_file_beside_it_is_reported_with_its_place() {
+    let directory = directory(&[]);
+    let rules = directory.path().join("rules");
+    fs::create_dir(&rules).unwrap();
+    fs::write(rules.join("1.yaml"), RULES).unwrap();
+    std::os::unix::fs::symlink("1.yaml", rules.join("2.yaml")).unwrap();
+    let checked = run(directory.path(), &["check", "rules"]);
+    assert_eq!(checked.status.code(), Some(1));
+    let shown = String::from_utf8(checked.stdout).unwrap();
+    assert!(shown.contains("error[duplicate-domain]"), "{shown}");
+    assert!(shown.contains("rules/2.yaml:1:9"), "{shown}");
+}
+
 #[test]
 fn a_file_that_is_named_twice_is_an_error_of_its_own() {
     let files = directory(&[("1.yaml", RULES), ("a.log", "")]);

@@ -220,7 +220,10 @@ fn a_key_whose_value_is_no_state_is_named_and_deleted() {
         redis.ask(value);
         let error = error_text(&keys(&["show", "d", "k=secret"]), 1);
         assert!(error.contains(name), "{error}");
-        assert!(error.contains("is not a state of Tollgate"), "{error}");
+        assert!(
+            error.contains("this version cannot read its value"),
+            "{error}"
+        );
         assert!(
             error.contains("`tollgate keys reset` deletes it"),
             "{error}"
