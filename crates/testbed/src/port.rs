@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// again. The nodes of a Redis Cluster also listen on the port 10 000 above.
 const PORTS: Range<u16> = 11_000..21_000;
 
+/// How far apart two processes begin that were started one after the other: they may run at once.
+const BETWEEN_PROCESSES: usize = 2_081;
+
 /// A port of 127.0.0.1 that is free, and that this process has not returned in its last 10 000
 /// calls.
 ///
@@ -21,9 +24,10 @@ const PORTS: Range<u16> = 11_000..21_000;
 /// If none is free.
 pub fn free_port() -> u16 {
     static TRIED: OnceLock<AtomicUsize> = OnceLock::new();
-    // Processes that run at once begin at different ports.
-    let begin = || AtomicUsize::new(usize::try_from(process::id()).expect("32 bits fit"));
-    let tried = TRIED.get_or_init(begin);
+    let tried = TRIED.get_or_init(|| {
+        let process = usize::try_from(process::id()).expect("32 bits fit");
+        AtomicUsize::new(process.wrapping_mul(BETWEEN_PROCESSES))
+    });
     for _ in PORTS {
         let index = tried.fetch_add(1, Ordering::Relaxed) % PORTS.len();
         let port = PORTS
