@@ -235,6 +235,21 @@ const RATE_LIMITS: [(&str, &[&str]); 33] = [
     ),
 ];
 
+/// What a validator finds wrong with a document ends with these texts, and the parser, to which
+/// JSON is YAML, has an error if there is one.
+fn assert_complaints(schema: &Value, text: &str, expected: &[&str]) {
+    let document: Value = serde_json::from_str(text).unwrap();
+    let found = validator::complaints(schema, &document);
+    let is_expected = found.len() == expected.len()
+        && found
+            .iter()
+            .zip(expected)
+            .all(|(found, expected)| found.ends_with(expected));
+    assert!(is_expected, "{text}: {found:?}, expected {expected:?}");
+    let loaded = RuleSet::parse(&[Source::new("x", text)], &Options::default());
+    assert_eq!(loaded.has_errors(), !expected.is_empty(), "{text}");
+}
+
 #[test]
 fn one_error_is_one_diagnostic_that_names_the_key() {
     let schema = schema();
@@ -242,20 +257,7 @@ fn one_error_is_one_diagnostic_that_names_the_key() {
         let text = format!(
             r#"{{"domain": "d", "descriptors": [{{"key": "k", "rate_limit": {rate_limit}}}]}}"#
         );
-        let document: Value = serde_json::from_str(&text).unwrap();
-        let found = validator::complaints(&schema, &document);
-        let is_expected = found.len() == expected.len()
-            && found
-                .iter()
-                .zip(expected)
-                .all(|(found, expected)| found.ends_with(expected));
-        assert!(
-            is_expected,
-            "{rate_limit}: {found:?}, expected {expected:?}"
-        );
-        // The parser, to which JSON is YAML, agrees.
-        let loaded = RuleSet::parse(&[Source::new("x", text)], &Options::default());
-        assert_eq!(loaded.has_errors(), !expected.is_empty(), "{rate_limit}");
+        assert_complaints(&schema, &text, expected);
     }
 }
 
@@ -307,16 +309,7 @@ fn a_document_that_the_schema_rejects_has_an_error_and_no_other_has() {
                  {limit}{{{map}}}}}}}]}}"
             ),
         };
-        let document: Value = serde_json::from_str(&text).unwrap();
-        let found = validator::complaints(&schema, &document);
-        let is_expected = found.len() == expected.len()
-            && found
-                .iter()
-                .zip(expected)
-                .all(|(found, expected)| found.ends_with(expected));
-        assert!(is_expected, "{text}: {found:?}, expected {expected:?}");
-        let loaded = RuleSet::parse(&[Source::new("x", text.as_str())], &Options::default());
-        assert_eq!(loaded.has_errors(), !expected.is_empty(), "{text}");
+        assert_complaints(&schema, &text, expected);
     }
 }
 
