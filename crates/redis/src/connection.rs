@@ -18,15 +18,14 @@ use crate::config::{Config, InvalidConfig, Secret, UNIX};
 use crate::environment::{Environment, Stream, Transport};
 use crate::failure::{ErrorReply, error_code};
 use crate::resp::{self, Reply, printable};
-use crate::script::{ClockOf, Scripts};
+use crate::script::{ClockOf, scripts};
+use crate::script_request::PerScript;
 use tls::{Encryption, encryption};
 
 pub(crate) use hello::{Hello, Kind, Role, write as write_hello};
 
 /// The initial size of the read buffer.
 const INPUT_BYTES: usize = 64 * 1024;
-/// The number of scripts.
-pub(crate) const SCRIPTS: usize = 3;
 
 /// Opens connections.
 #[derive(Clone)]
@@ -34,7 +33,7 @@ pub(crate) struct Opener {
     username: Option<String>,
     password: Option<Secret>,
     tls: Option<Encryption>,
-    scripts: Arc<Scripts>,
+    scripts: Arc<PerScript<String>>,
     /// Replaces TCP in a simulation.
     transport: Option<Arc<dyn Transport>>,
 }
@@ -44,9 +43,7 @@ pub(crate) struct Connection {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) input: BytesMut,
     /// The names (SHA-1) of the scripts on this server.
-    pub(crate) plain: Vec<u8>,
-    pub(crate) general: Vec<u8>,
-    pub(crate) reservation: Vec<u8>,
+    pub(crate) scripts: PerScript<Vec<u8>>,
     pub(crate) hello: Hello,
     /// Whether it rejects keys that it does not serve, also undeclared ones.
     pub(crate) checks_keys: bool,
@@ -72,7 +69,7 @@ impl Opener {
             username: config.username.clone(),
             password: config.password.clone(),
             tls: config.tls.as_ref().map(encryption).transpose()?,
-            scripts: Arc::new(Scripts::new(clock)),
+            scripts: Arc::new(scripts(clock)),
             transport: environment.transport.clone(),
         })
     }
@@ -102,7 +99,7 @@ impl Opener {
         }
         let load = async {
             link.send(&out).await?;
-            let mut names: [Vec<u8>; SCRIPTS] = Default::default();
+            let mut names = PerScript::default();
             for name in &mut names {
                 *name = link.script_name().await?;
             }
@@ -113,14 +110,12 @@ impl Opener {
             Ok((names, checks_keys))
         };
         let loaded = timeout_at(deadline, load).await;
-        let ([plain, general, reservation], checks_keys) =
+        let (scripts, checks_keys) =
             loaded.unwrap_or_else(|_| timeout_error("SCRIPT LOAD was not answered"))?;
         Ok(Connection {
             stream: link.stream,
             input: link.input,
-            plain,
-            general,
-            reservation,
+            scripts,
             hello: link.hello,
             checks_keys,
         })
@@ -166,14 +161,9 @@ impl Opener {
         Ok(())
     }
 
-    /// Writes `SCRIPT LOAD` for all scripts, in the order of their names in [`Connection`].
+    /// Writes `SCRIPT LOAD` for all scripts, in their order.
     pub(crate) fn load(&self, out: &mut BytesMut) {
-        let scripts: [&str; SCRIPTS] = [
-            &self.scripts.plain,
-            &self.scripts.general,
-            &self.scripts.reservation,
-        ];
-        for script in scripts {
+        for script in &*self.scripts {
             resp::command(out, 3);
             resp::word(out, b"SCRIPT");
             resp::word(out, b"LOAD");

@@ -85,9 +85,7 @@ impl ConnectionTask {
             if last_lost.is_none() {
                 shared.set_broken(false);
             }
-            self.caller.plain.clone_from(&connection.plain);
-            self.caller.general.clone_from(&connection.general);
-            self.caller.reservation.clone_from(&connection.reservation);
+            self.caller.scripts.clone_from(&connection.scripts);
             let started = Instant::now();
             let session = Session::new(&self, &shared, connection, &address, &mut last_lost);
             let ended = session.run().await;

@@ -10,8 +10,8 @@ use tollgate_core::Key;
 use crate::environment::{Environment, RedisTime};
 use crate::keys;
 use crate::resp;
-use crate::script_request::{General, Plain, Rate, ScriptKind};
-pub(crate) use text::{ClockOf, Scripts, inspection_script};
+use crate::script_request::{General, PerScript, Plain, Rate, ScriptKind};
+pub(crate) use text::{ClockOf, inspection_script, scripts};
 
 /// The most limits in one call of the plain script.
 pub(crate) const RATES_MAX: usize = 255;
@@ -20,9 +20,7 @@ pub(crate) const RATES_MAX: usize = 255;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
     pub(crate) prefix: String,
-    pub(crate) plain: Vec<u8>,
-    pub(crate) general: Vec<u8>,
-    pub(crate) reservation: Vec<u8>,
+    pub(crate) scripts: PerScript<Vec<u8>>,
     /// The time for the scripts, in place of Redis's clock.
     pub(crate) redis_time: Option<RedisTime>,
 }
@@ -88,15 +86,10 @@ impl Caller {
         (keys, spans_slots): (&[Key], bool),
         requests: &[&[u8]],
     ) {
-        let name = match which {
-            ScriptKind::Plain => &self.plain,
-            ScriptKind::General => &self.general,
-            ScriptKind::Reservation => &self.reservation,
-        };
         let (declared, undeclared) = keys.split_at(if spans_slots { 1 } else { keys.len() });
         resp::command(out, 4 + keys.len() + self.time_arguments());
         resp::word(out, b"EVALSHA");
-        resp::word(out, name);
+        resp::word(out, &self.scripts[which.index()]);
         resp::number(out, u64::try_from(declared.len()).unwrap_or(u64::MAX));
         let put_key = |out: &mut BytesMut, key: &Key| {
             resp::word_of(out, &[self.prefix.as_bytes(), &keys::name(*key)]);

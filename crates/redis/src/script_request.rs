@@ -57,6 +57,9 @@ pub(crate) enum ScriptKind {
     Reservation,
 }
 
+/// Something of each script, in the order of [`ScriptKind::ALL`].
+pub(crate) type PerScript<T> = [T; ScriptKind::ALL.len()];
+
 /// Units of one bucket, or of one window aligned to the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plain {
@@ -137,6 +140,25 @@ pub(crate) struct StepLine<'l, 'c> {
     pub(crate) times: u32,
     /// Denied requests that are charged for it.
     pub(crate) denied: u32,
+}
+
+// === impl ScriptKind ===
+
+impl ScriptKind {
+    pub(crate) const ALL: [ScriptKind; 3] = [
+        ScriptKind::Plain,
+        ScriptKind::General,
+        ScriptKind::Reservation,
+    ];
+
+    /// The script's place in [`ScriptKind::ALL`].
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            ScriptKind::Plain => 0,
+            ScriptKind::General => 1,
+            ScriptKind::Reservation => 2,
+        }
+    }
 }
 
 // === impl ScriptRequest ===

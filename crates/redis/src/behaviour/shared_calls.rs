@@ -92,9 +92,7 @@ fn requests(key: Key) -> Vec<ScriptRequest> {
 /// Sends one call for all these requests, of which only the first declares its key.
 async fn call(connection: &mut Connection, requests: &[ScriptRequest]) -> Reply {
     let caller = Caller {
-        plain: connection.plain.clone(),
-        general: connection.general.clone(),
-        reservation: connection.reservation.clone(),
+        scripts: connection.scripts.clone(),
         ..Caller::new(PREFIX, &Environment::default())
     };
     let mut out = BytesMut::new();

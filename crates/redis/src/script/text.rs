@@ -1,5 +1,7 @@
 //! The text of the scripts, concatenated from the files of this folder.
 
+use crate::script_request::{PerScript, ScriptKind};
+
 /// The clock that a script reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockOf {
@@ -7,14 +9,6 @@ pub(crate) enum ClockOf {
     Redis,
     /// The caller's, in its second and third argument: seconds and microseconds since 1970.
     Caller,
-}
-
-/// The text of the scripts that decide.
-#[derive(Clone, Debug)]
-pub(crate) struct Scripts {
-    pub(crate) plain: String,
-    pub(crate) general: String,
-    pub(crate) reservation: String,
 }
 
 const REDIS_CLOCK: &str = include_str!("clock.lua");
@@ -54,17 +48,13 @@ const GENERAL: [&str; 15] = [
     include_str!("general/main.lua"),
 ];
 
-// === impl Scripts ===
-
-impl Scripts {
-    /// The scripts that read this clock.
-    pub(crate) fn new(clock: ClockOf) -> Scripts {
-        Scripts {
-            plain: [clock.text(), KEYS, PLAIN].concat(),
-            general: general(clock, CALLS, REPLY),
-            reservation: [clock.text(), KEYS, RESERVATION].concat(),
-        }
-    }
+/// The text of the scripts that decide, by this clock.
+pub(crate) fn scripts(clock: ClockOf) -> PerScript<String> {
+    ScriptKind::ALL.map(|kind| match kind {
+        ScriptKind::Plain => [clock.text(), KEYS, PLAIN].concat(),
+        ScriptKind::General => general(clock, CALLS, REPLY),
+        ScriptKind::Reservation => [clock.text(), KEYS, RESERVATION].concat(),
+    })
 }
 
 /// The general script for an inspection: it changes nothing, and replies with the size, lifetime
@@ -104,22 +94,15 @@ mod tests {
 
     #[test]
     fn only_the_clock_differs_for_the_callers_time() {
-        let (redis, caller) = (Scripts::new(ClockOf::Redis), Scripts::new(ClockOf::Caller));
-        let rest = |script: &str, clock: &str| script.strip_prefix(clock).map(str::to_owned);
-        assert_eq!(
-            rest(&redis.general, REDIS_CLOCK),
-            rest(&caller.general, CALLER_CLOCK)
-        );
-        assert_eq!(
-            rest(&redis.plain, REDIS_CLOCK),
-            rest(&caller.plain, CALLER_CLOCK)
-        );
-        assert_eq!(
-            rest(&redis.reservation, REDIS_CLOCK),
-            rest(&caller.reservation, CALLER_CLOCK)
-        );
-        for script in [&caller.general, &caller.plain, &caller.reservation] {
-            assert!(!script.contains("'TIME'"));
+        let pairs = scripts(ClockOf::Redis)
+            .into_iter()
+            .zip(scripts(ClockOf::Caller));
+        for (redis, caller) in pairs {
+            let rest = redis
+                .strip_prefix(REDIS_CLOCK)
+                .expect("it reads Redis's clock");
+            assert_eq!(caller.strip_prefix(CALLER_CLOCK), Some(rest));
+            assert!(!caller.contains("'TIME'"));
         }
     }
 }

@@ -4,11 +4,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Call, Sent, Session};
-use crate::connection::SCRIPTS;
 use crate::failure::Failure;
 use crate::request_queue::{Pending, Redirected};
 use crate::resp::{self, Reply};
-use crate::script_request::{General, Plain, ScriptRequest};
+use crate::script_request::{General, Plain, ScriptKind, ScriptRequest};
 
 /// The most keys in one call of the general script.
 const KEYS_MAX: usize = 256;
@@ -121,8 +120,9 @@ impl Session<'_> {
         }
         self.shared.stats.count_script_load();
         self.task.opener.load(&mut self.out);
-        (0..SCRIPTS).for_each(|_| self.push_call(Sent::Load));
-        self.loading = SCRIPTS;
+        let scripts = ScriptKind::ALL.len();
+        (0..scripts).for_each(|_| self.push_call(Sent::Load));
+        self.loading = scripts;
     }
 }
 

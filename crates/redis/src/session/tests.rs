@@ -15,6 +15,7 @@ use crate::environment::Environment;
 use crate::fit::FittedLimit;
 use crate::request_queue::{Redirected, RequestQueue};
 use crate::script::Caller;
+use crate::script_request::ScriptKind;
 use crate::stats::Stats;
 
 /// How long a caller waits for a reply.
@@ -136,9 +137,7 @@ fn session_on(
         let connection = Connection {
             stream: Box::new(stream),
             input: BytesMut::new(),
-            plain: vec![b'p'; 40],
-            general: vec![b'g'; 40],
-            reservation: Vec::new(),
+            scripts: ScriptKind::ALL.map(|_| vec![b'n'; 40]),
             hello: Hello::default(),
             checks_keys: false,
         };
