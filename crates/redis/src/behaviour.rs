@@ -18,6 +18,8 @@ mod learned_late;
 
 mod large_counts;
 
+mod joint;
+
 mod leased;
 
 mod log_entries;

@@ -11,7 +11,6 @@ use tollgate_core::{Charge, Cost, Enforcement, Key, Mode, OnDenial, StoreError, 
 
 use crate::caches::{Caches, returns_units};
 use crate::environment::Environment;
-use crate::failure::Failure;
 use crate::fit::FittedLimit;
 use crate::join::join_all;
 use crate::leases::{CHECK_EVERY, GrantedLease, InFlight, LASTS, Leases, Renewal, Spend};
@@ -323,8 +322,7 @@ async fn ask(
     let (fitted, leasing) = (renewal.fitted_limit(), renewal.terms());
     let request = || ScriptRequest::with_lease(charge, fitted, leasing);
     let reply = router.ask(request, since).await;
-    let is_changed = |failure: &NodeFailure| matches!(failure.failure, Failure::Changed);
-    if !reply.as_ref().is_err_and(is_changed) {
+    if !reply.as_ref().is_err_and(NodeFailure::needs_general) {
         return reply;
     }
     let request = || ScriptRequest::general_with_lease(charge, fitted, leasing);

@@ -18,9 +18,11 @@
 //! the number of requests that the units are taken for (4), and the number of denied requests that
 //! are charged (4).
 //!
-//! For `reservation.lua`: see `script_request/reservation.rs`. For reservations that clients
-//! settle: see `script_request/settlement.rs`.
+//! For `joint.lua`: see `script_request/joint.rs`. For `reservation.lua`: see
+//! `script_request/reservation.rs`. For reservations that clients settle: see
+//! `script_request/settlement.rs`.
 
+mod joint;
 mod plain;
 mod reservation;
 mod settlement;
@@ -45,7 +47,8 @@ const UNJUDGED: u8 = 3;
 pub(crate) enum ScriptRequest {
     /// One bucket or window aligned to the clock: for `plain.lua`.
     Plain(Plain),
-    /// Any request: for the general script, or packed for `reservation.lua`, which is faster.
+    /// Any request: for the general script, or packed for `joint.lua` or `reservation.lua`, which
+    /// are faster.
     General(General),
 }
 
@@ -54,6 +57,7 @@ pub(crate) enum ScriptRequest {
 pub(crate) enum ScriptKind {
     Plain,
     General,
+    Joint,
     Reservation,
 }
 
@@ -145,9 +149,10 @@ pub(crate) struct StepLine<'l, 'c> {
 // === impl ScriptKind ===
 
 impl ScriptKind {
-    pub(crate) const ALL: [ScriptKind; 3] = [
+    pub(crate) const ALL: [ScriptKind; 4] = [
         ScriptKind::Plain,
         ScriptKind::General,
+        ScriptKind::Joint,
         ScriptKind::Reservation,
     ];
 
@@ -156,7 +161,8 @@ impl ScriptKind {
         match self {
             ScriptKind::Plain => 0,
             ScriptKind::General => 1,
-            ScriptKind::Reservation => 2,
+            ScriptKind::Joint => 2,
+            ScriptKind::Reservation => 3,
         }
     }
 }
@@ -329,16 +335,19 @@ fn put_name(packed: &mut Vec<u8>, name: u64, lasts: u64) {
     packed.put_uint(lasts.min(UNITS_MAX), 5);
 }
 
-/// Packs a line for the general script.
-fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &FittedLimit) {
-    let charge = &line.charge;
-    let role = match (line.units_needed(), charge.enforcement) {
+/// What a denial of a line does to its request, as the scripts have it.
+fn role(line: &Line<'_>) -> u8 {
+    match (line.units_needed(), line.charge.enforcement) {
         (None, _) => UNJUDGED,
         (_, Enforcement::Enforce) => 0,
         (_, Enforcement::Shadow) => 1,
         (_, Enforcement::Quota) => 2,
-    };
-    packed.put_slice(&[fitted.kind.byte(), fitted.segments, role]);
+    }
+}
+
+/// Packs a line for the general script.
+fn put_line(packed: &mut Vec<u8>, line: &Line<'_>, fitted: &FittedLimit) {
+    packed.put_slice(&[fitted.kind.byte(), fitted.segments, role(line)]);
     packed.put_u32(fitted.limit.capacity());
     packed.put_u32(fitted.limit.unavailable());
     packed.put_uint(fitted.span, 6);

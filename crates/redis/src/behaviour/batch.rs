@@ -8,8 +8,9 @@ use tollgate_testbed as testbed;
 
 use super::{CLUSTER, Driven, SINGLE};
 use crate::config::Config;
-use crate::fit::{FittedLimit, GRAIN};
-use crate::script_request::ScriptRequest;
+use crate::fit::GRAIN;
+use crate::script_reply;
+use crate::script_request::{ScriptKind, ScriptRequest, fit_all};
 
 fn decide(subject: &mut Driven, now: Now, batch: &[&[Charge<'_>]]) -> Vec<Verdict> {
     subject.store.set_now(now.monotonic.as_nanos() / 1_000);
@@ -116,9 +117,11 @@ fn a_batch_equals_its_requests_in_order() {
                 });
                 requests.push(charges.collect());
             }
-            // Plain requests have a separate script, which is called first, and peeks have separate
-            // calls.
-            requests.sort_by_key(|charges| (!is_plain(charges), writes(charges)));
+            // Plain requests are called first, peeks have separate calls, and so has each script.
+            requests.sort_by_key(|charges| {
+                let script = script_of(charges);
+                (script != ScriptKind::Plain, writes(charges), script)
+            });
             let got = subject.decide_together(now, &requests);
             for (charges, got) in requests.iter().zip(got) {
                 let want = ledger.decide(now, charges).expect("a few charges");
@@ -141,9 +144,13 @@ fn writes(charges: &[Charge<'_>]) -> bool {
     charges.iter().any(writes)
 }
 
-fn is_plain(charges: &[Charge<'_>]) -> bool {
-    let [charge] = charges else { return false };
-    let fitted = FittedLimit::new(charge.limit).expect("the taste's limits are whole");
-    let request = ScriptRequest::of_one(charge, &fitted);
-    matches!(request, ScriptRequest::Plain(_))
+/// The script that decides a request on keys without holds, whose limits have not changed.
+fn script_of(charges: &[Charge<'_>]) -> ScriptKind {
+    let fitted = fit_all(charges).expect("the taste's limits are whole");
+    if let [charge] = charges {
+        return ScriptRequest::of_one(charge, &fitted[0]).script();
+    }
+    let (bill, fitted) = script_reply::bill(charges, &fitted).expect("a few charges");
+    let joint = ScriptRequest::joint(&bill, &fitted);
+    joint.map_or(ScriptKind::General, |joint| joint.script())
 }

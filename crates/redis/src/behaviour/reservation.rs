@@ -155,11 +155,7 @@ impl Pair {
     /// Neither key may expire while the other one matters: expired holds may still be stored in one
     /// of them only.
     fn expires_in_time(&self) {
-        let [short, general] = self.keys.map(|key| {
-            let name = self.subject.store.name_of(key);
-            let at = SINGLE.ask(&["PEXPIRETIME", &name]);
-            at.trim().parse::<i64>().expect("a moment")
-        });
+        let [short, general] = self.keys.map(|key| expiry_of(&self.subject, key));
         let now = ORIGIN + self.now.utc.as_nanos() / 1_000_000;
         let is_over = u64::try_from(general).is_ok_and(|general| general <= now);
         let in_time = short >= general || is_over;
@@ -168,6 +164,12 @@ impl Pair {
             "it expires at {short}, not at {general}; it is {now}"
         );
     }
+}
+
+/// When a key expires, in milliseconds since 1970; negative if it does not exist.
+pub(super) fn expiry_of(subject: &Driven, key: Key) -> i64 {
+    let at = SINGLE.ask(&["PEXPIRETIME", &subject.store.name_of(key)]);
+    at.trim().parse().expect("a moment")
 }
 
 fn summarize(reply: &General, fitted: &FittedLimit) -> Said {
@@ -182,7 +184,8 @@ fn summarize(reply: &General, fitted: &FittedLimit) -> Said {
     (reply.status, reserved, reply.charged.clone())
 }
 
-fn limit(random: &mut Random) -> Limit {
+/// A limit of any kind, rarely of one that only the general script knows.
+pub(super) fn limit(random: &mut Random) -> Limit {
     let count = random.pick(&[1, 2, 5, 20]);
     let window = Span::from_millis(random.pick(&[20, 1_000, 60_000]));
     let limit = match random.between(0, 8) {

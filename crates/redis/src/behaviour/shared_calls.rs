@@ -80,9 +80,11 @@ fn requests(key: Key) -> Vec<ScriptRequest> {
     let name = reservation_name(lasts);
     let reserve = Step::Reserve { name, lasts };
     let reserved = ScriptRequest::reservation(reserve, &[step_line]);
+    let joint = ScriptRequest::joint(&bill, &[fitted]);
     vec![
         ScriptRequest::of_one(&charge, &fitted),
         Plain::general_request(&charge, &fitted),
+        joint.expect("a window is simple"),
         reserved.expect("a window is simple"),
         ScriptRequest::of_step(reserve, &[step_line]),
         ScriptRequest::remember(&[(line, &fitted)], key, (lasts, false), b"memo"),

@@ -1,14 +1,13 @@
-//! The script that handles the part of a round in one slot.
+//! The script that handles a request with several limits, or the part of a round in one slot.
 //!
-//! `reservation.lua` is several times as fast as the general script, and handles only the common
-//! case. Whether a key needs the general script is known only in Redis: the short one then changes
-//! nothing and says so, and the same part is sent to the general one. Both use the same states, so
-//! they can be mixed freely: either may reserve and either may confirm, also with earlier versions
-//! of Tollgate, which use only the general one.
+//! `joint.lua` and `reservation.lua` are several times as fast as the general script, and handle
+//! only the common case. Whether a key needs the general script is known only in Redis: the short
+//! one then changes nothing and says so, and the same request or part is sent to the general one.
+//! All use the same states, so they can be mixed freely: either may reserve and either may confirm,
+//! also with earlier versions of Tollgate, which use only the general one.
 
 use tokio::time::Instant;
 
-use crate::failure::Failure;
 use crate::router::{NodeFailure, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
@@ -16,7 +15,7 @@ use crate::script_request::ScriptRequest;
 /// The script to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `reservation.lua`, if it can handle such lines.
+    /// `joint.lua` for a request, `reservation.lua` for a part, if it can handle such lines.
     Short,
     General,
 }
@@ -28,10 +27,7 @@ pub(super) async fn ask(
     since: Instant,
 ) -> Result<ScriptReply, NodeFailure> {
     match router.ask(|| request(Form::Short), since).await {
-        Err(NodeFailure {
-            failure: Failure::Changed,
-            ..
-        }) => router.ask(|| request(Form::General), since).await,
+        Err(failed) if failed.needs_general() => router.ask(|| request(Form::General), since).await,
         reply => reply,
     }
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tollgate_core::{Key, StoreError, Verdict};
 
+use super::form::{self, Form};
 use super::queue::Nodes;
 use super::{CrossSlot, Refunds};
 use crate::cluster::Node;
@@ -75,12 +76,18 @@ pub(crate) async fn decide_whole(
     let fitted = script_request::fit_all(charges).map_err(unfit)?;
     let in_micros = script_reply::charges_in_micros(charges, &fitted);
     let (bill, fitted) = script_reply::bill(&in_micros, &fitted)?;
-    let request = || ScriptRequest::of(&bill, &fitted);
+    let general = || ScriptRequest::of(&bill, &fitted);
     let reply = match passed.caches.guard_refunds(charges) {
-        None => ask(router, request, since, node).await,
+        None => {
+            let request = |form| match form {
+                Form::Short => ScriptRequest::joint(&bill, &fitted).unwrap_or_else(general),
+                Form::General => general(),
+            };
+            ask(router, request, since, node).await
+        }
         Some(guard) => {
-            let (asked, request, node) = (Arc::clone(router), request(), node.cloned());
-            let call = async move { ask(&asked, || request.clone(), since, node.as_ref()).await };
+            let (asked, request, node) = (Arc::clone(router), general(), node.cloned());
+            let call = async move { ask(&asked, |_| request.clone(), since, node.as_ref()).await };
             let reply = guard.complete(call).await;
             reply.ok_or_else(|| router.timeout_error())?
         }
@@ -100,14 +107,20 @@ pub(crate) async fn decide_whole(
 /// together.
 async fn ask(
     router: &Router,
-    request: impl Fn() -> ScriptRequest,
+    request: impl Fn(Form) -> ScriptRequest,
     since: Instant,
     node: Option<&Arc<Node>>,
 ) -> Option<Result<ScriptReply, NodeFailure>> {
-    match node {
-        None => Some(router.ask(request, since).await),
-        Some(node) => router.ask_node(node, request(), since).await,
-    }
+    let Some(node) = node else {
+        return Some(form::ask(router, request, since).await);
+    };
+    let reply = router.ask_node(node, request(Form::Short), since).await?;
+    Some(match reply {
+        Err(failed) if failed.needs_general() => {
+            router.ask_node(node, request(Form::General), since).await?
+        }
+        reply => reply,
+    })
 }
 
 // === impl OneCalls ===

@@ -12,7 +12,6 @@ use tollgate_core::{Enforcement, Key, Line, Span};
 use super::form::Form;
 use super::outcome::{Commitment, Outcome};
 use super::parts::{LineState, SplitRequest};
-use crate::failure::Failure;
 use crate::fit::FittedLimit;
 use crate::keys;
 use crate::resp::Malformed;
@@ -252,8 +251,7 @@ impl Ledger {
             });
             // If the key needs the general script, nothing was done: the next round uses that.
             let failure = read.err();
-            self.failures[index] =
-                failure.filter(|failed| !matches!(failed.failure, Failure::Changed));
+            self.failures[index] = failure.filter(|failed| !failed.needs_general());
         }
     }
 

@@ -34,6 +34,11 @@ impl NodeFailure {
         }
     }
 
+    /// Whether nothing was done, because a key needs the general script.
+    pub(crate) const fn needs_general(&self) -> bool {
+        matches!(self.failure, Failure::Changed)
+    }
+
     /// The same failure for a request that changes nothing: whether it was executed does not
     /// matter.
     pub(crate) fn into_unsent(self) -> NodeFailure {

@@ -3,8 +3,6 @@
 use tollgate_core::{Charge, StoreError};
 
 use super::Router;
-use super::node_failure::NodeFailure;
-use crate::failure::Failure;
 use crate::fit::FittedLimit;
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
@@ -24,10 +22,7 @@ impl Router {
             .ask(|| ScriptRequest::of_one(charge, fitted), turn)
             .await;
         let reply = match reply {
-            Err(NodeFailure {
-                failure: Failure::Changed,
-                ..
-            }) => {
+            Err(failed) if failed.needs_general() => {
                 self.ask(|| Plain::general_request(charge, fitted), turn)
                     .await
             }

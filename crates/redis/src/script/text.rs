@@ -22,6 +22,7 @@ const CALLER_CLOCK: &str = match cfg!(test) {
 /// The keys, which follow the clock.
 const KEYS: &str = include_str!("keys.lua");
 const PLAIN: &str = include_str!("plain.lua");
+const JOINT: &str = include_str!("joint.lua");
 const RESERVATION: &str = include_str!("reservation.lua");
 /// Redis's commands, and the reply of a decision.
 const CALLS: &str = include_str!("calls.lua");
@@ -53,6 +54,7 @@ pub(crate) fn scripts(clock: ClockOf) -> PerScript<String> {
     ScriptKind::ALL.map(|kind| match kind {
         ScriptKind::Plain => [clock.text(), KEYS, PLAIN].concat(),
         ScriptKind::General => general(clock, CALLS, REPLY),
+        ScriptKind::Joint => [clock.text(), KEYS, JOINT].concat(),
         ScriptKind::Reservation => [clock.text(), KEYS, RESERVATION].concat(),
     })
 }

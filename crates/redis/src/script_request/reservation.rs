@@ -60,7 +60,7 @@ fn pack(step: StepNumber, one: &StepLine<'_, '_>, name: u64, lasts: u64) -> Opti
 }
 
 /// The units that must fit and those to be taken; `None` if the line needs the general script.
-fn units(one: &StepLine<'_, '_>) -> Option<[u32; 2]> {
+pub(super) fn units(one: &StepLine<'_, '_>) -> Option<[u32; 2]> {
     let judged = u32::try_from(one.line.units_judged()?).ok()?;
     let take = u32::try_from(one.line.take()).ok()?;
     let is_short = is_simple(one) && judged <= one.fitted.limit.capacity();
