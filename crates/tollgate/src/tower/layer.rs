@@ -19,6 +19,9 @@ use super::terms::Terms;
 
 /// Limits the requests to a service; the [module's documentation](super) has examples.
 ///
+/// It decides once the inner service is ready, so a request over the limit waits for that before
+/// it is denied; a `LoadShed` inside of this layer is always ready.
+///
 /// Its type does not depend on the limits, so a program can keep it in a struct, and choose between
 /// limits in memory and over Redis when it starts:
 ///

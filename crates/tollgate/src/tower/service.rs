@@ -37,8 +37,8 @@ where
         self.inner.poll_ready(cx)
     }
 
-    /// Decides on the request. One that is denied at once leaves the inner service as ready as it
-    /// was.
+    /// Decides on the request. Unless it is passed on at once, what made the inner service ready is
+    /// released.
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (head, body) = request.into_parts();
         let terms = &self.terms;
@@ -46,15 +46,14 @@ where
             Outcome::Unlimited => None,
             Outcome::Decided(decided) => Some(decided),
             Outcome::Failed(problem) => {
-                return ResponseFuture::own(terms.responder.fail(
-                    &problem,
-                    &head.method,
-                    &head.headers,
-                ));
+                let own = terms.responder.fail(&problem, &head.method, &head.headers);
+                self.release_inner();
+                return ResponseFuture::own(own);
             }
             Outcome::Delayed(decided) => {
                 let terms = Arc::clone(terms);
-                let mut inner = self.release_inner();
+                self.release_inner();
+                let mut inner = self.inner.clone();
                 return ResponseFuture::delay(async move {
                     let decided = match decided.await {
                         Ok(decided) => decided,
@@ -75,6 +74,7 @@ where
         if let Some(decided) = &decided
             && let Some(denial) = decided.denial(&terms.responder, &head)
         {
+            self.release_inner();
             return ResponseFuture::own(denial);
         }
         let decoration = decided.map(|decided| Decoration::new(Arc::clone(terms), decided));
@@ -90,13 +90,11 @@ impl<S> RateLimit<S> {
 }
 
 impl<S: Clone> RateLimit<S> {
-    /// A service for a request that has to wait. What made the inner service ready, such as a
-    /// permit of a concurrency limit, is released: others need it meanwhile. The service that is
-    /// returned, a clone as the one that stays, must be polled to readiness when it is its turn.
-    fn release_inner(&mut self) -> S {
-        let later = self.inner.clone();
-        self.inner = later.clone();
-        later
+    /// Releases what made the inner service ready, such as a permit of a concurrency limit: the
+    /// request does not need it, or not yet, and others do. The clone that takes its place must be
+    /// polled to readiness before it is called.
+    fn release_inner(&mut self) {
+        self.inner = self.inner.clone();
     }
 }
 

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -11,8 +12,10 @@ use axum::routing::get;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::tower::{ClientAddress, RateLimitLayer};
+use tokio::time::timeout;
+use tollgate::tower::{ClientAddress, Problem, RateLimitLayer};
 use tollgate::{Algorithm, Limit, Limiter, ManualClock, Span};
+use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::{limiter, peer, read, request};
@@ -71,6 +74,27 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
             statuses.push(response.await.unwrap().unwrap().status().as_u16());
         }
         assert_eq!(statuses, [200, 200, 200, 429]);
+    }
+}
+
+/// A connection that is idle after the layer has answered it keeps no permit from the others.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_the_layer_answers_keeps_no_permit_of_the_service() {
+    let problem = |_: &Parts| Err::<&str, _>(Problem::new(StatusCode::FORBIDDEN, "no key"));
+    let no_key = RateLimitLayer::by_key(limiter(Limit::per_minute(1)), problem);
+    for (layer, status) in [
+        (layer(Limit::per_minute(0)), StatusCode::TOO_MANY_REQUESTS),
+        (no_key, StatusCode::FORBIDDEN),
+    ] {
+        let answer = service_fn(async |_: Request<Body>| {
+            Ok::<_, Infallible>(Response::new(Body::from("hello")))
+        });
+        let mut first = layer.layer(ConcurrencyLimit::new(answer, 1));
+        let mut second = first.clone();
+        let answered = first.ready().await.unwrap().call(request(CLIENT)).await;
+        assert_eq!(answered.unwrap().status(), status);
+        let ready = timeout(Duration::from_secs(1), second.ready()).await;
+        assert!(ready.is_ok(), "{status} keeps the permit");
     }
 }
 
