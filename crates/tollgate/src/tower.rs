@@ -123,6 +123,7 @@ pub use tollgate_http::{
 };
 #[cfg(feature = "rules")]
 pub use tollgate_http::{
-    Classifier, DescriptorSettings, EncodedSlash, EntrySettings, IdentitySettings, IfMissing,
-    PathParameters, PathSettings, SourceSettings, TrailingSlash, UserAgentPattern,
+    Classifier, CostSettings, CostSource, CountWhenSettings, DescriptorSettings, EncodedSlash,
+    EntrySettings, IdentitySettings, IfMissing, PathParameters, PathSettings, SourceSettings,
+    StatusRange, TrailingSlash, UserAgentPattern,
 };

@@ -7,7 +7,8 @@ use axum::routing::get;
 use http::StatusCode;
 use http::request::Parts;
 use tollgate::tower::{
-    Classifier, ClientAddress, IdentitySettings, Problem, RateLimit, RateLimitLayer,
+    Classifier, ClientAddress, CostSettings, CostSource, CountWhenSettings, DescriptorSettings,
+    EntrySettings, IdentitySettings, Problem, RateLimit, RateLimitLayer, SourceSettings,
 };
 use tollgate::{Limit, Limiter, RuleLimiter};
 use tower::ServiceExt;
@@ -96,4 +97,30 @@ fn a_layer_is_shared_between_threads() {
     fn check<T: Clone + Send + Sync + std::fmt::Debug + 'static>() {}
     check::<RateLimitLayer>();
     check::<RateLimit<axum::routing::Route>>();
+}
+
+/// A program names the type of every setting that it writes itself instead of reading a file.
+#[tokio::test(start_paused = true)]
+async fn every_setting_can_be_written_in_rust() {
+    let rules = "{domain: shop, descriptors: [{key: remote_address, rate_limit: 2/hour}]}";
+    let limiter = Arc::new(RuleLimiter::from_yaml(rules).unwrap());
+    let descriptor = DescriptorSettings {
+        entries: vec![EntrySettings {
+            key: "remote_address".to_owned(),
+            from: SourceSettings::ClientAddress,
+            if_missing: None,
+            fold_case: false,
+        }],
+        cost: Some(CostSettings {
+            from: CostSource::Constant(2),
+            estimate: None,
+        }),
+        count_when: None::<CountWhenSettings>,
+    };
+    let identity = IdentitySettings {
+        descriptors: vec![descriptor],
+        ..IdentitySettings::default()
+    };
+    let classifier = Classifier::new(&identity).unwrap();
+    allows_one(RateLimitLayer::by_rules(limiter, "shop", classifier, peer)).await;
 }
