@@ -15,7 +15,7 @@ use std::time::Duration;
 use smol_str::SmolStr;
 use tollgate_core::{
     Charge, Clock, Decision, DenialReason, PerCharge, RESOLUTIONS_MAX, RequestDenial, Resolution,
-    StoreError, Verdict, Wait,
+    Span, StoreError, Verdict, Wait,
 };
 use tollgate_memory::Memory;
 
@@ -268,6 +268,16 @@ impl JointDecision {
     /// How long to hold the request before it may proceed; zero without a leaky bucket.
     pub fn delay(&self) -> Duration {
         self.verdict.delay().into()
+    }
+
+    /// The decision after the request was held: no limit delays it any more.
+    fn clear_delay(mut self) -> JointDecision {
+        for decision in &mut self.verdict.decisions {
+            if let Decision::Allow(grant) = decision {
+                grant.delay = Span::ZERO;
+            }
+        }
+        self
     }
 
     /// The decision of each limit with its name, in the order of the request.

@@ -27,7 +27,8 @@ enum Taken<'l, C: Clock> {
 /// can be overtaken again and again by others for few. A refund or another limit lets it ask again
 /// within a second. Dropping the future refunds what was charged and still counts, as a
 /// [`Reservation`](crate::Reservation) does; in a leaky bucket, the turn of a request that is
-/// dropped while it is held goes to the next that arrives, so two may leave together.
+/// dropped while it is held goes to the next that arrives, so two may leave together. The decision
+/// that is returned has no delay left.
 ///
 /// # Errors
 ///
@@ -78,11 +79,11 @@ pub async fn until_all_ready_with<C: Clock, S: Future>(
             Taken::Allowed(decision) => {
                 // Of a limit that has just become a leaky bucket.
                 hold_asks(asks, decision.delay(), &sleep).await;
-                return Ok(decision);
+                return Ok(decision.clear_delay());
             }
             Taken::Reserved(reservation) => {
                 hold_asks(asks, reservation.decision().delay(), &sleep).await;
-                return Ok(reservation.keep());
+                return Ok(reservation.keep().clear_delay());
             }
             Taken::Denied(decision) => decision,
         };

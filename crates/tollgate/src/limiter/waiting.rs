@@ -286,12 +286,14 @@ impl<C: Clock> Limiter<C> {
         match decision {
             Err(error) => Attempt::Done(Err(NotReady::Store(error))),
             Ok(Decision::Allow(grant)) if grant.delay.is_zero() => Attempt::Done(Ok(grant)),
-            Ok(Decision::Allow(grant)) => {
+            Ok(Decision::Allow(mut grant)) => {
                 let turn = Turn {
                     due: now.monotonic + grant.delay,
                     ends: now.monotonic + grant.reset,
                     units,
                 };
+                // It is returned after the hold.
+                grant.delay = Span::ZERO;
                 Attempt::Held(Ok(grant), turn)
             }
             Ok(Decision::Deny(denial)) => match denial.wait {
