@@ -356,7 +356,7 @@ impl HeldPlace<'_> {
     }
 
     /// Passes the turn on to the requests behind. `give_back`, which is that of [`Queues::enter`],
-    /// gets the turn that becomes free, if it is still in the future.
+    /// gets the turn that becomes free, if it has not ended.
     pub(crate) fn cancel(&self, now: Moment, give_back: impl FnOnce(Turn) -> bool) {
         let queues = self.seat.0;
         let is_refunded = queues.change(self.key, |line| {

@@ -3,9 +3,11 @@
 #![cfg(feature = "async")]
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::{Algorithm, Limit, Limiter, TokioClock, until_all_ready};
+use tollgate::{Algorithm, Limit, Limiter, ManualClock, TokioClock, until_all_ready};
 
 const KEY: &str = "key";
 /// One per second, of which so many may wait or go.
@@ -28,4 +30,42 @@ async fn a_request_that_was_held_has_no_delay_left() {
     assert_eq!(joint.delay(), Duration::ZERO);
     let mut decisions = joint.decisions();
     assert!(decisions.all(|(_, decision)| decision.delay().is_zero()));
+}
+
+/// Holds `count` requests, and drops the first of them after this time, before it is polled again.
+/// Returns how long the next request would be delayed.
+fn delay_after_drop(count: usize, after: Duration) -> Duration {
+    let clock = Arc::new(ManualClock::default());
+    let builder = Limiter::builder(LEAKY).max_keys(100);
+    let limiter = builder.clock(Arc::clone(&clock)).build();
+    assert!(limiter.check(KEY).is_allowed());
+    let mut context = Context::from_waker(Waker::noop());
+    let never = |_span| std::future::pending::<()>();
+    let mut held: Vec<_> = (0..count)
+        .map(|_| Box::pin(limiter.until_ready_with(KEY, never)))
+        .collect();
+    for request in &mut held {
+        assert!(matches!(request.as_mut().poll(&mut context), Poll::Pending));
+    }
+    clock.advance(after);
+    drop(held.remove(0));
+    let delay = limiter.check(KEY).delay();
+    drop(held);
+    delay
+}
+
+/// As in `select!` with a timeout of its delay, which may be looked at first.
+#[test]
+fn a_request_that_is_dropped_at_its_turn_costs_nothing() {
+    for millis in [1_000, 1_300, 1_999, 2_000] {
+        let delay = delay_after_drop(1, Duration::from_millis(millis));
+        assert_eq!(delay, Duration::ZERO, "{millis} ms");
+    }
+}
+
+/// The turn of the one behind does not move into the past: the next would follow too soon.
+#[test]
+fn a_request_that_is_dropped_at_its_turn_moves_nobody() {
+    let delay = delay_after_drop(2, Duration::from_millis(1_300));
+    assert_eq!(delay, Duration::from_millis(1_700), "after the one at 2 s");
 }

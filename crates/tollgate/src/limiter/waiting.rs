@@ -12,8 +12,9 @@
 //!
 //! A leaky bucket allows as many requests as its queue holds. They leave the line, and each is held
 //! until its turn by the limiter's clock. If a held request is cancelled, those behind it move up
-//! by one turn, and the last turn is refunded to the bucket. So dropping the future at any point
-//! costs nothing, and no two held requests share a turn.
+//! by one turn, and the last turn is refunded to the bucket. So dropping the future costs nothing,
+//! with the exceptions that `until_ready` lists, and no two held requests share a turn, unless a
+//! [`Limiter::refund`] frees one that is held.
 
 mod held;
 #[cfg(feature = "tower")]
@@ -45,15 +46,24 @@ impl<C: Clock> Limiter<C> {
     /// * **Fair**: first come, first served among the waiters for a key, counted from the first
     ///   poll that was denied. A [`Limiter::check`] does not wait and may come in between.
     /// * **Cancel-safe**: a future that is dropped before it is ready charges nothing, and the next
-    ///   in line moves up.
+    ///   in line moves up. A leaky bucket has exceptions, which are listed below.
     /// * **No polling**: the first in line sleeps until its units are due or a [`Limiter::refund`]
     ///   provides them, the others until they are first.
-    /// * **At the limit's full rate**: a timer that fires up to 10 ms late loses no units.
+    /// * **At the limit's full rate**: a timer that fires up to 10 ms late loses no units of a
+    ///   token bucket, nor of a leaky bucket with a queue of 2 or more.
     /// * **Bounded**: 1 024 may wait for a key unless [`super::Builder::max_waiting`] says
     ///   otherwise, and [`crate::WAITING_MAX`] for all keys of a limiter; the next one gets
     ///   [`NotReady::TooManyWaiting`].
     ///
-    /// With a leaky bucket the request is held until its turn, even if it is allowed at once.
+    /// # Leaky buckets
+    ///
+    /// The request is held until its turn, even if it is allowed at once; the grant that is
+    /// returned then has no delay left. If a request is dropped while it is held, those behind it
+    /// move up by one turn, and the last turn is free again. Its units stay charged if
+    ///
+    /// * a [`Limiter::check`] was given a later turn,
+    /// * a request for another number of units is held behind it, or
+    /// * its turn has come, and it was not polled since, and another request is held behind it.
     ///
     /// # Errors
     ///

@@ -188,9 +188,10 @@ impl Line {
         released
     }
 
-    /// Removes a held request that was cancelled before its turn. Each request behind it with the
-    /// same number of units moves up by one turn. Returns the turn that becomes free, if it is
-    /// still in the future.
+    /// Removes a held request that was cancelled. Before its turn, each request behind it with the
+    /// same number of units moves up by one turn; once its turn has come, they keep theirs, because
+    /// the next would otherwise follow too soon. Returns the turn that becomes free, if it has not
+    /// ended.
     ///
     /// Nothing is refunded to the bucket while turns move, so that no new request is given a turn
     /// that is taken.
@@ -204,7 +205,9 @@ impl Line {
         };
         released.drop_later(waker);
         if turn.due <= now {
-            return (None, released);
+            let is_last = at == self.held.len();
+            let free = Some(turn).filter(|turn| is_last && now < turn.ends);
+            return (free, released);
         }
         let mut free = turn;
         for behind in self.held.range_mut(at..) {
