@@ -107,7 +107,7 @@
 //!
 //! `until_ready` (feature `async`, on tokio) and [`Limiter::until_ready_with`] (any timer) wait
 //! instead of denying: in order of arrival, cancel-safe, without polling, and at the full rate of
-//! the limit even though timers fire late. [`until_all_ready_with`] waits for several limits.
+//! a token bucket even though timers fire late. [`until_all_ready_with`] waits for several limits.
 //!
 //! # Redis
 //!
@@ -121,7 +121,8 @@
 //! A key is any value that implements `Hash`: a name, a number, an address, a tuple of them. Only
 //! 64 bits of a key's hash are stored. The hash has a random secret in each limiter, so nobody can
 //! choose a key that shares another's counter. Two keys share a counter if they hash alike: equal
-//! numbers of different types do, an address and the same address as another type do not.
+//! numbers of different types do, and so do a negative number and the unsigned one with the same
+//! bits; an address and the same address as another type do not.
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -130,6 +131,8 @@
 //! let limiter = Limiter::new(Limit::per_hour(1));
 //! assert!(limiter.check(&1_u32).is_allowed());
 //! assert!(!limiter.check(&1_u64).is_allowed(), "the same number");
+//! assert!(limiter.check(&-1_i64).is_allowed());
+//! assert!(!limiter.check(&u64::MAX).is_allowed(), "the same bits");
 //! assert!(limiter.check("ann").is_allowed());
 //! assert!(!limiter.check(&"ann".to_owned()).is_allowed(), "the same text");
 //!

@@ -144,6 +144,11 @@ impl<C: Clock> Limiter<C> {
     /// Refunds at most what was consumed, the newest units first. Wakes the first waiter for the
     /// key.
     ///
+    /// In a leaky bucket, the newest units are the last turns, and a request that is held for one
+    /// of them (in `until_ready` or by the middleware) keeps it: a new request may be given the
+    /// same turn, so that two go at the same time. The rate holds in the long term, not the
+    /// spacing.
+    ///
     /// # Example
     ///
     /// ```
@@ -161,7 +166,7 @@ impl<C: Clock> Limiter<C> {
     }
 
     /// Refunds everything that `key` consumed, as if it had never been seen. Wakes the first waiter
-    /// for the key.
+    /// for the key. Requests that a leaky bucket holds keep their turns; see [`Limiter::refund`].
     ///
     /// # Example
     ///
@@ -241,7 +246,8 @@ impl<C: Clock> Limiter<C> {
 
     /// Replaces the limit, for all threads at once. Consumed units stay consumed, up to the new
     /// capacity; if the window or the algorithm changes, they count as consumed now. Requests that
-    /// wait in `until_ready` wait under the new limit.
+    /// wait in `until_ready` wait under the new limit; those that a leaky bucket has allowed and
+    /// holds keep their turn.
     ///
     /// # Example
     ///

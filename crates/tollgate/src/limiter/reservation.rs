@@ -30,6 +30,9 @@ use super::{Limiter, Priority, denial_without_answer};
 /// later refund may return units of others: a burst of up to twice the capacity, but over a longer
 /// time no more than one burst and what has refilled.
 ///
+/// What a leaky bucket is refunded is its last turn, which may be that of a request that is held:
+/// see [`Limiter::refund`].
+///
 /// If the limit was replaced meanwhile, the refund goes to the new one; if its window or its
 /// algorithm changed, nothing is refunded. A key that was evicted or reset meanwhile is refunded at
 /// most what it consumed since.
