@@ -67,9 +67,9 @@ pub(crate) struct Args {
 const AFTER_HELP: &str = "\
 No colours are used if the environment variable NO_COLOR is set.
 
-Exit status: 0 if it was ended by a key or SIGTERM, or has printed; 1 if the service does not \
-answer or is not Tollgate; 2 if the command line is wrong, a file cannot be read, or \
-standard output cannot be written.";
+Exit status: 0 if it was ended by a key, SIGINT, SIGTERM or SIGHUP, or has printed; 1 if the \
+service does not answer or is not Tollgate; 2 if the command line is wrong, a file cannot be \
+read, or standard output cannot be written.";
 
 /// The exit status, and why.
 struct Failure(u8, String);

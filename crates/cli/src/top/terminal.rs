@@ -1,6 +1,8 @@
 //! The terminal: drawn when something has changed, and restored however the command ends.
 
+use std::future::poll_fn;
 use std::io;
+use std::task::Poll;
 
 use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
@@ -20,6 +22,9 @@ pub(super) enum Stopped {
     Service(Failure),
 }
 
+/// The signals that end the command. Without a handler, they would leave the terminal as it is.
+struct EndSignals([Signal; 3]);
+
 /// Restores the terminal when it is dropped. After a panic, a hook of ratatui does.
 struct Restore;
 
@@ -29,12 +34,38 @@ impl Drop for Restore {
     }
 }
 
+// === impl EndSignals ===
+
+impl EndSignals {
+    fn new() -> io::Result<EndSignals> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(EndSignals([
+            signal(terminate)?,
+            signal(interrupt)?,
+            signal(SignalKind::hangup())?,
+        ]))
+    }
+
+    /// Waits for one of them.
+    async fn wait(&mut self) {
+        let signals = &mut self.0;
+        poll_fn(|context| {
+            let mut signals = signals.iter_mut();
+            match signals.any(|signal| signal.poll_recv(context).is_ready()) {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+}
+
 /// Shows the screen until a key quits, or the process gets a signal to end.
 pub(super) async fn show(mut screen: Screen, updates: Receiver<Update>) -> Result<(), Stopped> {
-    let terminate = signal(SignalKind::terminate()).map_err(Stopped::Terminal)?;
+    let signals = EndSignals::new().map_err(Stopped::Terminal)?;
     let terminal = ratatui::try_init().map_err(Stopped::Terminal)?;
     let restore = Restore;
-    let shown = run(terminal, &mut screen, updates, terminate).await;
+    let shown = run(terminal, &mut screen, updates, signals).await;
     drop(restore);
     shown
 }
@@ -44,7 +75,7 @@ async fn run(
     mut terminal: DefaultTerminal,
     screen: &mut Screen,
     mut updates: Receiver<Update>,
-    mut terminate: Signal,
+    mut signals: EndSignals,
 ) -> Result<(), Stopped> {
     let mut inputs = EventStream::new();
     loop {
@@ -60,7 +91,7 @@ async fn run(
                 Some(Err(error)) => return Err(Stopped::Terminal(error)),
                 None => Next::Quit,
             },
-            _ = terminate.recv() => Next::Quit,
+            () = signals.wait() => Next::Quit,
         };
         match next {
             Next::Continue => {}

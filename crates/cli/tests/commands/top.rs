@@ -182,6 +182,14 @@ impl Watching {
         }
     }
 
+    /// The number of the process that `script` has started.
+    fn number_of_command(&self) -> String {
+        let script = self.process.id();
+        let children = format!("/proc/{script}/task/{script}/children");
+        let children = std::fs::read_to_string(children).unwrap();
+        children.trim().to_owned()
+    }
+
     fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
         self.keys.flush().unwrap();
@@ -234,4 +242,20 @@ fn it_has_no_colours_with_no_color_and_ends_if_there_is_no_service() {
     let shown = watching.read_to("connection refused");
     assert!(!shown.contains("\u{1b}[?1049h"), "{shown:?}");
     assert_eq!(watching.process.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn a_signal_that_ends_it_restores_the_terminal() {
+    let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
+    let (_service, _, url) = serving(directory.path());
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        let mut watching = Watching::start(&url, &[]);
+        watching.read_to("decisions/s");
+        let number = watching.number_of_command();
+        let sent = Command::new("kill").args([signal, &number]).status();
+        assert!(sent.unwrap().success());
+        watching.read_to("\u{1b}[?1049l");
+        let code = watching.process.wait().unwrap().code();
+        assert_eq!(code, Some(0), "{signal}");
+    }
 }
