@@ -118,7 +118,7 @@ pub(super) fn stores(snapshot: &Snapshot) -> Panel {
     Panel {
         title: "Stores",
         note: String::new(),
-        columns: vec![Column::text(""), Column::number("")],
+        columns: vec![Column::text(""), Column::text("")],
         rows,
         empty: "no store has been counted yet",
     }

@@ -3,9 +3,10 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
+use serde_json::{Value, json};
 use tollgate_core::is_printable;
 
-use super::super::sample::snapshot;
+use super::super::sample::{document, snapshot};
 use super::*;
 use crate::admin_client::NotAnswered;
 
@@ -161,4 +162,37 @@ fn without_colours_there_are_none() {
         }
         assert_eq!(found, has_colours);
     }
+}
+
+/// A history of two seconds, each of them changed by the function.
+fn history(change: impl Fn(&mut Value, u64)) -> History {
+    let mut history = History::default();
+    for second in [100, 101] {
+        let mut document = document(second);
+        change(&mut document, second);
+        history.push(serde_json::from_value(document).unwrap());
+    }
+    history
+}
+
+/// The lines of a panel that begin with this.
+fn line_of(panel: &Panel, start: &str) -> String {
+    let lines = panel.lines(80).into_iter().map(|line| line.to_string());
+    lines
+        .into_iter()
+        .find(|line| line.starts_with(start))
+        .unwrap()
+}
+
+#[test]
+fn a_long_error_of_a_store_hides_no_value() {
+    let history = history(|one, _| one["stores"][0]["trouble"] = json!("x".repeat(100)));
+    let panel = panels::stores(history.latest().unwrap());
+    let lines: Vec<String> = panel.lines(80).iter().map(Line::to_string).collect();
+    for line in &lines {
+        assert!(crate::top::panel::width(line) <= 80, "{line}");
+        assert_eq!(line.contains('…'), line.starts_with("  why"), "{line}");
+    }
+    let value = line_of(&panel, "memory: live keys");
+    assert!(value.trim_end().ends_with(" 1,234"), "{value}");
 }
