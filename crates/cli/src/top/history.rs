@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::number::Rate;
 use super::snapshot::{Bound, Snapshot};
+use crate::printable::Printable;
 
 /// The most points of a chart, one a second.
 pub(super) const POINTS_MAX: usize = 300;
@@ -42,7 +43,7 @@ impl History {
     /// Adds a snapshot. One of a service that was restarted begins a new history.
     pub(super) fn push(&mut self, snapshot: Snapshot) {
         let last = self.snapshots.back();
-        if last.is_some_and(|last| snapshot.uptime_millis <= last.uptime_millis) {
+        if last.is_some_and(|last| is_restarted(last, &snapshot)) {
             *self = History::default();
         }
         self.first_millis.get_or_insert(snapshot.uptime_millis);
@@ -146,6 +147,18 @@ impl History {
         let before = early.or(self.snapshots.front())?;
         (latest.uptime_millis > before.uptime_millis).then_some((latest, before))
     }
+}
+
+/// Whether the service was restarted between two snapshots. With a long break between them, its
+/// uptime does not tell, but the times of its decisions do: unlike the outcomes, of which a reload
+/// takes those of former rules, they only grow while it runs.
+fn is_restarted(last: &Snapshot, next: &Snapshot) -> bool {
+    let decisions = |snapshot: &Snapshot, listener: &Printable| {
+        let buckets = snapshot.latency.get(listener);
+        buckets.and_then(|buckets| buckets.iter().map(|(_, count)| *count).max())
+    };
+    let has_lost = |listener: &Printable| decisions(next, listener) < decisions(last, listener);
+    next.uptime_millis <= last.uptime_millis || last.latency.keys().any(has_lost)
 }
 
 fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {

@@ -11,6 +11,15 @@ const OTHER = ["store_unavailable", "shadow_denied", "quota_over", "uncharged", 
 
 const sum = (counts, names) => names.reduce((total, name) => total + (counts[name] ?? 0), 0);
 
+// Whether the service was restarted between two snapshots. With a long break between them, its uptime
+// does not tell, but the times of its decisions do: unlike the outcomes, of which a reload takes those
+// of former rules, they only grow while it runs.
+function isRestarted(last, next) {
+  const decisions = (snapshot, listener) => snapshot.latency[listener]?.at(-1)?.[1] ?? 0;
+  const hasLost = (listener) => decisions(next, listener) < decisions(last, listener);
+  return next.uptimeMillis <= last.uptimeMillis || Object.keys(last.latency).some(hasLost);
+}
+
 export class History {
   constructor() {
     this.points = [];
@@ -20,7 +29,7 @@ export class History {
   // Adds a snapshot. One of a service that was restarted begins a new history.
   push(snapshot) {
     const last = this.snapshots.at(-1);
-    if (last && snapshot.uptimeMillis <= last.uptimeMillis) {
+    if (last && isRestarted(last, snapshot)) {
       this.points = [];
       this.snapshots = [];
     }

@@ -1,3 +1,5 @@
+#![allow(clippy::unwrap_used)]
+
 use super::super::sample::snapshot;
 use super::*;
 
@@ -57,8 +59,20 @@ fn counts_that_shrink_or_are_huge_do_not_overflow() {
     history.push(next);
     assert!(history.rate(Snapshot::total) > Some(Rate(u64::MAX / 2)));
     assert!(history.percentile(990).is_some());
-    let mut last = snapshot(1);
+    // As after a reload, at which the counts of rules that are gone go with them.
+    let mut last = history.latest().unwrap().clone();
     last.uptime_millis = 4000;
+    last.outcomes.values_mut().for_each(|count| *count = 7);
     history.push(last);
     assert_eq!(history.rate(|one| one.count(&["allowed"])), Some(Rate(0)));
+}
+
+#[test]
+fn a_restart_is_noticed_also_after_a_long_break() {
+    let mut history = after([100, 101].into_iter());
+    let mut restarted = snapshot(50);
+    restarted.uptime_millis = 300_000;
+    history.push(restarted);
+    assert_eq!(history.points().len(), 1);
+    assert_eq!(history.rate(Snapshot::total), None);
 }
