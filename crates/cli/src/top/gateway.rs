@@ -3,11 +3,15 @@
 use super::history::History;
 use super::number::{per_second, time, whole};
 use super::panel::{Cell, Column, Panel};
-use super::snapshot::{Gateway, Route, Snapshot, Upstream, total};
+use super::snapshot::{Gateway, Snapshot, sum, total};
 use super::tone::Tone;
 
-/// The outcomes of a route that are not failures.
-const OUTCOMES: [&str; 3] = ["forwarded", "denied", "canceled"];
+/// The outcomes of a route that are not failures, as the table has them: those that deny together.
+const OUTCOMES: [&[&str]; 3] = [
+    &["forwarded"],
+    &["denied", "deny_listed", "in_flight"],
+    &["canceled"],
+];
 
 /// The tables; none if the service has no gateway.
 pub(super) fn panels(history: &History, snapshot: &Snapshot) -> Vec<Panel> {
@@ -18,14 +22,18 @@ pub(super) fn panels(history: &History, snapshot: &Snapshot) -> Vec<Panel> {
 }
 
 /// The answers of upstreams, and how long they took of late.
-fn upstreams(history: &History, gateway: &Gateway) -> Panel {
+fn upstreams<'h>(history: &'h History, gateway: &Gateway) -> Panel {
     let rows = gateway.upstreams.iter().map(|upstream| {
         let name = &*upstream.upstream;
-        let rate = history.rate(|one| find(one, name).map_or(0, |one| one.answers));
-        let took = |thousandths| {
-            let times = |one| find(one, name).map_or(&[][..], |one| one.times.as_slice());
-            time(history.percentile_of(thousandths, times))
+        let rate = history.try_rate(|one| {
+            let gateway = one.gateway.as_ref()?;
+            gateway.read_upstream(name, |one| one.answers)
+        });
+        let times = |one: &'h Snapshot| {
+            let gateway = one.gateway.as_ref()?;
+            gateway.read_upstream(name, |one| one.times.as_slice())
         };
+        let took = |thousandths| time(history.percentile_of(thousandths, times));
         vec![
             Cell::new(name),
             Cell::new(per_second(rate)),
@@ -51,19 +59,14 @@ fn upstreams(history: &History, gateway: &Gateway) -> Panel {
     }
 }
 
-fn find<'s>(snapshot: &'s Snapshot, upstream: &str) -> Option<&'s Upstream> {
-    snapshot.gateway.as_ref()?.upstream(upstream)
-}
-
 /// The requests of routes, by outcome.
 fn routes(history: &History, gateway: &Gateway) -> Panel {
     let rows = gateway.routes.iter().map(|route| {
-        let count = |outcome: &str| route.counts.iter().find(|(name, _)| &***name == outcome);
-        let counts = OUTCOMES.map(|outcome| count(outcome).map_or(0, |(_, count)| *count));
+        let counts = OUTCOMES.map(|outcomes| sum(&route.counts, outcomes));
         let failed = total(&route.counts).saturating_sub(counts.iter().sum());
         let requests = |one: &Snapshot| {
-            let route = one.gateway.as_ref().and_then(|one| one.route(&route.route));
-            route.map_or(0, |route: &Route| total(&route.counts))
+            let gateway = one.gateway.as_ref()?;
+            gateway.read_route(&route.route, |route| total(&route.counts))
         };
         let name = match &*route.route {
             "" => "(no route)",
@@ -71,7 +74,7 @@ fn routes(history: &History, gateway: &Gateway) -> Panel {
         };
         let mut row = vec![
             Cell::new(name),
-            Cell::new(per_second(history.rate(requests))),
+            Cell::new(per_second(history.try_rate(requests))),
         ];
         row.extend(counts.map(|count| Cell::new(whole(count))));
         row.push(failures(failed));

@@ -49,8 +49,8 @@ impl History {
         self.first_millis.get_or_insert(snapshot.uptime_millis);
         push_bounded(&mut self.snapshots, Arc::new(snapshot), SNAPSHOTS_MAX);
         let point = Point {
-            allowed: self.rate_over(1_000, |one| one.count(&["allowed", "over_soft"])),
-            denied: self.rate_over(1_000, |one| one.count(&["denied"])),
+            allowed: self.rate_over(1_000, |one| Some(one.count(&["allowed", "over_soft"]))),
+            denied: self.rate_over(1_000, |one| Some(one.denied())),
             p99: self.percentile_over(2_000, 990),
         };
         push_bounded(&mut self.points, point, POINTS_MAX);
@@ -76,6 +76,11 @@ impl History {
 
     /// By how much a count grows in a second; `None` with a single snapshot.
     pub(super) fn rate(&self, read: impl Fn(&Snapshot) -> u64) -> Option<Rate> {
+        self.rate_over(RATE_MILLIS, |one| Some(read(one)))
+    }
+
+    /// The same for a count that a snapshot may lack; `None` also if one of the two does.
+    pub(super) fn try_rate(&self, read: impl Fn(&Snapshot) -> Option<u64>) -> Option<Rate> {
         self.rate_over(RATE_MILLIS, read)
     }
 
@@ -85,27 +90,28 @@ impl History {
         self.percentile_over(TIMES_MILLIS, thousandths)
     }
 
-    fn rate_over(&self, millis: u64, read: impl Fn(&Snapshot) -> u64) -> Option<Rate> {
+    fn rate_over(&self, millis: u64, read: impl Fn(&Snapshot) -> Option<u64>) -> Option<Rate> {
         let (latest, before) = self.ends(millis)?;
-        let grown = read(latest).saturating_sub(read(before));
+        let grown = read(latest)?.saturating_sub(read(before)?);
         Some(Rate::new(
             grown,
             latest.uptime_millis - before.uptime_millis,
         ))
     }
 
-    /// The same for other times, of which `read` finds the buckets in a snapshot.
+    /// The same for other times, of which `read` finds the buckets in a snapshot; `None` also if a
+    /// snapshot lacks them.
     pub(super) fn percentile_of<'s>(
         &'s self,
         thousandths: u64,
-        read: impl Fn(&'s Snapshot) -> &'s [(Bound, u64)],
+        read: impl Fn(&'s Snapshot) -> Option<&'s [(Bound, u64)]>,
     ) -> Option<Duration> {
-        self.percentile_between(TIMES_MILLIS, thousandths, |one| vec![read(one)])
+        self.percentile_between(TIMES_MILLIS, thousandths, |one| Some(vec![read(one)?]))
     }
 
     fn percentile_over(&self, millis: u64, thousandths: u64) -> Option<Duration> {
         self.percentile_between(millis, thousandths, |one| {
-            one.latency.values().map(Vec::as_slice).collect()
+            Some(one.latency.values().map(Vec::as_slice).collect())
         })
     }
 
@@ -115,18 +121,18 @@ impl History {
         &'s self,
         millis: u64,
         thousandths: u64,
-        read: impl Fn(&'s Snapshot) -> Vec<&'s [(Bound, u64)]>,
+        read: impl Fn(&'s Snapshot) -> Option<Vec<&'s [(Bound, u64)]>>,
     ) -> Option<Duration> {
         let (latest, before) = self.ends(millis)?;
         let sum = |snapshot| {
             let mut buckets: BTreeMap<Duration, u64> = BTreeMap::new();
-            for (bound, count) in read(snapshot).into_iter().flatten() {
+            for (bound, count) in read(snapshot)?.into_iter().flatten() {
                 let sum = buckets.entry(bound.0).or_default();
                 *sum = sum.saturating_add(*count);
             }
-            buckets
+            Some(buckets)
         };
-        let (mut buckets, earlier) = (sum(latest), sum(before));
+        let (mut buckets, earlier) = (sum(latest)?, sum(before)?);
         for (bound, count) in &mut buckets {
             *count = count.saturating_sub(earlier.get(bound).copied().unwrap_or(0));
         }

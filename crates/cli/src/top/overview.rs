@@ -11,8 +11,10 @@ use super::tone::Tone;
 
 /// The numbers of now, four or two in a line where there is room.
 pub(super) fn numbers(history: &History, width: usize) -> Vec<Line<'static>> {
-    let denied = |one: &Snapshot| one.count(&["denied"]);
-    let (all, denied) = (history.rate(Snapshot::total), history.rate(denied));
+    let (all, denied) = (
+        history.rate(Snapshot::total),
+        history.rate(Snapshot::denied),
+    );
     let share = match (all, denied) {
         (Some(all), Some(denied)) if all.0 > 0 => percent(denied.0, all.0),
         _ => UNKNOWN.to_owned(),

@@ -37,7 +37,7 @@ pub(super) fn rules(history: &History, snapshot: &Snapshot) -> Panel {
     let rules = snapshot.rules.iter().filter(|rule| !rule.domain.is_empty());
     let rows = rules.map(|rule| {
         let rate = |count: fn(&Rule) -> u64| {
-            per_second(history.rate(|one| one.rule(&rule.domain, &rule.rule).map_or(0, count)))
+            per_second(history.try_rate(|one| one.read_rule(&rule.domain, &rule.rule, count)))
         };
         let name = match (&rule.name, &*rule.rule) {
             (Some(name), _) => name,

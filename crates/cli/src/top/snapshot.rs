@@ -10,6 +10,12 @@ use crate::printable::Printable;
 
 /// The version of snapshots that this program reads.
 pub(super) const VERSION: u64 = 1;
+/// A snapshot has at most so many rules.
+const RULES_MAX: usize = 100;
+/// A snapshot has at most so many routes, and as many upstreams.
+const ROUTES_MAX: usize = 50;
+/// The outcomes of denied decisions. Without the store, whether the limit is exceeded is unknown.
+const DENIED: [&str; 2] = ["denied", "store_unavailable"];
 
 /// What a service did until now. Every text in it is printable.
 #[derive(Clone, Debug, Deserialize)]
@@ -164,22 +170,39 @@ impl Snapshot {
         total(&self.outcomes)
     }
 
-    /// A rule by its domain and path.
-    pub(super) fn rule(&self, domain: &str, rule: &str) -> Option<&Rule> {
-        let mut rules = self.rules.iter();
-        rules.find(|one| &*one.domain == domain && &*one.rule == rule)
+    /// The decisions that denied.
+    pub(super) fn denied(&self) -> u64 {
+        self.count(&DENIED)
+    }
+
+    /// A count of a rule by its domain and path; see [`read`].
+    pub(super) fn read_rule(
+        &self,
+        domain: &str,
+        rule: &str,
+        count: impl Fn(&Rule) -> u64,
+    ) -> Option<u64> {
+        let is_it = |one: &Rule| &*one.domain == domain && &*one.rule == rule;
+        read(&self.rules, RULES_MAX, is_it, count)
     }
 }
 
 // === impl Gateway ===
 
 impl Gateway {
-    pub(super) fn route(&self, name: &str) -> Option<&Route> {
-        self.routes.iter().find(|one| &*one.route == name)
+    /// A count of a route; see [`read`].
+    pub(super) fn read_route(&self, name: &str, count: impl Fn(&Route) -> u64) -> Option<u64> {
+        read(&self.routes, ROUTES_MAX, |one| &*one.route == name, count)
     }
 
-    pub(super) fn upstream(&self, name: &str) -> Option<&Upstream> {
-        self.upstreams.iter().find(|one| &*one.upstream == name)
+    /// Figures of an upstream; see [`read`].
+    pub(super) fn read_upstream<'s, F: Default>(
+        &'s self,
+        name: &str,
+        figures: impl Fn(&'s Upstream) -> F,
+    ) -> Option<F> {
+        let is_it = |one: &Upstream| &*one.upstream == name;
+        read(&self.upstreams, ROUTES_MAX, is_it, figures)
     }
 }
 
@@ -193,7 +216,21 @@ impl Rule {
 
     /// Those that it denied.
     pub(super) fn denied(&self) -> u64 {
-        sum(&self.counts, &["denied"])
+        sum(&self.counts, &DENIED)
+    }
+}
+
+/// Reads figures of one of the busiest, of which a snapshot has at most so many: the default, as 0,
+/// if all are listed and it is not among them; `None` if it may have been left out.
+fn read<'l, T, F: Default>(
+    busiest: &'l [T],
+    most: usize,
+    is_it: impl Fn(&T) -> bool,
+    figures: impl Fn(&'l T) -> F,
+) -> Option<F> {
+    match busiest.iter().find(|one| is_it(one)) {
+        Some(found) => Some(figures(found)),
+        None => (busiest.len() < most).then(F::default),
     }
 }
 
@@ -202,7 +239,8 @@ pub(super) fn total(counts: &Counts) -> u64 {
     counts.values().copied().fold(0, u64::saturating_add)
 }
 
-fn sum(counts: &Counts, outcomes: &[&str]) -> u64 {
+/// Those of these outcomes.
+pub(super) fn sum(counts: &Counts, outcomes: &[&str]) -> u64 {
     let named = counts
         .iter()
         .filter(|(name, _)| outcomes.contains(&&***name));

@@ -6,10 +6,27 @@ const POINTS_MAX = SECONDS;
 // Snapshots that rates and percentiles are made of.
 const SNAPSHOTS_MAX = 11;
 const RATE_SECONDS = 5;
+// A snapshot has at most so many rules, and so many routes and upstreams, the busiest.
+const RULES_MAX = 100;
+const ROUTES_MAX = 50;
 const ALLOWED = ["allowed", "over_soft"];
-const OTHER = ["store_unavailable", "shadow_denied", "quota_over", "uncharged", "unlimited", "no_limit", "unknown_domain"];
+// Without the store, whether the limit is exceeded is unknown.
+export const DENIED = ["denied", "store_unavailable"];
+const OTHER = ["shadow_denied", "quota_over", "uncharged", "unlimited", "no_limit", "unknown_domain"];
 
-const sum = (counts, names) => names.reduce((total, name) => total + (counts[name] ?? 0), 0);
+export const sum = (counts, names = Object.keys(counts)) =>
+  names.reduce((total, name) => total + (counts[name] ?? 0), 0);
+
+// What `read` finds in one of the busiest: `nothing` if all are listed and it is not among them; null
+// if it may have been left out.
+function readOne(busiest, most, isIt, read, nothing) {
+  const found = busiest.find(isIt);
+  if (found) return read(found);
+  return busiest.length < most ? nothing : null;
+}
+
+const readUpstream = (snapshot, upstream, read, nothing) =>
+  readOne(snapshot.gateway?.upstreams ?? [], ROUTES_MAX, (one) => one.upstream === upstream, read, nothing);
 
 // Whether the service was restarted between two snapshots. With a long break between them, its uptime
 // does not tell, but the times of its decisions do: unlike the outcomes, of which a reload takes those
@@ -48,31 +65,46 @@ export class History {
     return early.at(-1) ?? this.snapshots[0];
   }
 
-  // What `read` of a snapshot grows by in a second; null with a single snapshot.
+  // What `read` of a snapshot grows by in a second; null with a single snapshot, or if it is null in
+  // one of both.
   rate(read, seconds = RATE_SECONDS) {
     const [before, latest] = [this.before(seconds), this.snapshots.at(-1)];
     const millis = latest.uptimeMillis - before.uptimeMillis;
-    return millis > 0 ? Math.max(0, read(latest) - read(before)) * 1000 / millis : null;
+    const [from, to] = [read(before), read(latest)];
+    return millis > 0 && from !== null && to !== null ? Math.max(0, to - from) * 1000 / millis : null;
   }
 
   rates(seconds = RATE_SECONDS) {
-    return [ALLOWED, ["denied"], OTHER].map((names) => this.rate((one) => sum(one.outcomes, names), seconds));
+    return [ALLOWED, DENIED, OTHER].map((names) => this.rate((one) => sum(one.outcomes, names), seconds));
   }
 
   ruleRate(domain, rule, names) {
-    return this.rate((one) => {
-      const found = one.rules.find((other) => other.domain === domain && other.rule === rule);
-      return found ? sum(found.counts, names ?? Object.keys(found.counts)) : 0;
-    });
+    const isIt = (one) => one.domain === domain && one.rule === rule;
+    return this.rate((one) => readOne(one.rules, RULES_MAX, isIt, ({ counts }) => sum(counts, names), 0));
+  }
+
+  routeRate(route) {
+    const isIt = (one) => one.route === route;
+    return this.rate((one) => readOne(one.gateway?.routes ?? [], ROUTES_MAX, isIt, ({ counts }) => sum(counts), 0));
+  }
+
+  upstreamRate(upstream) {
+    return this.rate((one) => readUpstream(one, upstream, ({ answers }) => answers, 0));
+  }
+
+  upstreamTimes(upstream, shares) {
+    return this.percentiles(shares, 10, (one) => readUpstream(one, upstream, ({ times }) => [times], []));
   }
 
   // The upper bounds, in seconds, of what shares of the decisions of all listeners took, or of other
-  // lists of buckets that `read` finds in a snapshot; null without any.
+  // lists of buckets that `read` finds in a snapshot; null without any, or if `read` is null.
   percentiles(shares, seconds = 10, read = (one) => Object.values(one.latency)) {
     const [before, latest] = [this.before(seconds), this.snapshots.at(-1)];
     const buckets = new Map();
-    for (const [snapshot, sign] of [[latest, 1], [before, -1]]) {
-      for (const list of read(snapshot)) {
+    const found = [[read(latest), 1], [read(before), -1]];
+    if (found.some(([lists]) => lists === null)) return shares.map(() => null);
+    for (const [lists, sign] of found) {
+      for (const list of lists) {
         for (const [bound, count] of list) buckets.set(bound, (buckets.get(bound) ?? 0) + sign * count);
       }
     }

@@ -1,12 +1,14 @@
 // The page: reads snapshots from the service, and shows them.
 
 import { Chart } from "./chart.js";
-import { History, SECONDS } from "./history.js";
+import { DENIED, History, SECONDS, sum } from "./history.js";
 import { ago, bytes, descriptorText, fill, node, perSecond, time, whole } from "./tables.js";
 
 const RETRY_MILLIS = 2000;
 // No snapshot is larger: an event that does not end is not kept.
 const EVENT_MAX = 4 << 20;
+// The outcomes of a route that deny: limits, lists and concurrency limits.
+const ROUTE_DENIED = ["denied", "deny_listed", "in_flight"];
 
 const $ = (id) => document.getElementById(id);
 const history = new History();
@@ -125,13 +127,12 @@ function why(key, isHashed) {
 function showRules(snapshot) {
   const columns = [["rule"], ["limit", "spare"], ["per s", "number"], ["denied per s", "number"], ["denied", "number spare"], ["budget used", "bar"]];
   const rows = snapshot.rules.filter((rule) => rule.domain).map((rule) => {
-    const total = Object.values(rule.counts).reduce((sum, count) => sum + count, 0);
     return [
       `${rule.domain}: ${rule.name || rule.rule || "(no limit)"}`,
       rule.limit ?? "",
       perSecond(history.ruleRate(rule.domain, rule.rule)),
-      perSecond(history.ruleRate(rule.domain, rule.rule, ["denied"])),
-      `${whole(rule.counts.denied)} of ${whole(total)}`,
+      perSecond(history.ruleRate(rule.domain, rule.rule, DENIED)),
+      `${whole(sum(rule.counts, DENIED))} of ${whole(sum(rule.counts))}`,
       budget(rule.budget),
     ];
   });
@@ -182,23 +183,20 @@ function showStores({ memory, stores }) {
 function showGateway(gateway) {
   $("gateway").hidden = !gateway;
   if (!gateway) return;
-  const sum = (counts) => Object.values(counts ?? {}).reduce((all, count) => all + count, 0);
   const bad = (count) => count > 0 ? node("span", "bad", whole(count)) : "0";
   const upstreams = gateway.upstreams.map(({ upstream, answers, errors }) => {
-    const find = (one) => one.gateway?.upstreams.find((other) => other.upstream === upstream);
-    const times = history.percentiles([0.5, 0.99], 10, (one) => [find(one)?.times ?? []]);
-    const rate = history.rate((one) => find(one)?.answers ?? 0);
-    return [upstream, perSecond(rate), ...times.map((bound) => bound === null ? "–" : `≤ ${time(bound)}`), whole(answers), bad(sum(errors))];
+    const times = history.upstreamTimes(upstream, [0.5, 0.99]);
+    return [upstream, perSecond(history.upstreamRate(upstream)), ...times.map((bound) => bound === null ? "–" : `≤ ${time(bound)}`), whole(answers), bad(sum(errors))];
   });
   const number = (title) => [title, "number"];
   const spare = (title) => [title, "number spare"];
   fill($("upstreams"), [["upstream"], number("per s"), spare("p50"), number("p99"), spare("answers"), number("not answered")],
     upstreams, "no upstream");
   const routes = gateway.routes.map(({ route, counts }) => {
-    const find = (one) => one.gateway?.routes.find((other) => other.route === route);
-    const { forwarded = 0, denied = 0, canceled = 0 } = counts;
+    const { forwarded = 0, canceled = 0 } = counts;
+    const denied = sum(counts, ROUTE_DENIED);
     const failed = sum(counts) - forwarded - denied - canceled;
-    return [route || "(no route)", perSecond(history.rate((one) => sum(find(one)?.counts))), whole(forwarded), whole(denied), whole(canceled), bad(failed)];
+    return [route || "(no route)", perSecond(history.routeRate(route)), whole(forwarded), whole(denied), whole(canceled), bad(failed)];
   });
   fill($("routes"), [["route"], number("per s"), number("forwarded"), number("denied"), spare("canceled"), number("failed")],
     routes, "no request yet");

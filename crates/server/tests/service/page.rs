@@ -207,6 +207,63 @@ async fn a_page_does_not_grow() {
     );
 }
 
+/// As `tollgate top`, whose tests have the same snapshots.
+#[tokio::test]
+async fn the_page_counts_denials_rates_and_restarts_as_top_does() {
+    let (_house, mut browser) = open(|_| ()).await;
+    let found = browser
+        .evaluate(
+            "(async () => {
+                const { History } = await import('/dashboard/history.js');
+                const after = (change) => {
+                    const history = new History();
+                    for (const second of [100, 101]) {
+                        const one = { uptimeMillis: 1000 * second, outcomes: {}, rules: [],
+                            latency: { http: [[0.001, second]] } };
+                        history.push({ ...one, ...change(second) });
+                    }
+                    return history;
+                };
+                const unavailable = after((second) =>
+                    ({ outcomes: { store_unavailable: 40 * second } }));
+                const newcomer = (most) => after((second) => {
+                    const names = Array.from({ length: most }, (_, number) => `n${number}`);
+                    if (second === 101) names[0] = 'late';
+                    return {
+                        rules: names.map((rule) => ({ domain: 'd', rule, counts: { denied: 7 } })),
+                        gateway: {
+                            routes: names.map((route) => ({ route, counts: { denied: 7 } })),
+                            upstreams: names.map((upstream) =>
+                                ({ upstream, answers: 7, times: [[0.004, 7]] })),
+                        },
+                    };
+                });
+                const gateway = (history) => [history.routeRate('late'),
+                    history.upstreamRate('late'), history.upstreamTimes('late', [0.5])[0]];
+                const restarted = after((second) =>
+                    ({ latency: { http: [[0.001, second === 100 ? 9 : 8]] } }));
+                const reloaded = after((second) =>
+                    ({ outcomes: { allowed: second === 100 ? 9 : 8 } }));
+                return [unavailable.rates(), restarted.points.length, reloaded.points.length,
+                    [99, 100].map((most) => newcomer(most).ruleRate('d', 'late', ['denied'])),
+                    [49, 50].map((most) => gateway(newcomer(most)))];
+            })()",
+        )
+        .await;
+    assert_eq!(
+        found,
+        json!([
+            [0, 40, 0],
+            1,
+            2,
+            [7, null],
+            [[7, 7, 0.004], [null, null, null]]
+        ]),
+        "{:?}",
+        browser.errors
+    );
+}
+
 #[tokio::test]
 async fn the_page_asks_for_a_token_and_hides_values() {
     let (house, mut browser) = open(|config| {

@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
-use super::super::sample::snapshot;
+use serde_json::json;
+
+use super::super::overview::numbers;
+use super::super::sample::{document, snapshot};
 use super::*;
 
 fn after(seconds: impl Iterator<Item = u64>) -> History {
@@ -75,4 +78,19 @@ fn a_restart_is_noticed_also_after_a_long_break() {
     history.push(restarted);
     assert_eq!(history.points().len(), 1);
     assert_eq!(history.rate(Snapshot::total), None);
+}
+
+#[test]
+fn what_no_store_answers_is_denied() {
+    let mut history = History::default();
+    for second in [100, 101] {
+        let mut unavailable = document(second);
+        unavailable["outcomes"] = json!({"store_unavailable": 40 * second});
+        unavailable["rules"][0]["counts"] = unavailable["outcomes"].clone();
+        history.push(serde_json::from_value(unavailable).unwrap());
+    }
+    assert_eq!(history.points()[1].denied, Some(Rate(40_000)));
+    let shown = numbers(&history, 80)[0].to_string();
+    assert!(shown.contains("denied 100.0 % (40/s)"), "{shown}");
+    assert_eq!(history.latest().unwrap().rules[0].denied(), 40 * 101);
 }

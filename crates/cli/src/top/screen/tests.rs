@@ -196,3 +196,61 @@ fn a_long_error_of_a_store_hides_no_value() {
     let value = line_of(&panel, "memory: live keys");
     assert!(value.trim_end().ends_with(" 1,234"), "{value}");
 }
+
+/// The first words of the lines of an upstream, a route and a rule that the earlier of two
+/// snapshots, with so many of each, lacks.
+fn lines_of_newcomers(most: u64) -> [String; 3] {
+    let history = history(|one, second| {
+        let names = (0..most).map(|number| match (number, second) {
+            (0, 101) => "late".to_owned(),
+            _ => format!("n{number}"),
+        });
+        let names: Vec<String> = names.collect();
+        let counts = json!({"denied": 9_000});
+        let rules = names.iter().map(|name| {
+            json!({"domain": "shop", "rule": name, "limit": null, "budget": null, "counts": counts})
+        });
+        one["rules"] = rules.collect();
+        let routes = names.iter();
+        let routes = routes.map(|name| json!({"route": name, "counts": counts}));
+        one["gateway"]["routes"] = routes.collect();
+        let upstreams = names.iter().map(|name| {
+            json!({"upstream": name, "answers": 9_000, "errors": {}, "times": [[0.004, 9_000]]})
+        });
+        one["gateway"]["upstreams"] = upstreams.collect();
+    });
+    let snapshot = history.latest().unwrap();
+    let mut panels = gateway::panels(&history, snapshot);
+    panels.push(panels::rules(&history, snapshot));
+    let starts = ["late", "late", "shop: late"];
+    let lines = panels.iter().zip(starts).map(|(panel, start)| {
+        let line = line_of(panel, start);
+        let words: Vec<&str> = line[start.len()..].split_whitespace().take(3).collect();
+        words.join(" ")
+    });
+    lines.collect::<Vec<_>>().try_into().unwrap()
+}
+
+/// It has a count, but how much of that is new is unknown.
+#[test]
+fn what_an_earlier_snapshot_had_no_room_for_has_no_rate() {
+    let [upstream, route, _] = lines_of_newcomers(49);
+    assert_eq!([upstream, route], ["9,000 4 ms", "9,000 0 9,000"]);
+    let [upstream, route, rule] = lines_of_newcomers(50);
+    assert_eq!([upstream, route], ["– – –", "– 0 9,000"]);
+    assert_eq!(rule, "9,000 9,000 9,000");
+    let [_, _, rule] = lines_of_newcomers(100);
+    assert_eq!(rule, "– – 9,000");
+}
+
+#[test]
+fn what_a_list_or_a_concurrency_limit_denies_has_not_failed() {
+    let history = history(|one, _| {
+        let counts = json!({"forwarded": 1, "denied": 2, "deny_listed": 30, "in_flight": 400});
+        one["gateway"]["routes"] = json!([{"route": "api", "counts": counts}]);
+    });
+    let panels = gateway::panels(&history, history.latest().unwrap());
+    let line = line_of(&panels[1], "api");
+    let columns: Vec<&str> = line.split_whitespace().skip(2).collect();
+    assert_eq!(columns, ["1", "432", "0", "0"]);
+}

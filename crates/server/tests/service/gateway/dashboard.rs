@@ -1,5 +1,8 @@
 //! The dashboard of a service with a gateway, in a browser.
 
+use std::fs;
+
+use tempfile::TempDir;
 use tollgate_testbed::Redis;
 
 use crate::browser::Browser;
@@ -14,10 +17,17 @@ use crate::page::{pass_second, seconds, take_picture};
 const BUSY: &str = "domain: api\ndescriptors: [{key: remote_address, rate_limit: \
     {window: 10s, requests_per_unit: 200, algorithm: sliding_log}}]\n";
 
+/// A user, who may be on a list.
+const IDENTITY: &str = "identity: {descriptors: [{entries: [{key: remote_address, from: \
+    client_address}]}, {entries: [{key: user, from: {header: x-user}, if_missing: skip}]}]}";
+
 #[tokio::test]
 async fn the_page_shows_the_requests_of_routes_and_the_times_of_upstreams() {
-    let echo = Echo::start().await;
-    let house = gateway(echo.address, "").await;
+    let (echo, directory) = (Echo::start().await, TempDir::new().unwrap());
+    let deny = directory.path().join("deny");
+    fs::write(&deny, "user=mal\n").unwrap();
+    let lists = format!("lists: {{deny: ['{}']}}", deny.display());
+    let house = gateway(echo.address, &format!("{IDENTITY}, {lists}")).await;
     let mut browser = Browser::start().await;
     browser.open(&format!("http://{}/", house.admin())).await;
     let ready = "!document.querySelector('#gateway').hidden";
@@ -26,6 +36,10 @@ async fn the_page_shows_the_requests_of_routes_and_the_times_of_upstreams() {
     for status in [200, 200, 429] {
         assert_eq!(client.get("/").await.status, status);
     }
+    client
+        .send(b"GET / HTTP/1.1\r\nhost: h\r\nx-user: mal\r\n\r\n")
+        .await;
+    assert_eq!(client.reply().await.unwrap().status, 403);
     let row = |table: &str, cells: &str| {
         format!(
             "[...document.querySelectorAll('#{table} tbody tr')].some((row) => {{
@@ -34,8 +48,8 @@ async fn the_page_shows_the_requests_of_routes_and_the_times_of_upstreams() {
             }})"
         )
     };
-    // Route, rate, forwarded, denied, canceled, failed.
-    let routes = "cells.slice(2).join() === '2,1,0,0'";
+    // Route, rate, forwarded, denied by the limit or the list, canceled, failed.
+    let routes = "cells.slice(2).join() === '2,2,0,0'";
     browser.wait_for(&row("routes", routes)).await;
     // Upstream, rate, p50, p99, answers, not answered.
     let upstreams = "cells[0] === 'api' && cells[3].startsWith('≤ ') && cells[4] === '2' \
