@@ -215,14 +215,16 @@ impl<'s> Session<'s> {
     /// Queues a command of a transaction.
     fn queue(&mut self, kind: CommandKind, command: &Command<'_>, out: &mut Vec<u8>) {
         let checked = match kind {
-            CommandKind::Ask(kind) => Ask::check_words(kind, command),
+            CommandKind::Ask(kind) => {
+                Ask::check_words(kind, command).map_err(|text| ("bad_request", text))
+            }
             _ => Ok(()),
         };
         let queued = self.transaction.as_mut();
         let add = || queued.map_or(Ok(()), |queued| queued.add(kind, command));
         match checked.and_then(|()| add()) {
             Ok(()) => Replies::new(out, self.version).simple("QUEUED"),
-            Err(text) => self.reject("bad_request", &text, out),
+            Err((kind, text)) => self.reject(kind, &text, out),
         }
     }
 

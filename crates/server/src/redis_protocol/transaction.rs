@@ -83,22 +83,28 @@ impl<'c> Transaction<'c> {
     ///
     /// # Errors
     ///
-    /// The text of an error: it may not be queued, or there is no room for it.
-    pub(super) fn add(&mut self, kind: CommandKind, command: &Command<'_>) -> Result<(), String> {
+    /// The kind and the text of an error: it may not be queued, or there is no room for it.
+    pub(super) fn add(
+        &mut self,
+        kind: CommandKind,
+        command: &Command<'_>,
+    ) -> Result<(), (&'static str, String)> {
         if matches!(kind, CommandKind::Hello | CommandKind::Auth) {
-            return Err("ERR Command not allowed inside a transaction".to_owned());
+            let text = "ERR Command not allowed inside a transaction";
+            return Err(("bad_request", text.to_owned()));
         }
         if self.is_rejected {
             return Ok(());
         }
         let bytes = command.bytes();
         if self.commands.len() + bytes.len() > BYTES_MAX {
-            return Err(format!(
+            let text = format!(
                 "ERR the commands of a transaction have more than {BYTES_MAX} bytes; send fewer"
-            ));
+            );
+            return Err(("bad_request", text));
         }
         if !self.connection.reserve(bytes.len()) {
-            return Err(NO_ROOM.to_owned());
+            return Err(("no_room", NO_ROOM.to_owned()));
         }
         self.commands.extend_from_slice(bytes);
         self.count += 1;

@@ -37,7 +37,7 @@ async fn locked_house() -> House {
 }
 
 /// How many errors of a kind were counted.
-async fn errors(house: &House, kind: &str) -> Option<String> {
+pub(crate) async fn errors(house: &House, kind: &str) -> Option<String> {
     let text = Client::to(house.admin()).await.get("/metrics").await.body;
     let name = format!("tollgate_request_errors_total{{listener=\"redis\",kind=\"{kind}\"}} ");
     let line = text.lines().find_map(|line| line.strip_prefix(&name));

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use crate::house::House;
 use crate::redis_client::{RedisClient, integers, with_redis};
+use crate::redis_clients::errors;
 
 const RULES: &str =
     "domain: shop\ndescriptors:\n- {key: user, rate_limit: {unit: day, requests_per_unit: 3}}\n";
@@ -185,4 +186,32 @@ async fn only_a_small_transaction_may_wait_for_its_end() {
     assert!(waiting.is_err());
     say(&mut client, &format!("ECHO {}", "x".repeat(8000)), QUEUED).await;
     assert_eq!(client.rest().await, "");
+}
+
+/// Others may have taken the room; here, it is a single transaction that is too large for it.
+#[tokio::test]
+async fn a_command_for_which_there_is_no_room_aborts_the_transaction() {
+    let house = House::with(RULES, |config| {
+        with_redis(config);
+        config.limits.buffer = 64 * 1024;
+    });
+    let house = house.await;
+    let mut client = RedisClient::to(&house).await;
+    say(&mut client, "MULTI", "+OK\r\n").await;
+    let echo = format!("ECHO {}\r\n", "x".repeat(4000));
+    let mut reply = QUEUED.trim_end().to_owned();
+    for _command in 0..100 {
+        if reply.starts_with('-') {
+            break;
+        }
+        client.send(&echo).await;
+        reply = client.lines(1).await.concat();
+    }
+    assert!(
+        reply.starts_with("-ERR no room for this command: "),
+        "{reply}"
+    );
+    say(&mut client, "EXEC", ABORTED).await;
+    say(&mut client, "PING", "+PONG\r\n").await;
+    assert_eq!(errors(&house, "no_room").await.as_deref(), Some("1"));
 }
