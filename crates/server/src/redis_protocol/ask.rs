@@ -173,7 +173,8 @@ pub(super) fn name(asks: &[Ask]) -> &'static str {
 }
 
 /// Writes the reply: an array of the five integers of `CL.THROTTLE`, the delay of a leaky bucket in
-/// milliseconds, and the name of the rule. Without a limit, there is no limit and no rule. Where
+/// milliseconds, and the name of the rule. The limit is N, without a soft or elastic part, which
+/// remaining counts. Without a limit, there is no limit and no rule. Where
 /// the store is unavailable, what remains is unknown: a limit without it tells such a denial from
 /// one by an exceeded limit, in a reply of the same shape.
 pub(super) fn reply(decided: &Result<Decided, StoreError>, replies: &mut Replies<'_>) {
@@ -192,7 +193,7 @@ pub(super) fn reply(decided: &Result<Decided, StoreError>, replies: &mut Replies
                 Decision::Allow(grant) => grant.reset,
                 Decision::Deny(denial) => denial.reset,
             };
-            let limit = found.capacity();
+            let limit = found.limit.nominal();
             let left = match answer.is_store_unavailable() {
                 true => NONE,
                 false => found.remaining().into(),

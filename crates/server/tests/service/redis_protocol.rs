@@ -194,6 +194,25 @@ async fn rules_decide_what_tg_commands_ask() {
     assert_eq!(metric(&house, decided).await.as_deref(), Some("2"));
 }
 
+/// The limit that is reported is N; what remains counts the soft and the elastic part.
+#[tokio::test]
+async fn the_limit_of_a_reply_is_that_of_the_rule() {
+    const PARTS: &str = "domain: shop\ndescriptors:\n\
+        - {key: soft, rate_limit: {unit: day, requests_per_unit: 10, soft: 20%}}\n\
+        - {key: elastic, rate_limit: {unit: day, requests_per_unit: 10, \
+            elastic: {share: 50%, while: [reported]}}}\n\
+        - {key: bucket, rate_limit: {unit: day, requests_per_unit: 10, algorithm: token_bucket, \
+            burst: 5, soft: 20%}}\n";
+    let house = House::with(PARTS, with_redis).await;
+    let mut client = RedisClient::to(&house).await;
+    for (key, limit, left) in [("soft", 10, 12), ("elastic", 10, 10), ("bucket", 5, 6)] {
+        client.send(format!("TG.PEEK shop 1 {key} x\r\n")).await;
+        let reply = client.lines(9).await;
+        let (limit, left) = (format!(":{limit}"), format!(":{left}"));
+        assert_eq!(reply[1..4], [":0", &*limit, &*left], "{key}");
+    }
+}
+
 /// A program writes the keys in the order of its own, and a limit must not depend on it.
 #[tokio::test]
 async fn rules_match_entries_in_any_order() {
