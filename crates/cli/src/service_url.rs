@@ -12,6 +12,7 @@ use rustls::pki_types::ServerName;
 pub(crate) struct ServiceUrl {
     is_encrypted: bool,
     authority: Authority,
+    port: u16,
     server_name: ServerName<'static>,
 }
 
@@ -29,11 +30,7 @@ impl ServiceUrl {
 
     /// The host, without the brackets of an IPv6 address, and the port.
     pub(crate) fn address(&self) -> (&str, u16) {
-        let default = if self.is_encrypted { 443 } else { 80 };
-        (
-            host(&self.authority),
-            self.authority.port_u16().unwrap_or(default),
-        )
+        (host(&self.authority), self.port)
     }
 
     /// The name in the certificate.
@@ -66,8 +63,10 @@ impl FromStr for ServiceUrl {
             return Err(InvalidUrl("it has a user; a token is sent in a header"));
         }
         let server_name = ServerName::try_from(host(&authority).to_owned());
+        let default = if is_encrypted { 443 } else { 80 };
         Ok(ServiceUrl {
             is_encrypted,
+            port: read_port(&authority)?.unwrap_or(default),
             server_name: server_name.map_err(|_| InvalidUrl("it has no valid host"))?,
             authority,
         })
@@ -83,6 +82,22 @@ impl Display for ServiceUrl {
 
 fn host(authority: &Authority) -> &str {
     authority.host().trim_matches(['[', ']'])
+}
+
+/// The port after the host, if there is one. `Authority::port_u16` has none for a port that is not
+/// valid either, and the default port may be that of another service, which would get the token.
+fn read_port(authority: &Authority) -> Result<Option<u16>, InvalidUrl> {
+    let after_host = authority.as_str().strip_prefix(authority.host());
+    let Some(text) = after_host.filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let digits = text.strip_prefix(':');
+    let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let port = digits.and_then(|digits| digits.parse().ok());
+    match port.filter(|port| *port > 0) {
+        Some(port) => Ok(Some(port)),
+        None => Err(InvalidUrl("its port is not a number from 1 to 65535")),
+    }
 }
 
 // === impl InvalidUrl ===
@@ -109,6 +124,8 @@ mod tests {
             ("http://localhost", "localhost", 80, false),
             ("https://tollgate.example/", "tollgate.example", 443, true),
             ("http://[::1]:7", "::1", 7, false),
+            ("https://[::1]", "::1", 443, true),
+            ("http://host:65535", "host", 65535, false),
         ];
         for (text, host, port, is_encrypted) in table {
             let url: ServiceUrl = text.parse().unwrap();
@@ -128,6 +145,17 @@ mod tests {
             ("http://host/?a", "has a path"),
             ("http://user:secret@host", "has a user"),
             ("http://:80", "host"),
+            (
+                "http://127.0.0.1:260393",
+                "its port is not a number from 1 to 65535",
+            ),
+            ("http://127.0.0.1:65536", "its port"),
+            ("https://host:abc", "its port"),
+            ("http://host:", "its port"),
+            ("http://host:0", "its port"),
+            ("http://host:+80", "its port"),
+            ("http://[::1]:65536", "its port"),
+            ("http://[::1]80", "its port"),
         ];
         for (text, expected) in table {
             let error = text.parse::<ServiceUrl>().unwrap_err().to_string();

@@ -298,7 +298,7 @@ fn peers_that_are_no_admin_listener_are_errors() {
 fn options_that_do_not_fit_together_are_errors() {
     let directory = directory(&[("rules.yaml", RULES)]);
     let url = "http://127.0.0.1:1";
-    let table: [(&[&str], &str); 6] = [
+    let table: [(&[&str], &str); 8] = [
         (
             &["--url", url, "--rules", "rules.yaml", "k=v"],
             "cannot be used with",
@@ -315,6 +315,14 @@ fn options_that_do_not_fit_together_are_errors() {
         (
             &["--url", "127.0.0.1:6070", "k=v"],
             "write http://HOST:PORT",
+        ),
+        (
+            &["--url", "http://127.0.0.1:260393", "k=v"],
+            "its port is not a number from 1 to 65535; write http://HOST:PORT",
+        ),
+        (
+            &["--url", "https://localhost:", "k=v"],
+            "its port is not a number",
         ),
         (
             &["--rules", "rules.yaml", "--token-env", "T", "k=v"],
