@@ -121,7 +121,7 @@ impl AdminClient {
         path: &str,
         media_type: &'static str,
     ) -> Result<Response<Incoming>, Failure> {
-        let request = self.request(path, media_type);
+        let request = self.request(path, media_type)?;
         let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(self.url.address()));
         let stream = match connected.await {
             Err(_) => return Err(self.fail(NotAnswered::ConnectTimeout)),
@@ -174,16 +174,22 @@ impl AdminClient {
         Failure::new(self.url.clone(), why)
     }
 
-    fn request(&self, path: &str, media_type: &'static str) -> Request<Empty<Bytes>> {
+    fn request(
+        &self,
+        path: &str,
+        media_type: &'static str,
+    ) -> Result<Request<Empty<Bytes>>, Failure> {
         let mut request = Request::new(Empty::new());
-        *request.uri_mut() = path.parse().expect("paths are made of valid characters");
+        // Paths are made of valid characters, so only their length can be wrong.
+        let uri = path.parse().map_err(|_| self.fail(NotAnswered::TooLong))?;
+        *request.uri_mut() = uri;
         let headers = request.headers_mut();
         headers.insert(HOST, self.url.authority());
         headers.insert(ACCEPT, HeaderValue::from_static(media_type));
         if let Some(token) = &self.token {
             headers.insert(AUTHORIZATION, token.clone());
         }
-        request
+        Ok(request)
     }
 
     /// Sends the request on a new connection, which ends with the response's body.
@@ -233,6 +239,9 @@ impl AdminClient {
         self.fail(match status {
             StatusCode::UNAUTHORIZED if self.token.is_some() => NotAnswered::WrongToken,
             StatusCode::UNAUTHORIZED => NotAnswered::NoToken,
+            StatusCode::URI_TOO_LONG | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+                NotAnswered::TooLong
+            }
             _ => NotAnswered::Status(status, detail),
         })
     }

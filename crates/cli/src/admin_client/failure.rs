@@ -11,6 +11,11 @@ use crate::message::with_causes;
 use crate::printable::Printable;
 use crate::service_url::ServiceUrl;
 
+/// Of the requests to an admin listener, only that of `tollgate explain` can be too long.
+const TOO_LONG: &str = "\
+    the request is too long for the service; use shorter values, or explain without the service: \
+    --rules or --config in place of --url";
+
 /// A failed request to an admin listener. `Display` says what to do about it.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -39,6 +44,8 @@ pub(crate) enum NotAnswered {
     NoToken,
     /// 401 for our token.
     WrongToken,
+    /// The request is longer than a URL can be, or than the service accepts.
+    TooLong,
     /// Another status, with the detail of its problem document.
     Status(StatusCode, Option<Printable>),
     /// A response that no admin listener of this version sends.
@@ -69,6 +76,7 @@ impl Failure {
             NotAnswered::NoToken
                 | NotAnswered::WrongToken
                 | NotAnswered::NoCertificate
+                | NotAnswered::TooLong
                 | NotAnswered::NotTollgate
                 | NotAnswered::EventTooLarge(_)
                 | NotAnswered::Version(_)
@@ -132,6 +140,7 @@ impl Display for NotAnswered {
                 f,
                 "the service does not accept this token; use one that its setting `admin` names"
             ),
+            NotAnswered::TooLong => f.write_str(TOO_LONG),
             NotAnswered::Status(status, Some(detail)) => write!(f, "{detail} ({status})"),
             NotAnswered::Status(status, None) => write!(
                 f,

@@ -44,6 +44,21 @@ fn answer(url: &str, path: &str, accept: &str) -> String {
     reply.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
+#[test]
+fn a_request_that_is_too_long_says_what_to_do() {
+    let (_service, _, url, directory) = serving("");
+    // The service answers the first with 431; the others are longer than a URL can be.
+    let rejected = format!("k={}", "x".repeat(20_000));
+    let encoded = format!("k={}", "\u{43a}".repeat(11_000));
+    let id = "i".repeat(66_000);
+    for arguments in [&[&*rejected][..], &[&*encoded], &["--request-id", &id]] {
+        let found = text(&explain(directory.path(), &url, arguments), 1);
+        let expected = "the request is too long for the service; use shorter values, or explain \
+                        without the service: --rules or --config in place of --url";
+        assert!(found.contains(expected), "{found}");
+    }
+}
+
 /// What does not depend on when it was asked.
 fn timeless(text: &str) -> Value {
     let mut json: Value = serde_json::from_str(text).unwrap();
