@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use tollgate_backends::BACKENDS;
-use tollgate_core::{CHARGES_MAX, DESCRIPTORS_MAX, Limit, Mode, Sharing, Span};
+use tollgate_core::{CHARGES_MAX, DESCRIPTORS_MAX, Limit, Mode, ParseLimitError, Sharing, Span};
 use tollgate_replay::{MetLimit, Pattern, met_limits};
 
-use crate::message::print_error;
+use crate::message::{print_error, with_causes};
 use crate::output::{self, Output};
 use crate::replay::args::{domain, rules_shared_as};
 use crate::replay::failure::Failure;
@@ -45,10 +45,15 @@ pub(crate) struct Args {
     rate: RequestRate,
     /// A limit that each request is charged to, with a key for each user; may be repeated.
     ///
-    /// Such as `100/minute`, `5 per 15m sliding_log`, `9/s sliding_window in 6 segments` or
+    /// Such as `100/minute`, `5 per 15m sliding_log`, `9/minute sliding_window in 6 segments` or
     /// `9/s leaky_bucket queue 20`. A limit that names no algorithm is a token bucket. Default:
     /// `100/minute`.
-    #[arg(long = "limit", value_name = "LIMIT", conflicts_with = "rules")]
+    #[arg(
+        long = "limit",
+        value_parser = limit,
+        value_name = "LIMIT",
+        conflicts_with = "rules"
+    )]
     limits: Vec<Limit>,
     /// Instead of --limit: a rules file, or a directory of rules files; may be repeated.
     #[arg(long, value_name = "PATH", requires = "descriptors")]
@@ -160,6 +165,12 @@ fn execute(args: &Args) -> Result<(), Failure> {
 
 fn usage<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::Message(message.into()))
+}
+
+/// Parses a limit. Clap prints no causes of an error, and here they are the reason.
+fn limit(text: &str) -> Result<Limit, String> {
+    text.parse()
+        .map_err(|error: ParseLimitError| with_causes(&error))
 }
 
 /// The limits that every request meets: those of the command line, or of the rules.

@@ -458,6 +458,33 @@ fn several_instances_in_memory_are_warned_of() {
     assert!(warning.contains("instances count alone"), "{warning}");
 }
 
+/// The texts in backticks that begin with a digit.
+fn quoted_limits(text: &str) -> Vec<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let is_limit = |quoted: &&str| quoted.starts_with(|first: char| first.is_ascii_digit());
+    quoted.filter(is_limit).collect()
+}
+
+#[test]
+fn the_limits_in_the_help_and_in_the_document_are_valid() {
+    let help = String::from_utf8(plan(&["--help"]).stdout).unwrap();
+    let (_, help) = help.split_once("--limit <LIMIT>").unwrap();
+    let (help, _) = help.split_once("--rules").unwrap();
+    let document = include_str!("../../../../docs/plan.md");
+    let row = document
+        .lines()
+        .find(|line| line.contains("--limit 'LIMIT'"));
+    for text in [help, row.unwrap()] {
+        let limits = quoted_limits(text);
+        assert!(limits.len() >= 4, "{text}");
+        for limit in limits {
+            let words: Vec<&str> = limit.split_whitespace().collect();
+            let limit = words.join(" ");
+            json(&["--users", "1", "--rate", "1", "--limit", &limit]);
+        }
+    }
+}
+
 #[test]
 fn errors_say_what_to_do() {
     for (arguments, part) in [
@@ -476,6 +503,14 @@ fn errors_say_what_to_do() {
         (
             &["--users", "1", "--rate", "1", "--limit", "9"],
             "write `100/minute`",
+        ),
+        (
+            &["--users", "1", "--rate", "1", "--limit", "1/5x"],
+            "or a length such as 15m: unknown unit of time `x`",
+        ),
+        (
+            &["--users", "1", "--rate", "1", "--limit", "100/ns"],
+            "not all of its values are valid: a bucket refills at most one unit in 100ns",
         ),
         (
             &["--users", "1", "--rate", "1", "--constants", "no"],
