@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// If the first key of --key is `path`, there are no limits of routes: a request would meet
     /// only one of the two rules.
     ///
-    /// Limits are per minute, or per second if the log is shorter than a minute.
+    /// Limits are per minute, or per second if the log has no whole minute of the clock.
     #[arg(long, value_name = "FILE")]
     write_rules: Option<PathBuf>,
     /// The domain in the file of --write-rules.

@@ -12,6 +12,7 @@ use crate::key_shape::KeyShape;
 use crate::traffic::Traffic;
 use crate::warning::{cut_message, trailing_message};
 
+mod log_span;
 mod quantiles;
 mod report;
 mod route;
@@ -19,6 +20,7 @@ mod rules_file;
 
 pub use quantiles::Quantiles;
 
+use log_span::{LogSpan, number_of};
 use quantiles::quantiles;
 use route::{Route, TemplateCounts, count_given};
 
@@ -81,7 +83,7 @@ pub enum StudyWarning {
     OwnKeys,
     /// There are too few keys to tell 0.1 % of them from none.
     FewKeys,
-    /// Windows are longer than the log: a client that goes on sends more in one of them.
+    /// No window of some length lies wholly in the log: a client that goes on sends more in one.
     ShortLog,
 }
 
@@ -101,8 +103,8 @@ pub struct Part {
 pub struct WindowPart {
     /// The length.
     pub window: Span,
-    /// Whether the log is shorter, so that no window of this length is whole.
-    pub is_longer_than_log: bool,
+    /// Whether no window of this length lies wholly in the log.
+    pub is_partial: bool,
     /// The requests of a key in a window in which it has any.
     pub counts: Quantiles,
     /// The limits that touch at most each of [`SHARES`] of the keys.
@@ -173,10 +175,10 @@ impl Study {
         });
         let first_and_last = events.first().zip(events.last());
         let span = first_and_last.map(|(one, other)| (one.at, other.at));
-        let length = length_of(span);
+        let log_span = LogSpan::of(span);
         let routes = of_routes.iter();
-        let routes = routes.map(|(route, events)| (route.pattern(), Part::of(events, length)));
-        let all = Part::of(&of_all, length);
+        let routes = routes.map(|(route, events)| (route.pattern(), Part::of(events, log_span)));
+        let all = Part::of(&of_all, log_span);
         let largest = keys.largest(&of_all);
         Study {
             span,
@@ -188,14 +190,6 @@ impl Study {
             largest,
         }
     }
-}
-
-/// How long a log is: the seconds from that of the first moment to that of the last, both included,
-/// because the times of most logs are whole seconds.
-fn length_of(span: Option<(Moment, Moment)>) -> Span {
-    let second = |at: Moment| at.since(Moment::ZERO).as_nanos() / Span::SECOND.as_nanos();
-    let seconds = span.map(|(first, last)| second(last) - second(first) + 1);
-    Span::from_secs(seconds.unwrap_or(0))
 }
 
 /// Reasons to doubt what is suggested.
@@ -218,7 +212,7 @@ fn warnings(all: &Part, largest: Option<&(String, usize)>, traffic: &Traffic) ->
     if all.keys < KEYS_MIN {
         warnings.push(StudyWarning::FewKeys);
     }
-    if all.windows.iter().any(|part| part.is_longer_than_log) {
+    if all.windows.iter().any(|part| part.is_partial) {
         warnings.push(StudyWarning::ShortLog);
     }
     warnings
@@ -333,8 +327,8 @@ impl Keys {
 // === impl Part ===
 
 impl Part {
-    /// `events` are in order of time, and those of a log of this length.
-    fn of(events: &[Event], length: Span) -> Part {
+    /// `events` are in order of time, and those of a log of this span.
+    fn of(events: &[Event], log_span: LogSpan) -> Part {
         let (first, second) = events.split_at(events.len() / 2);
         let windows = WINDOWS.map(|window| {
             let (counts, peaks) = count(events, window);
@@ -353,7 +347,7 @@ impl Part {
             });
             WindowPart {
                 window,
-                is_longer_than_log: window > length,
+                is_partial: !log_span.has_whole(window),
                 counts: quantiles(counts),
                 limits: limits.to_vec(),
             }
@@ -368,8 +362,10 @@ impl Part {
 
 /// The requests of each key in each window that has any, and the most of each key.
 fn count(events: &[Event], window: Span) -> (Vec<u32>, Vec<u32>) {
-    let number = |at: Moment| at.since(Moment::ZERO).as_nanos() / window.as_nanos();
-    let mut windows: Vec<(u32, u64)> = events.iter().map(|(key, at)| (*key, number(*at))).collect();
+    let windows = events
+        .iter()
+        .map(|(key, at)| (*key, number_of(*at, window)));
+    let mut windows: Vec<(u32, u64)> = windows.collect();
     windows.sort_unstable();
     let of_windows = windows.chunk_by(|one, other| one == other);
     let counts: Vec<(u32, u32)> = of_windows

@@ -346,47 +346,52 @@ fn rules_are_valid_without_a_warning_and_have_every_route() {
 }
 
 #[test]
-fn no_limit_is_suggested_for_a_window_that_is_longer_than_the_log() {
-    let study = |seconds: u32| {
+fn no_limit_is_suggested_for_a_window_of_which_none_is_wholly_in_the_log() {
+    // Three requests in each second, from so many seconds after 10:00.
+    let study = |from: u32, seconds: u32| {
         let line = |n: u32| {
-            let (minute, second) = (n / 3 / 60, n / 3 % 60);
+            let second = from + n / 3;
+            let (hour, minute, second) = (10 + second / 3600, second / 60 % 60, second % 60);
             format!(
-                "a - - [01/Jan/2026:10:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 1\n"
+                "a - - [01/Jan/2026:{hour}:{minute:02}:{second:02} +0000] \"GET / HTTP/1.1\" 200 \
+                 1\n"
             )
         };
         let log: String = (0..3 * seconds).map(line).collect();
         Study::of(&mut traffic(&log))
     };
-    for (seconds, longer, limit) in [
-        (1, &["1m", "5m", "1h"][..], "3/second"),
-        (6, &["1m", "5m", "1h"], "3/second"),
-        (59, &["1m", "5m", "1h"], "3/second"),
-        (60, &["5m", "1h"], "180/minute"),
-        (300, &["1h"], "180/minute"),
-        (3600, &[], "180/minute"),
+    for (from, seconds, partial, limit) in [
+        (0, 1, &["1m", "5m", "1h"][..], "3/second"),
+        (0, 6, &["1m", "5m", "1h"], "3/second"),
+        (0, 59, &["1m", "5m", "1h"], "3/second"),
+        (0, 60, &["5m", "1h"], "180/minute"),
+        (30, 60, &["1m", "5m", "1h"], "3/second"),
+        (1, 118, &["1m", "5m", "1h"], "3/second"),
+        (1, 119, &["5m", "1h"], "180/minute"),
+        (0, 300, &["1h"], "180/minute"),
+        (30, 300, &["5m", "1h"], "180/minute"),
+        (0, 3600, &[], "180/minute"),
+        (1800, 5400, &[], "180/minute"),
+        (1800, 5399, &["1h"], "180/minute"),
     ] {
-        let study = study(seconds);
-        let marked = study
-            .all
-            .windows
-            .iter()
-            .filter(|part| part.is_longer_than_log);
+        let study = study(from, seconds);
+        let marked = study.all.windows.iter().filter(|part| part.is_partial);
         let marked: Vec<String> = marked.map(|part| part.window.to_string()).collect();
-        assert_eq!(marked, longer, "{seconds}");
+        assert_eq!(marked, partial, "{from} {seconds}");
         let has_warning = study.warnings.contains(&StudyWarning::ShortLog);
-        assert_eq!(has_warning, !longer.is_empty(), "{seconds}");
+        assert_eq!(has_warning, !partial.is_empty(), "{from} {seconds}");
         let rules = study.to_rules("d", &["client".to_owned()], 0);
         assert!(
             rules.contains(&format!("  rate_limit: {limit}\n")),
-            "{seconds}: {rules}"
+            "{from} {seconds}: {rules}"
         );
         let is_short = rules.contains("# The log has only ");
-        assert_eq!(is_short, seconds < 60, "{rules}");
+        assert_eq!(is_short, limit == "3/second", "{rules}");
         let (_, unit) = limit.split_once('/').unwrap();
         let checked = format!("/{unit}, which touches none of the keys in the first half");
         assert!(study.to_string().contains(&checked), "{study}");
     }
-    let shown = study(6).to_string();
+    let shown = study(0, 6).to_string();
     let why =
         "warning[short-log]: the log has only 6s of requests. Rows with * (1m, 5m, 1h) are of";
     assert!(

@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 use tollgate_core::Span;
 use tollgate_rules::TEXT_BYTES_MAX;
 
-use super::{Part, STUDY_VERSION, Study, StudyWarning, SuggestedLimit, WindowPart, length_of};
+use super::log_span::LogSpan;
+use super::{Part, STUDY_VERSION, Study, StudyWarning, SuggestedLimit, WindowPart};
 use crate::noun::Noun;
 use crate::plain::Plain;
 use crate::timestamp::Utc;
 use crate::warning::ONE_KEY;
 
-/// The minute: the window of the limits in the rules file, unless the log is shorter.
+/// The minute: the window of the limits in the rules file, unless the log has no whole one.
 const MINUTE: usize = 1;
 
 /// What a report says before the templates that it found.
@@ -119,17 +120,18 @@ impl Display for Study {
 // === impl Part ===
 
 impl Part {
-    /// The window of the limits in the rules file: a minute, or if the log is shorter, a second.
+    /// The window of the limits in the rules file: a minute, or if the log has no whole one, a
+    /// second.
     fn rule_window(&self) -> Option<&WindowPart> {
         let mut fitting = self.windows.iter().take(MINUTE + 1).rev();
         fitting
-            .find(|part| !part.is_longer_than_log)
+            .find(|part| !part.is_partial)
             .or(self.windows.first())
     }
 
-    pub(super) fn is_shorter_than_a_minute(&self) -> bool {
+    pub(super) fn has_no_whole_minute(&self) -> bool {
         let minute = self.windows.get(MINUTE);
-        minute.is_some_and(|part| part.is_longer_than_log)
+        minute.is_some_and(|part| part.is_partial)
     }
 
     /// The limit of the rules file: `5/minute`.
@@ -180,7 +182,7 @@ impl Part {
         writeln!(f, "   limit to touch 0 / 0.1 % / 1 % of the keys")?;
         for part in &self.windows {
             let counts = &part.counts;
-            let mark = if part.is_longer_than_log { '*' } else { ' ' };
+            let mark = if part.is_partial { '*' } else { ' ' };
             write!(
                 f,
                 "  {:>20}{mark} {:>6} {:>6} {:>6} {:>6} {:>6}",
@@ -229,7 +231,7 @@ impl WindowPart {
         let counts = &self.counts;
         json!({
             "window": self.window.to_string(),
-            "longerThanLog": self.is_longer_than_log,
+            "longerThanLog": self.is_partial,
             "p50": counts.p50, "p95": counts.p95, "p99": counts.p99, "p99.9": counts.p999,
             "max": counts.max,
             "limits": self.limits.iter().map(|limit| limit.to_json()).collect::<Vec<_>>(),
@@ -301,13 +303,14 @@ impl StudyWarning {
             ),
             StudyWarning::ShortLog => {
                 let windows = study.all.windows.iter();
-                let longer = windows.filter(|part| part.is_longer_than_log);
-                let longer: Vec<String> = longer.map(|part| part.window.to_string()).collect();
+                let partial = windows.filter(|part| part.is_partial);
+                let partial: Vec<String> = partial.map(|part| part.window.to_string()).collect();
                 format!(
-                    "the log has only {} of requests. Rows with * ({}) are of windows that are \
-                     longer: such a limit would be too low for a client that goes on",
-                    length_of(study.span),
-                    longer.join(", ")
+                    "the log has only {} of requests. Rows with * ({}) are of windows of which \
+                     none is wholly in the log: such a limit would be too low for a client that \
+                     goes on",
+                    LogSpan::of(study.span).length(),
+                    partial.join(", ")
                 )
             }
         }

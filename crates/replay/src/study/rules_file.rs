@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use super::Study;
+use super::log_span::LogSpan;
 use super::report::Share;
-use super::{Study, length_of};
 
 /// The key of the rules of routes.
 const PATH: &str = "path";
@@ -31,7 +32,7 @@ const NO_ROUTES_IN_RULES: &str = "\
 impl Study {
     /// A rules file with a limit on each key of the descriptor `keys`, for all requests and for
     /// each route, which touches at most this share of the keys: per minute, or per second if the
-    /// log is shorter than a minute.
+    /// log has no whole minute.
     ///
     /// If the first of `keys` is `path`, there are no rules for routes: they would be siblings of
     /// the rule for all requests, and of siblings, the one with a matching value applies.
@@ -50,12 +51,13 @@ impl Study {
         if has_routes && self.templates().next().is_some() {
             text.push_str(TEMPLATES_IN_RULES);
         }
-        if self.all.is_shorter_than_a_minute() {
-            let length = length_of(self.span);
+        if self.all.has_no_whole_minute() {
+            let length = LogSpan::of(self.span).length();
             let _ = writeln!(
                 text,
-                "# The log has only {length} of requests, so the limits are per second: over a \
-                 minute, they\n# allow 60 times as many. Take a longer log before they are used."
+                "# The log has only {length} of requests, and no whole minute of the clock, so the \
+                 limits are per\n# second: over a minute, they allow 60 times as many. Take a \
+                 longer log before they are used."
             );
         }
         text.push_str("descriptors:\n");
