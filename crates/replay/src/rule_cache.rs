@@ -20,6 +20,7 @@ pub(crate) struct CachedRules<'r> {
     resolved: Resolved<'r>,
     /// For each charge, in their order, its descriptor and its rule.
     limited: Vec<(usize, Arc<RuleName>)>,
+    matches_unlimited: bool,
 }
 
 // === impl Cache ===
@@ -54,6 +55,8 @@ impl<'r> CachedRules<'r> {
         let decisions = PerCharge::from_elem(Decision::Allow(Grant::default()), charges);
         let all_passes = Verdict::new(decisions, None);
         let answer = resolved.answer(&all_passes);
+        let is_unlimited = |status: &Status| matches!(status, Status::Unlimited { .. });
+        let matches_unlimited = answer.statuses.iter().any(is_unlimited);
         let statuses = answer.statuses.into_iter().enumerate();
         let limited = statuses.filter_map(|(index, status)| match status {
             Status::Limited(limited) => Some((index, limited.rule)),
@@ -61,6 +64,7 @@ impl<'r> CachedRules<'r> {
         });
         CachedRules {
             limited: limited.collect(),
+            matches_unlimited,
             resolved,
         }
     }
@@ -72,6 +76,11 @@ impl<'r> CachedRules<'r> {
     /// For each charge, in their order, its descriptor and its rule.
     pub(crate) fn rules_by_charge(&self) -> &[(usize, Arc<RuleName>)] {
         &self.limited
+    }
+
+    /// Whether an unlimited rule matches.
+    pub(crate) const fn matches_unlimited(&self) -> bool {
+        self.matches_unlimited
     }
 
     pub(crate) fn answer(&self, verdict: &Verdict) -> Answer {

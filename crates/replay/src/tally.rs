@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     /// The requests that shadow limits would deny.
     shadow: DeniedKeys,
     concentration: Concentration,
+    /// The events that no rule matched, not even an unlimited one.
+    without_rule: u64,
     /// The limits that the event counted last met, in the order of its charges.
     met: Vec<Met>,
 }
@@ -61,6 +63,7 @@ impl Tally {
             denied: DeniedKeys::default(),
             shadow: DeniedKeys::default(),
             concentration: Concentration::over(requests),
+            without_rule: 0,
             met: Vec::new(),
         };
         for view in rules.rules().filter(|view| view.limit.is_some()) {
@@ -90,6 +93,7 @@ impl Tally {
         self.report.from.get_or_insert(event.at);
         self.report.to = Some(event.at);
         self.report.without_limit += u64::from(charges.is_empty());
+        self.without_rule += u64::from(charges.is_empty() && !cached.matches_unlimited());
         let is_new = self.concentration.count(event.request);
         self.met.clear();
         let Some(verdict) = verdict else {
@@ -182,7 +186,7 @@ impl Tally {
         report.shadow_keys = self.shadow.top(top, &report.rules, traffic);
         report.evicted_keys = evicted_keys;
         let found = self.concentration.finish();
-        report.warnings = warnings(&report, &found, traffic, descriptor_of);
+        report.warnings = warnings(&report, self.without_rule, &found, traffic, descriptor_of);
         report
     }
 }
@@ -190,6 +194,7 @@ impl Tally {
 /// The warnings that the counts give rise to.
 fn warnings(
     report: &Report,
+    without_rule: u64,
     found: &Found,
     traffic: &Traffic,
     descriptor_of: &dyn Fn(&OneKey, &RuleName) -> Option<usize>,
@@ -211,7 +216,7 @@ fn warnings(
             input: input.to_owned(),
             guess,
         }));
-        if report.without_limit == report.events {
+        if without_rule == report.events {
             warnings.push(Warning::NoRule);
         }
     }

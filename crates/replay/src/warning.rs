@@ -35,7 +35,7 @@ pub enum Warning {
         /// How it is compressed.
         compression: Compression,
     },
-    /// No rule with a limit matched any event.
+    /// No rule matched any event, neither one with a limit nor an unlimited one.
     NoRule,
     /// One key has nearly all events of a rule that counts by value.
     OneKey {

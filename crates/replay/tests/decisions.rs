@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use serde_json::json;
-use tollgate_replay::{Error, Format, LogKind, Options, Report, Summary, Traffic, replay};
+use tollgate_replay::{Error, Format, LogKind, Options, Report, Summary, Traffic, Warning, replay};
 use tollgate_rules::{RuleSet, Source};
 
 /// Why a line of a trace is not an event.
@@ -200,6 +200,20 @@ fn mixed() -> String {
         "\u{1b}[31m{\n".to_owned(),
     ];
     events.concat()
+}
+
+#[test]
+fn events_that_match_no_rule_are_warned_of_and_those_of_an_unlimited_rule_are_not() {
+    let codes = |keys: &[&str]| {
+        let events: String = keys.iter().map(|key| ask("1", key, "1")).collect();
+        let (report, _, _) = trace(&events);
+        assert_eq!(report.without_limit, report.events);
+        let codes = report.warnings.iter().map(Warning::code);
+        codes.collect::<Vec<_>>()
+    };
+    assert_eq!(codes(&["unknown", "unknown"]), ["no-rule"]);
+    assert_eq!(codes(&["free", "free"]), [""; 0]);
+    assert_eq!(codes(&["unknown", "free"]), [""; 0]);
 }
 
 #[test]
