@@ -205,6 +205,42 @@ fn faults_allow_more_and_are_reported() {
     }
 }
 
+/// Redis answers again when the last of the outages has ended, and the replica is promoted.
+#[test]
+fn incidents_that_overlap_last_until_the_last_of_them_ends() {
+    let rules = per_client(
+        "unit: second, requests_per_unit: 1000",
+        "algorithm: fixed_window",
+    );
+    let rules = self::rules(&rules, Mode::Strict, OnStoreError::Deny);
+    let simulation = simulation(&["constant 50/s for 9s"], 1);
+    let outage = |at, length| {
+        (
+            Span::from_secs(at),
+            Incident::Outage(Span::from_millis(length)),
+        )
+    };
+    let failover = |at| (Span::from_secs(at), Incident::Failover(Span::ZERO));
+    for (incidents, [from, to]) in [
+        (vec![outage(1, 2_000), outage(2, 5_000)], [1, 7]),
+        (vec![outage(1, 6_000), outage(2, 1_000)], [1, 7]),
+        (vec![outage(1, 2_000), outage(3, 4_000)], [1, 7]),
+        (vec![outage(1, 2_500), failover(3)], [1, 4]),
+        (vec![failover(1), outage(2, 1_000)], [1, 3]),
+        (vec![outage(1, 6_000), failover(3)], [1, 7]),
+    ] {
+        let shown = format!("{incidents:?}");
+        let fleet = Fleet {
+            incidents,
+            ..Fleet::new(1)
+        };
+        let denied = play(&fleet, &simulation, &rules).report.denied;
+        // An instance takes a moment to find Redis again.
+        let least = 50 * (to - from);
+        assert!((least..least + 25).contains(&denied), "{shown}: {denied}");
+    }
+}
+
 /// What a primary forgets in a failover is allowed again: a long window shows it.
 #[test]
 fn a_failover_that_loses_writes_allows_them_again() {

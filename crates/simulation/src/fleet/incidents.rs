@@ -49,6 +49,10 @@ struct Scene<'f> {
     started: usize,
     /// How many have crashed so far.
     crashes: usize,
+    /// How many outages last: Redis answers again when the last of them ends.
+    outages: usize,
+    /// How many failovers wait for their promotion, before which the primary stays down.
+    failovers: usize,
     /// What each instance had sent when requests began.
     before: Vec<Sent>,
     /// What instances that have ended had sent.
@@ -80,6 +84,8 @@ impl<'f> Incidents<'f> {
             world: World::new(&plan),
             started: 0,
             crashes: 0,
+            outages: 0,
+            failovers: 0,
             before: vec![[0; 3]; fleet.instances],
             ended: Load::default(),
         };
@@ -203,25 +209,38 @@ impl Scene<'_> {
             }
             Event::Incident(Incident::Outage(length)) => {
                 self.kill(primary);
+                self.outages += 1;
                 return Some((length, Event::Up));
             }
             Event::Incident(Incident::Failover(_)) => {
                 self.kill(primary);
+                self.failovers += 1;
                 return Some((MISSING, Event::Promote));
             }
             Event::Start(place) => {
                 let instance = self.start(place);
                 places.lock()[place] = Some(instance);
             }
-            Event::Up => self.world.redis().restart(primary),
+            Event::Up => {
+                self.outages -= 1;
+                if self.outages == 0 && self.failovers == 0 {
+                    self.world.redis().restart(primary);
+                }
+            }
             Event::Lag(lag) => {
                 let lag = Duration::from_nanos(lag.as_nanos());
                 self.world.redis().set_lag(0, lag);
             }
             Event::Promote => {
+                self.failovers -= 1;
                 let mut redis = self.world.redis();
                 redis.promote(0);
                 redis.set_lag(0, Duration::ZERO);
+                let promoted = redis.shards[0].primary;
+                drop(redis);
+                if self.outages > 0 {
+                    self.kill(promoted);
+                }
             }
         }
         None
