@@ -74,7 +74,9 @@ pub(crate) struct Args {
     /// Instead of using rules and traffic, show what each algorithm does with a minute of constant
     /// traffic below and above one limit.
     #[arg(long, conflicts_with_all = ["rules", "traffic", "domain", "seed", "start", "report",
-        "decisions", "fail_if", "max_keys", "top", "merge_domains", "descriptors", "instances"])]
+        "decisions", "fail_if", "max_keys", "top", "merge_domains", "descriptors", "instances",
+        "mode", "on_store_error", "delay", "timeout", "skew", "sync", "crash", "outage",
+        "failover"])]
     table: bool,
     /// The limits of --table: `10/second`, `30,60/minute`, `5/15m`.
     #[arg(

@@ -279,6 +279,30 @@ fn every_error_says_what_to_do() {
 }
 
 #[test]
+fn the_table_has_no_instances() {
+    let directory = rules();
+    for option in [
+        "--instances=2",
+        "--mode=leased",
+        "--on-store-error=deny",
+        "--delay=2ms",
+        "--timeout=9ms",
+        "--skew=1s",
+        "--sync=1s",
+        "--crash=1s",
+        "--outage=1s,2s",
+        "--failover=1s,2s",
+    ] {
+        let output = run(directory.path(), &["simulate", "--table", option]);
+        assert_eq!(output.status.code(), Some(2), "{option}");
+        let (name, _) = option.split_once('=').unwrap();
+        let message = message(&output);
+        let expected = format!("'--table' cannot be used with '{name} <");
+        assert!(message.contains(&expected), "{message}");
+    }
+}
+
+#[test]
 fn every_error_about_instances_says_what_to_do() {
     let directory = rules();
     let without = "--failover: only for instances that share limits over Redis; add --instances N";
