@@ -62,7 +62,9 @@ impl FromStr for RequestRate {
 /// The length of time after the slash, as a limit has it.
 fn parse_unit(text: &str, unit: &str) -> Result<Span, String> {
     let is_unit = !unit.trim().contains(char::is_whitespace);
-    let limit: Option<Limit> = is_unit.then(|| format!("1/{unit}").parse().ok()).flatten();
+    // Windows can be shorter than a bucket's time for one unit.
+    let parse = || format!("1/{unit} fixed_window").parse::<Limit>();
+    let limit = is_unit.then(|| parse().ok()).flatten();
     limit
         .map(|limit| limit.window())
         .ok_or_else(|| format!("`{text}` is not a rate: write 10000, 10k/s, 300/m or 36M/hour"))
@@ -90,6 +92,8 @@ mod tests {
             ("1/day", 1),
             ("90/1m", 2),
             ("10M/second", 10_000_000),
+            ("1/50ns", 20_000_000),
+            ("100/ns", 100_000_000_000),
         ] {
             assert_eq!(text.parse(), Ok(RequestRate(rate)), "{text}");
         }

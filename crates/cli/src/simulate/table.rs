@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use tollgate_core::{INTERVAL_MIN, Moment, Span};
+use tollgate_core::Moment;
 use tollgate_replay::{EVENTS_MAX, Memories, Simulation, Workload, WorkloadTotals};
 
 use crate::message::with_causes;
@@ -35,7 +35,6 @@ pub(super) fn print(limits: &TriedLimits, output: Output) -> Result<(), Failure>
     let all = [AlgorithmChoice::All];
     let keys = [KEY.to_owned()];
     let tried = tried_rules("--limit", "table", &keys, limits, &all).map_err(Failure::Message)?;
-    check_window(limits.window()).map_err(Failure::Message)?;
     for tried in tried.chunks(AlgorithmChoice::names(&all).len()) {
         let rows = rows(tried, limits).map_err(Failure::Message)?;
         match output {
@@ -51,19 +50,6 @@ pub(super) fn print(limits: &TriedLimits, output: Output) -> Result<(), Failure>
         text = format!("{:#}\n", json!({"version": JSON_VERSION, "tables": tables}));
     }
     output::print(&text).map_err(Failure::Message)
-}
-
-/// Rejects a window that is too short for what is offered.
-fn check_window(window: Span) -> Result<(), String> {
-    let most = OFFERED[OFFERED.len() - 1];
-    let shortest = INTERVAL_MIN * u64::from(most);
-    match window < shortest {
-        false => Ok(()),
-        true => Err(format!(
-            "--limit: a window of {window} is too short for a table, which offers up to {most} \
-             requests in it, one in {INTERVAL_MIN} at most; the shortest window is {shortest}"
-        )),
-    }
 }
 
 /// Simulates every algorithm and offered rate for one limit.

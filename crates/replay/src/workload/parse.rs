@@ -197,7 +197,8 @@ impl<'t> Words<'t> {
     /// Parses a rate as the rate of a limit is written.
     fn rate(&mut self) -> Result<Rate, InvalidWorkload> {
         let text = self.take("a rate such as `20/s`")?;
-        let limit: Option<Limit> = text.parse().ok();
+        // Windows can be shorter than a bucket's time for one unit.
+        let limit: Option<Limit> = format!("{text} fixed_window").parse().ok();
         let limit = limit.filter(|limit| limit.count() > 0);
         let limit = limit.ok_or_else(|| InvalidWorkload::Rate {
             text: text.to_owned(),

@@ -21,6 +21,29 @@ fn arrivals_are_as_described() {
     assert_eq!(arrivals("constant 1/s", 1).len(), 60);
 }
 
+/// A rate is no limit: a bucket refills at most one unit in 100 ns.
+#[test]
+fn a_rate_can_be_higher_than_that_of_a_bucket() {
+    for text in [
+        "constant 20000000/s for 1ms",
+        "new-keys 1200000000/m for 1ms",
+        "bursts 20 every 1us for 1ms",
+        "botnet 2 clients 1/100ns for 1ms",
+        "botnet 20000 clients 2/ns for 1ns",
+        "constant 20/us for 1ms",
+        "constant 1/50ns for 1ms",
+    ] {
+        let found = arrivals(text, 1);
+        let expected = match text.contains("2/ns") {
+            true => 40_000,
+            false => 20_000,
+        };
+        assert_eq!(found.len(), expected, "{text}");
+    }
+    let found = arrivals("poisson 20000000/s for 1ms", 1);
+    assert!((19_500..20_500).contains(&found.len()), "{}", found.len());
+}
+
 #[test]
 fn a_botnet_has_clients_that_are_regular_and_out_of_step() {
     let found = arrivals("botnet 100 clients 2/s for 10s", 7);
