@@ -122,7 +122,7 @@ fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
     };
     match written(printed) {
         Err(message) => Err(Failure::new(2, message)),
-        Ok(()) if report.keys.is_empty() => Err(Failure::new(1, no_limit(target))),
+        Ok(()) if report.keys.is_empty() => Err(Failure::new(1, no_limit(target, &report))),
         Ok(()) => Ok(()),
     }
 }
@@ -167,7 +167,12 @@ fn not_inspected(domain: &str, config: &SharedConfig) -> String {
     format!("the store of `{domain}` is in {backend}, whose keys this command cannot inspect")
 }
 
-fn no_limit(target: &Target) -> String {
+/// Why there is no key.
+fn no_limit(target: &Target, report: &Report) -> String {
+    if let Some(rule) = report.unlimited_rule() {
+        let rule = escape(rule);
+        return format!("the rule `{rule}` is unlimited, so nothing is counted or stored");
+    }
     format!(
         "no descriptor meets a limit of `{}`: give all entries of a descriptor, in the order of \
          the rules, as in user=ann,path=/x",

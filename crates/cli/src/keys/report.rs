@@ -61,6 +61,16 @@ impl Report {
         }
     }
 
+    /// The path of the first unlimited rule that a descriptor meets.
+    pub(crate) fn unlimited_rule(&self) -> Option<&str> {
+        self.descriptors
+            .iter()
+            .find_map(|found| match &found.status {
+                Status::Unlimited { rule } => Some(&*rule.path),
+                _ => None,
+            })
+    }
+
     /// The report as JSON: for each descriptor its entries and outcome, and if it meets a limit,
     /// the limit and its key.
     pub(crate) fn to_json(&self) -> Value {

@@ -191,6 +191,9 @@ fn a_failure_says_why() {
     );
     let unmet = error_text(&show(&["d", "x=1"]), 1);
     assert!(unmet.contains("no descriptor meets a limit"), "{unmet}");
+    let unlimited = error_text(&show(&["d", "x=1", "free=1"]), 1);
+    let expected = "error: the rule `free` is unlimited, so nothing is counted or stored\n";
+    assert_eq!(unlimited, expected);
     let no_value = error_text(&show(&["d", "k"]), 2);
     assert!(no_value.contains("write KEY=VALUE"), "{no_value}");
     let no_config = error_text(&show(&["--config", "nowhere.yaml", "d", "k=1"]), 2);
