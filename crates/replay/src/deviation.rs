@@ -98,18 +98,25 @@ impl Deviation {
     }
 }
 
-/// Counts the allowed requests of each key.
+/// Counts the allowed requests of each key. A request that meets a key with several descriptors is
+/// one request.
 fn count(
     decider: &mut Decider<'_>,
     traffic: &Traffic,
     side: usize,
     allowed: &mut Allowed,
 ) -> Result<(), Error> {
+    let mut counted = Vec::new();
     for event in traffic.in_order() {
         let outcome = decider.decide(&event, traffic)?;
         if outcome.verdict.denial.is_none() {
+            counted.clear();
             for met in outcome.met {
-                allowed.entry((met.rule, met.key)).or_default()[side] += 1;
+                let counter = (met.rule, met.key);
+                if !counted.contains(&counter) {
+                    counted.push(counter);
+                    allowed.entry(counter).or_default()[side] += 1;
+                }
             }
         }
     }

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use tollgate_behaviour::Model;
 use tollgate_core::{Charge, Cost, Key, Limit, Moment, Now, Span, Wait};
 use tollgate_replay::{
-    Error, Memories, Options, Simulation, Traffic, WorkloadTotals, compare, replay, survey,
+    Deviation, Error, Memories, Options, Simulation, Traffic, WorkloadTotals, compare, replay,
+    survey,
 };
 use tollgate_rules::{RuleSet, Source};
 
@@ -59,6 +60,25 @@ fn replayed(traffic: &mut Traffic, rules: &RuleSet) -> (Vec<u8>, [u64; 2]) {
     let out: Option<&mut dyn std::io::Write> = Some(&mut lines);
     let report = replay(traffic, rules, Options::default(), out, go_on).unwrap();
     (lines, [report.allowed, report.denied])
+}
+
+#[test]
+fn a_request_whose_descriptors_have_one_key_is_one_request() {
+    let mut simulation = simulation(&["constant 4/s for 2s", "constant 20/s for 2s as other"], 1);
+    let rules = rules("fixed_window");
+    let deviation = |simulation: &Simulation| {
+        let (traffic, _) = run(simulation, &rules);
+        Deviation::of(&rules, &traffic, &traffic).unwrap()
+    };
+    let of_one = deviation(&simulation);
+    assert_eq!((of_one.exact, of_one.rules[0].exact), (28, 28));
+    // Each request is charged twice.
+    simulation
+        .descriptors
+        .push("client={client}".parse().unwrap());
+    let of_both = deviation(&simulation);
+    assert_eq!((of_both.exact, of_both.rules[0].exact), (18, 18));
+    assert_eq!(of_both.rules[0].allowed, 18);
 }
 
 #[test]
