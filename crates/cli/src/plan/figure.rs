@@ -12,8 +12,8 @@ pub(super) struct Figure {
     /// What it is, for people.
     pub(super) what: String,
     pub(super) amount: Amount,
-    /// The constants that it was computed from; none if it follows from the command line and from
-    /// how Tollgate allocates.
+    /// The constants that it was computed from, each once; none if it follows from the command line
+    /// and from how Tollgate allocates.
     pub(super) from: Vec<&'static str>,
 }
 
@@ -32,17 +32,24 @@ pub(super) enum Amount {
 // === impl Figure ===
 
 impl Figure {
+    /// `from` may name a constant several times, for several limits.
     pub(super) fn new(
         name: &'static str,
         what: impl Into<String>,
         amount: Amount,
         from: &[&'static str],
     ) -> Figure {
+        let mut distinct = Vec::new();
+        for name in from {
+            if !distinct.contains(name) {
+                distinct.push(*name);
+            }
+        }
         Figure {
             name,
             what: what.into(),
             amount,
-            from: from.to_vec(),
+            from: distinct,
         }
     }
 

@@ -1,5 +1,6 @@
 //! `tollgate plan`: its figures beside what a store and a Redis really take, its errors.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -456,6 +457,28 @@ fn several_instances_in_memory_are_warned_of() {
     let report = json(&["--users", "1", "--rate", "10M/s"]);
     let warning = report["warnings"][0].as_str().unwrap();
     assert!(warning.contains("instances count alone"), "{warning}");
+}
+
+#[test]
+fn a_figure_names_each_constant_once() {
+    let redis = ["--users", "1", "--rate", "1", "--store", "redis"];
+    let limits = ["9/s", "9/m sliding_log", "90/m"].map(|limit| ["--limit", limit]);
+    let report = json(&[&redis[..], &limits.concat()].concat());
+    let mut figures = 0;
+    for section in ["memory", "processors", "redis"] {
+        for (name, figure) in report[section].as_object().unwrap() {
+            let from: Vec<&str> = figure["from"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| one.as_str().unwrap())
+                .collect();
+            let distinct: HashSet<&str> = from.iter().copied().collect();
+            assert_eq!(from.len(), distinct.len(), "{name}: {from:?}");
+            figures += 1;
+        }
+    }
+    assert!(figures > 10, "{report}");
 }
 
 /// The texts in backticks that begin with a digit.

@@ -97,7 +97,6 @@ impl Estimate<'_> {
             from.extend([Some(name), more_from].into_iter().flatten());
         }
         from.push("redis.bytes.overhead");
-        from.dedup();
         let keys = self.demand.keys();
         let all_nodes = u128::from(nodes);
         let tables = hash_table_bytes(keys.div_ceil(nodes)).saturating_mul(all_nodes);
