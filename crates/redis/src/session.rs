@@ -1,8 +1,9 @@
 //! One open connection in use.
 //!
 //! Requests that are queued when the connection can be written to are sent together: in as few
-//! script calls as the batch size allows, and in one write. While a call is in flight the next
-//! requests accumulate, so batches grow with the load and no request waits for a batch to fill.
+//! script calls as the batch size allows, and in one write. While that is not the case, because a
+//! write or the window of requests in flight is full, or this task has no processor, the next
+//! requests accumulate: batches grow with the load, and no request waits for a batch to fill.
 //!
 //! In a Cluster, requests of all slots that the node serves share calls (`slot_sharing.rs`).
 //!
