@@ -98,9 +98,12 @@ mod tests {
         assert_eq!(all.json, Some("a.json".into()));
         let names: Vec<String> = all.scenarios().iter().map(Scenario::name).collect();
         let hot = ["hot-u64-denied-2t", "hot-u64-allowed-2t"];
-        let algorithms = hot.map(|name| format!("algorithms-{name}"));
+        let loads = ["denied-2t", "allowed-1t", "allowed-2t"];
         assert_eq!(names[..2], hot);
-        assert_eq!(names[2..], algorithms);
+        assert_eq!(
+            names[2..],
+            loads.map(|load| format!("algorithms-hot-u64-{load}"))
+        );
     }
 
     #[test]

@@ -22,16 +22,18 @@ enum Bound {
 struct Results<'r>(&'r [Measured]);
 
 /// Scenario, contender, compared with, and the least ratio of their speeds.
-const OF_ALGORITHMS: [(&str, &str, &str, f64); 7] = [
+const OF_ALGORITHMS: [(&str, &str, &str, f64); 8] = [
     (ALGORITHMS, "fixed_window", "token_bucket", 0.95),
     (ALGORITHMS, "fixed_window", "governor", 2.2),
     (ALGORITHMS, "sliding, 1", "token_bucket", 0.8),
     (ALGORITHMS, "sliding, 10", "token_bucket", 0.4),
     (ALGORITHMS, "sliding_log", "token_bucket", 0.4),
     (ALGORITHMS, "two buckets", "token_bucket", 0.45),
+    (HOT_ALGORITHMS_ALONE, "two buckets", "token_bucket", 0.4),
     (HOT_ALGORITHMS, "two buckets", "token_bucket", 0.4),
 ];
 const ALGORITHMS: &str = "algorithms-1M-u64-uniform-allowed-2t";
+const HOT_ALGORITHMS_ALONE: &str = "algorithms-hot-u64-allowed-1t";
 const HOT_ALGORITHMS: &str = "algorithms-hot-u64-allowed-2t";
 
 // === impl Figure ===

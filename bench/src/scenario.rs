@@ -27,14 +27,14 @@ impl Scenario {
     /// What the figures to reach are read from.
     pub(crate) fn quick() -> Vec<Scenario> {
         let load = |keys, kind, outcome| Scenario::load(keys, kind, Uniform, outcome, 2);
-        let algorithms = |keys, outcome| {
+        let algorithms = |keys, outcome, threads| {
             Scenario::Load(Load {
                 lineup: Lineup::Algorithms,
                 keys,
                 kind: KeyKind::U64,
                 distribution: Uniform,
                 outcome,
-                threads: 2,
+                threads,
             })
         };
         let resident = |holder, keys| Scenario::Resident(Resident { holder, keys });
@@ -48,9 +48,10 @@ impl Scenario {
             load(1_000_000, KeyKind::String, Allowed),
             load(1, KeyKind::U64, Denied),
             load(1, KeyKind::U64, Allowed),
-            algorithms(1_000_000, Allowed),
-            algorithms(1, Denied),
-            algorithms(1, Allowed),
+            algorithms(1_000_000, Allowed, 2),
+            algorithms(1, Denied, 2),
+            algorithms(1, Allowed, 1),
+            algorithms(1, Allowed, 2),
             resident(Holder::Tollgate(Algorithm::TokenBucket, 100), 1_000_000),
             resident(Holder::Governor, 1_000_000),
             resident(Holder::Quota, 1_000_000),
