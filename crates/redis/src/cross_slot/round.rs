@@ -167,8 +167,7 @@ impl Rounds {
         let mut ledger = Ledger::new(&plan, self.timeout);
         ledger.read(&plan, round.parts(false).zip(reply));
         let commitments = round.charge_at_once(&mut ledger, callers).await;
-        let requests = requests.into_iter().zip(commitments).collect();
-        round.settle(requests, callers, ledger).await
+        round.settle(&requests, &commitments, callers, ledger).await
     }
 }
 
@@ -221,7 +220,8 @@ impl Round<'_, '_> {
     /// Decides every request by the slots' replies, and confirms or releases their reservations.
     async fn settle(
         &self,
-        requests: Vec<(SplitRequest<'_>, Commitment)>,
+        requests: &[SplitRequest<'_>],
+        commitments: &[Commitment],
         callers: &mut [Caller],
         mut ledger: Ledger,
     ) -> SlotReplies {
@@ -236,7 +236,7 @@ impl Round<'_, '_> {
             ..SlotReplies::default()
         };
         let mut counts = plan.no_counts();
-        for (index, (request, commitment)) in requests.iter().enumerate() {
+        for (index, (request, commitment)) in requests.iter().zip(commitments).enumerate() {
             let caller = &mut callers[index];
             // What it has been charged by now stays charged, as for any request that was sent.
             let is_committed = *commitment == Commitment::Committed;
