@@ -46,6 +46,9 @@ struct Turn {
     unanswered: u64,
     /// Processor time of all servers, and of this process, in seconds.
     spent: [f64; 2],
+    /// Script calls, and the requests for a script in them: several for each of the callers'.
+    calls: u64,
+    asked: u64,
 }
 
 pub(crate) fn measure(figures: &mut Figures, lasts: Duration) {
@@ -124,6 +127,20 @@ fn put(figures: &mut Figures, name: &str, turns: &[[Turn; 2]], lasts: Duration) 
             let micros = turns.iter().map(micros).collect();
             figures.put(format!("{name}/{kind}_cpu_us"), median(micros));
         }
+        let asked = |turn: &[Turn; 2]| turn[place].asked as f64;
+        let calls = |turn: &[Turn; 2]| turn[place].calls.max(1) as f64;
+        let per_request = turns
+            .iter()
+            .map(|turn| asked(turn) / turn[place].allowed.max(1) as f64);
+        figures.put(
+            format!("{name}/requests_per_allowed"),
+            median(per_request.collect()),
+        );
+        let per_call = turns.iter().map(|turn| asked(turn) / calls(turn));
+        figures.put(
+            format!("{name}/requests_per_call"),
+            median(per_call.collect()),
+        );
     }
     let ratio = |[one, two]: &[Turn; 2]| two.allowed as f64 / one.allowed.max(1) as f64;
     let ratios = turns.iter().map(ratio).collect();
@@ -149,12 +166,14 @@ async fn run(config: &Config, cluster: &testbed::Cluster, keys: Pattern, lasts: 
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     is_measured.store(true, Ordering::Relaxed);
-    let before = processor_time(cluster);
+    let (before, counts_before) = (processor_time(cluster), store.counts());
     tokio::time::sleep(lasts).await;
-    let after = processor_time(cluster);
+    let (after, counts) = (processor_time(cluster), store.counts());
     is_over.store(true, Ordering::Relaxed);
     let mut all = Turn {
         spent: [0, 1].map(|whose| after[whose] - before[whose]),
+        calls: counts.calls - counts_before.calls,
+        asked: counts.requests - counts_before.requests,
         ..Turn::default()
     };
     for turn in callers.join_all().await {
