@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::time::Instant;
 use tollgate_behaviour::{Random, Subject, Taste, check};
 use tollgate_core::{
-    Bill, Charge, Cost, Decision, Enforcement, Key, Limit, Now, OnDenial, Span, step,
+    Bill, Charge, Cost, Decision, Enforcement, Key, Limit, Mode, Now, OnDenial, Sharing, Span, step,
 };
 
 use super::reservation::{expiry_of, limit};
@@ -326,4 +326,51 @@ fn requests_that_share_a_call_are_decided_in_their_order() {
         answered.fetch_add(twins.answered[0], Ordering::Relaxed);
     });
     assert_eq!(answered.into_inner(), 400, "the short script decided");
+}
+
+/// Such keys mostly have leases, which only the general script knows: it would be asked second.
+#[test]
+fn limits_that_are_leased_go_to_the_general_script() {
+    let limit = Limit::fixed_window(5, Span::HOUR).expect("an hour is a window");
+    let fitted = FittedLimit::new(&limit).expect("the limit is whole");
+    for (mode, is_short) in [(Mode::Strict, true), (Mode::Leased, false)] {
+        let charge = Charge::new(Key::from_bits(1), &limit, Cost::ONE);
+        let bill = Bill::new(&[charge.shared(Sharing::in_mode(mode))]).expect("one charge");
+        assert_eq!(ScriptRequest::joint(&bill, &[fitted]).is_some(), is_short);
+    }
+}
+
+fn enforced(limit: Limit, units: u64) -> Vec<Part> {
+    vec![Part {
+        limit,
+        cost: Cost::Take(units),
+        enforcement: Enforcement::Enforce,
+        on_denial: OnDenial::Keep,
+    }]
+}
+
+#[test]
+fn a_larger_bucket_owes_no_more_than_the_former_one_after_the_clock_is_set_back() {
+    let mut twins = Twins::new();
+    let of = |count| Limit::token_bucket(count, Span::from_secs(count.into()));
+    let (small, large) = (of(5).expect("valid"), of(20).expect("valid"));
+    twins.decide(&[enforced(small, 5)]);
+    twins.now = Now::at(twins.now.utc - Span::from_secs(3));
+    twins.decide(&[enforced(large, 14)]);
+    twins.decide(&[enforced(large, 1)]);
+}
+
+#[test]
+fn a_reservation_that_has_expired_does_not_come_back_with_the_clock() {
+    let mut twins = Twins::new();
+    let limit = Limit::fixed_window(5, Span::from_secs(3_600)).expect("an hour is a window");
+    for (name, lasts) in twins.names.into_iter().zip(LASTS) {
+        let one = enforced(limit, 1)[0];
+        twins.step(Step::Reserve { name, lasts }, 0, one);
+    }
+    let expired = twins.now.utc + Span::from_millis(30);
+    twins.now = Now::at(expired);
+    twins.decide(&[enforced(limit, 1)]);
+    twins.now = Now::at(expired - Span::from_millis(20));
+    twins.decide(&[enforced(limit, 3)]);
 }

@@ -8,7 +8,7 @@
 -- script, and was not charged: a limit has changed, or a key has holds other than reservations.
 
 local call, pack, read, byte = redis.call, struct.pack, struct.unpack, string.byte
-local ceil, max, sub = math.ceil, math.max, string.sub
+local ceil, max, min, sub = math.ceil, math.max, math.min, string.sub
 
 -- As in the general script: the kind of a window, the roles of a line, the first byte of a state
 -- with holds, the bytes of a hold, and the statuses.
@@ -37,7 +37,7 @@ while position <= #requests do
   position, replies[status_at] = position + 1, ''
   for i = 1, count do
     place = place + 1
-    local state, front, last, held, is_plain = states[KEYS[place]], '', 0, 0, true
+    local state, front, live, last, held, is_plain = states[KEYS[place]], '', 0, 0, 0, true
     local kind, role, span, cap, judged, take
     kind, role, span, cap, judged, take, position = read('>BBI6I4I4I4', requests, position)
     if byte(state) == HELD then
@@ -45,9 +45,12 @@ while position <= #requests do
       for from = 3, size, HOLD do
         local sort, _, units, till = read('>BI7I5I7', state, from)
         if sort > 127 or till > now + 1000 * 2 ^ sort then is_plain = false end
-        if till > now then held, last = held + units, max(last, till) end
+        if till > now then
+          live, held, last = live + 1, held + units, max(last, till)
+          front = front .. sub(state, from, from + HOLD - 1)
+        end
       end
-      if last > 0 then front = sub(state, 1, size) end
+      if live > 0 then front = pack('>BB', HELD, live) .. front end
       state = sub(state, size + 1)
     end
     local word, free, till = now, cap, 0
@@ -65,8 +68,8 @@ while position <= #requests do
         is_plain = is_plain and at == till and its == span and used <= cap
       end
     else
-      local _, at, its = read('>BI7I6', state)
-      is_plain = is_plain and its == span and at <= now + cap * span
+      local _, at, its, its_cap = read('>BI7I6I4', state)
+      is_plain = is_plain and its == span and at <= now + min(cap, its_cap) * span
       if at <= now then
         state = ''
       elseif is_plain then

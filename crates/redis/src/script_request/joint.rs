@@ -4,7 +4,7 @@
 //! or the window (6), the capacity (4), the units that must fit (4) and those to be taken (4).
 
 use bytes::BufMut;
-use tollgate_core::Bill;
+use tollgate_core::{Bill, Mode};
 
 use super::reservation::units;
 use super::{General, ScriptKind, ScriptRequest, StepLine, role};
@@ -14,7 +14,8 @@ use crate::fit::FittedLimit;
 const LINE_BYTES: usize = 20;
 
 impl ScriptRequest {
-    /// A request for all lines of a bill, for `joint.lua`; `None` if it needs the general script.
+    /// A request for all lines of a bill, for `joint.lua`; `None` if it needs the general script, or
+    /// is likely to: a key that is charged in leases has some most of the time.
     pub(crate) fn joint(bill: &Bill<'_>, fitted: &[FittedLimit]) -> Option<ScriptRequest> {
         let lines = bill.lines();
         let mut packed = Vec::with_capacity(1 + LINE_BYTES * lines.len());
@@ -27,7 +28,8 @@ impl ScriptRequest {
                 times: 1,
                 denied: 0,
             };
-            let [judged, take] = units(&one).filter(|_| line.penalty() == 0)?;
+            let is_leased = line.charge.sharing.mode == Mode::Leased;
+            let [judged, take] = units(&one).filter(|_| line.penalty() == 0 && !is_leased)?;
             packed.put_slice(&[fitted.kind.byte(), role(line)]);
             packed.put_uint(fitted.span, 6);
             for units in [fitted.limit.capacity(), judged, take] {
