@@ -340,7 +340,7 @@ fn limits_that_are_leased_go_to_the_general_script() {
     }
 }
 
-fn enforced(limit: Limit, units: u64) -> Vec<Part> {
+fn one_limit(limit: Limit, units: u64) -> Vec<Part> {
     vec![Part {
         limit,
         cost: Cost::Take(units),
@@ -354,10 +354,10 @@ fn a_larger_bucket_owes_no_more_than_the_former_one_after_the_clock_is_set_back(
     let mut twins = Twins::new();
     let of = |count| Limit::token_bucket(count, Span::from_secs(count.into()));
     let (small, large) = (of(5).expect("valid"), of(20).expect("valid"));
-    twins.decide(&[enforced(small, 5)]);
+    twins.decide(&[one_limit(small, 5)]);
     twins.now = Now::at(twins.now.utc - Span::from_secs(3));
-    twins.decide(&[enforced(large, 14)]);
-    twins.decide(&[enforced(large, 1)]);
+    twins.decide(&[one_limit(large, 14)]);
+    twins.decide(&[one_limit(large, 1)]);
 }
 
 #[test]
@@ -365,12 +365,12 @@ fn a_reservation_that_has_expired_does_not_come_back_with_the_clock() {
     let mut twins = Twins::new();
     let limit = Limit::fixed_window(5, Span::from_secs(3_600)).expect("an hour is a window");
     for (name, lasts) in twins.names.into_iter().zip(LASTS) {
-        let one = enforced(limit, 1)[0];
+        let one = one_limit(limit, 1)[0];
         twins.step(Step::Reserve { name, lasts }, 0, one);
     }
     let expired = twins.now.utc + Span::from_millis(30);
     twins.now = Now::at(expired);
-    twins.decide(&[enforced(limit, 1)]);
+    twins.decide(&[one_limit(limit, 1)]);
     twins.now = Now::at(expired - Span::from_millis(20));
-    twins.decide(&[enforced(limit, 3)]);
+    twins.decide(&[one_limit(limit, 3)]);
 }

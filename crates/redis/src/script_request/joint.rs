@@ -14,8 +14,8 @@ use crate::fit::FittedLimit;
 const LINE_BYTES: usize = 20;
 
 impl ScriptRequest {
-    /// A request for all lines of a bill, for `joint.lua`; `None` if it needs the general script, or
-    /// is likely to: a key that is charged in leases has some most of the time.
+    /// A request for all lines of a bill, for `joint.lua`; `None` if it needs the general script,
+    /// or is likely to: a key that is charged in leases has some most of the time.
     pub(crate) fn joint(bill: &Bill<'_>, fitted: &[FittedLimit]) -> Option<ScriptRequest> {
         let lines = bill.lines();
         let mut packed = Vec::with_capacity(1 + LINE_BYTES * lines.len());
