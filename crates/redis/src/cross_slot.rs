@@ -41,8 +41,6 @@
 
 mod outcome;
 
-mod form;
-
 mod load;
 
 mod one_call;

@@ -16,7 +16,7 @@ use crate::join::join_all;
 use crate::leases::{CHECK_EVERY, GrantedLease, InFlight, LASTS, Leases, Renewal, Spend};
 use crate::monotonic::MonotonicClock;
 use crate::resp::bad_reply;
-use crate::router::{NodeFailure, Router};
+use crate::router::{Form, NodeFailure, Router};
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Leasing, ScriptRequest};
 use crate::single::Single;
@@ -320,13 +320,11 @@ async fn ask(
     since: Instant,
 ) -> Result<ScriptReply, NodeFailure> {
     let (fitted, leasing) = (renewal.fitted_limit(), renewal.terms());
-    let request = || ScriptRequest::with_lease(charge, fitted, leasing);
-    let reply = router.ask(request, since).await;
-    if !reply.as_ref().is_err_and(NodeFailure::needs_general) {
-        return reply;
-    }
-    let request = || ScriptRequest::general_with_lease(charge, fitted, leasing);
-    router.ask(request, since).await
+    let request = |form| match form {
+        Form::Short => ScriptRequest::with_lease(charge, fitted, leasing),
+        Form::General => ScriptRequest::general_with_lease(charge, fitted, leasing),
+    };
+    router.ask_in_form(request, since).await
 }
 
 // === impl Renewal ===

@@ -1,6 +1,7 @@
 //! Routes requests to the Redis nodes that serve their slots.
 
 mod alone;
+mod form;
 mod message;
 mod node_failure;
 mod one_node;
@@ -14,6 +15,7 @@ use tokio::time::{Duration, Instant, timeout_at};
 use tollgate_core::{Key, Span, StoreError};
 
 use alone::Alone;
+pub(crate) use form::{Form, ask_short_first};
 pub(crate) use node_failure::NodeFailure;
 use redirections::Redirections;
 

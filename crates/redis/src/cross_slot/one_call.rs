@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tollgate_core::{Key, StoreError, Verdict};
 
-use super::form::{self, Form};
 use super::queue::Nodes;
 use super::{CrossSlot, Refunds};
 use crate::cluster::Node;
 use crate::fit::unfit;
 use crate::resp::bad_reply;
-use crate::router::{NodeFailure, Router};
+use crate::router::{Form, NodeFailure, Router, ask_short_first};
 use crate::script_reply::{self, ScriptReply};
 use crate::script_request::{self, ScriptRequest};
 use crate::sharded::lock;
@@ -112,15 +111,13 @@ async fn ask(
     node: Option<&Arc<Node>>,
 ) -> Option<Result<ScriptReply, NodeFailure>> {
     let Some(node) = node else {
-        return Some(form::ask(router, request, since).await);
+        return Some(router.ask_in_form(request, since).await);
     };
-    let reply = router.ask_node(node, request(Form::Short), since).await?;
-    Some(match reply {
-        Err(failed) if failed.needs_general() => {
-            router.ask_node(node, request(Form::General), since).await?
-        }
-        reply => reply,
-    })
+    let ask = |form| router.ask_node(node, request(form), since);
+    match ask_short_first(ask).await {
+        Err(failed) if failed.is_apart() => None,
+        reply => Some(reply),
+    }
 }
 
 // === impl OneCalls ===

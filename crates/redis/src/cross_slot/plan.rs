@@ -9,13 +9,12 @@ use std::collections::BTreeMap;
 use bytes::Buf;
 use tollgate_core::{Enforcement, Key, Line, Span};
 
-use super::form::Form;
 use super::outcome::{Commitment, Outcome};
 use super::parts::{LineState, SplitRequest};
 use crate::fit::FittedLimit;
 use crate::keys;
 use crate::resp::Malformed;
-use crate::router::NodeFailure;
+use crate::router::{Form, NodeFailure};
 use crate::script_reply::{General, Status};
 use crate::script_request::{ScriptRequest, Step, StepLine};
 use crate::snapshot::Snapshot;

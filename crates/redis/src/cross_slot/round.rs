@@ -9,7 +9,6 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::{Span, StoreError, Verdict};
 
-use super::form::{Form, ask};
 use super::outcome::{Commitment, Outcome};
 use super::parts::SplitRequest;
 use super::plan::{Counts, Ledger, Plan};
@@ -19,7 +18,7 @@ use crate::caches::Caches;
 use crate::join::join_all;
 use crate::names::reservation_name;
 use crate::random::random_word;
-use crate::router::{NodeFailure, Router};
+use crate::router::{Form, NodeFailure, Router};
 use crate::script_reply::{General, ScriptReply, Status};
 use crate::script_request::{ScriptRequest, Step};
 
@@ -378,7 +377,8 @@ impl Round<'_, '_> {
         request: impl Fn(Form) -> ScriptRequest,
         since: Instant,
     ) -> Result<General, NodeFailure> {
-        let reply = ask(&self.rounds.router, request, since).await?;
+        let router = &self.rounds.router;
+        let reply = router.ask_in_form(request, since).await?;
         self.general(part, reply)
     }
 

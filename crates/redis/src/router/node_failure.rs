@@ -39,6 +39,11 @@ impl NodeFailure {
         matches!(self.failure, Failure::Changed)
     }
 
+    /// Whether nothing was done, because its slots are not, or no longer, decided on together.
+    pub(crate) const fn is_apart(&self) -> bool {
+        matches!(self.failure, Failure::Apart)
+    }
+
     /// The same failure for a request that changes nothing: whether it was executed does not
     /// matter.
     pub(crate) fn into_unsent(self) -> NodeFailure {

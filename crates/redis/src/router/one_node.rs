@@ -7,7 +7,6 @@ use tollgate_core::Key;
 
 use super::{NodeFailure, Nodes, Router};
 use crate::cluster::Node;
-use crate::failure::Failure;
 use crate::keys;
 use crate::request_queue::{Redirected, RequestQueue};
 use crate::script_reply::ScriptReply;
@@ -24,24 +23,16 @@ impl Router {
         shares_slots.then_some(node)
     }
 
-    /// Sends a request to the node that serves all of its slots. `None` if it does not, or cannot
-    /// decide on them in one call: then nothing was done.
+    /// Sends a request to the node that serves all of its slots. If it does not, or cannot decide on
+    /// them in one call, nothing is done: [`NodeFailure::is_apart`].
     pub(crate) async fn ask_node(
         &self,
         node: &Node,
         request: ScriptRequest,
         since: Instant,
-    ) -> Option<Result<ScriptReply, NodeFailure>> {
+    ) -> Result<ScriptReply, NodeFailure> {
         let key = request.keys()[0];
-        let reply = node
-            .ask(request, key, None, Redirected::No, since.into())
-            .await;
-        match reply {
-            Err(NodeFailure {
-                failure: Failure::Apart,
-                ..
-            }) => None,
-            reply => Some(reply),
-        }
+        node.ask(request, key, None, Redirected::No, since.into())
+            .await
     }
 }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Charge, StoreError};
 
-use super::Router;
+use super::{Form, Router};
 use crate::fit::FittedLimit;
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
@@ -17,17 +17,11 @@ impl Router {
         fitted: &FittedLimit,
         turn: impl Into<Turn>,
     ) -> Result<ScriptReply, StoreError> {
-        let turn = turn.into();
-        let reply = self
-            .ask(|| ScriptRequest::of_one(charge, fitted), turn)
-            .await;
-        let reply = match reply {
-            Err(failed) if failed.needs_general() => {
-                self.ask(|| Plain::general_request(charge, fitted), turn)
-                    .await
-            }
-            reply => reply,
+        let request = |form| match form {
+            Form::Short => ScriptRequest::of_one(charge, fitted),
+            Form::General => Plain::general_request(charge, fitted),
         };
+        let reply = self.ask_in_form(request, turn).await;
         reply.map_err(|failure| self.error(failure))
     }
 }

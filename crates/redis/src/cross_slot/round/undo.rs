@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::super::form::{Form, ask};
 use super::super::plan::{Counts, Ledger};
 use super::{Confirmation, Round};
 use crate::join::join_all;
+use crate::router::Form;
 use crate::script_reply::Status;
 use crate::script_request::ScriptRequest;
 
@@ -63,7 +63,7 @@ impl Round<'_, '_> {
                     Form::Short => requests[0].clone(),
                     Form::General => requests[1].clone(),
                 };
-                let _expires = ask(&router, request, Instant::now()).await;
+                let _expires = router.ask_in_form(request, Instant::now()).await;
             });
         }
     }
