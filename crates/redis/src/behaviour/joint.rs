@@ -8,15 +8,15 @@ use tollgate_core::{
     Bill, Charge, Cost, Decision, Enforcement, Key, Limit, Mode, Now, OnDenial, Sharing, Span, step,
 };
 
-use super::reservation::{expiry_of, limit};
+use super::reservation::{assert_expires_in_time, limit, small_lease, time_after};
 use super::{Driven, SINGLE};
 use crate::config::Config;
-use crate::fit::{FittedLimit, GRAIN};
+use crate::fit::FittedLimit;
 use crate::join::join_all;
 use crate::names::{reservation_name, unique_name};
 use crate::router::NodeFailure;
 use crate::script_reply::{ScriptReply, Status};
-use crate::script_request::{Leasing, ScriptRequest, Step};
+use crate::script_request::{ScriptRequest, Step};
 use crate::snapshot::{Snapshot, moment};
 
 const STEPS: usize = 40;
@@ -24,8 +24,6 @@ const STEPS: usize = 40;
 const LINES: usize = 3;
 /// The lifetimes of reservations, in microseconds.
 const LASTS: [u64; 2] = [20_000, 3_000_000];
-/// The first bit of a lease's name, and the one that no name has.
-const LEASE: u64 = 1 << 63;
 
 /// The same keys twice: decided by the short script where it can, and by the general one.
 struct Twins {
@@ -129,29 +127,13 @@ impl Twins {
 
     /// Leases units of one key of both sets, under the same name.
     fn lease(&self, line: usize, part: Part) {
-        let name = unique_name() | LEASE;
-        let leasing = Leasing {
-            name,
-            lasts: 1_000_000,
-            spent: 0,
-            owed: 0,
-            want: 2,
-            least: 1,
-            next: name,
-        };
-        self.step(Step::Lease(leasing), line, part);
+        self.step(Step::Lease(small_lease(unique_name())), line, part);
     }
 
     /// No key may expire while its twin matters.
     fn expire_in_time(&self) {
         for (short, general) in self.keys[0].into_iter().zip(self.keys[1]) {
-            let [short, general] = [short, general].map(|key| expiry_of(&self.subject, key));
-            let now = super::expiry::ORIGIN + self.now.utc.as_nanos() / 1_000_000;
-            let is_over = u64::try_from(general).is_ok_and(|general| general <= now);
-            assert!(
-                short >= general || is_over,
-                "at {short}, not {general}; now {now}"
-            );
+            assert_expires_in_time(&self.subject, self.now, [short, general]);
         }
     }
 }
@@ -239,16 +221,6 @@ fn simple_limit(random: &mut Random) -> Limit {
     }
 }
 
-/// Advances the clock, or sets it back in some percent of cases.
-fn pass_time(random: &mut Random, twins: &mut Twins, set_back: u64) {
-    let most = random.pick(&[0, 1, 1, 100, 5_000, 100_000, 4_000_000]);
-    let passed = GRAIN.times(random.between(0, most));
-    twins.now = match random.chance(set_back) {
-        true => Now::at(twins.now.utc - passed),
-        false => Now::at(twins.now.utc + passed),
-    };
-}
-
 #[test]
 fn it_decides_as_the_general_script_does() {
     let name = "it_decides_as_the_general_script_does";
@@ -257,7 +229,7 @@ fn it_decides_as_the_general_script_does() {
         let mut twins = Twins::new();
         let mut limits: [Limit; LINES] = std::array::from_fn(|_| simple_limit(random));
         for _ in 0..STEPS {
-            pass_time(random, &mut twins, 3);
+            twins.now = time_after(random, twins.now, 3);
             if random.chance(4) {
                 limits[random.pick(&[0, 1, 2])] = limit(random);
             }
@@ -312,7 +284,7 @@ fn requests_that_share_a_call_are_decided_in_their_order() {
         let limits: [Limit; LINES] = std::array::from_fn(|_| simple_limit(random));
         for _ in 0..10 {
             // Set back, a key would need the general script.
-            pass_time(random, &mut twins, 0);
+            twins.now = time_after(random, twins.now, 0);
             let request = |random: &mut Random| -> Vec<Part> {
                 let count = random.pick(&[1, 2, 3]);
                 let parts = limits[..count].iter().map(|limit| part(random, *limit));

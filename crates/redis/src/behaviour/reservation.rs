@@ -124,15 +124,7 @@ impl Pair {
 
     /// Leases units of both keys, under the same name.
     fn lease(&self, charge: Charge<'_>, name: u64) {
-        let leasing = Leasing {
-            name: name | LEASE,
-            lasts: 1_000_000,
-            spent: 0,
-            owed: 0,
-            want: 2,
-            least: 1,
-            next: name | LEASE,
-        };
+        let leasing = small_lease(name);
         for key in self.keys {
             let charge = Charge { key, ..charge };
             let fitted = FittedLimit::new(charge.limit).expect("the limit is whole");
@@ -155,19 +147,49 @@ impl Pair {
     /// Neither key may expire while the other one matters: expired holds may still be stored in one
     /// of them only.
     fn expires_in_time(&self) {
-        let [short, general] = self.keys.map(|key| expiry_of(&self.subject, key));
-        let now = ORIGIN + self.now.utc.as_nanos() / 1_000_000;
-        let is_over = u64::try_from(general).is_ok_and(|general| general <= now);
-        let in_time = short >= general || is_over;
-        assert!(
-            in_time,
-            "it expires at {short}, not at {general}; it is {now}"
-        );
+        assert_expires_in_time(&self.subject, self.now, self.keys);
+    }
+}
+
+/// Asserts that the first key, of the short script, does not expire while the second one matters,
+/// which only the general one has changed.
+pub(super) fn assert_expires_in_time(subject: &Driven, now: Now, keys: [Key; 2]) {
+    let [short, general] = keys.map(|key| expiry_of(subject, key));
+    let now = ORIGIN + now.utc.as_nanos() / 1_000_000;
+    let is_over = u64::try_from(general).is_ok_and(|general| general <= now);
+    let in_time = short >= general || is_over;
+    assert!(
+        in_time,
+        "it expires at {short}, not at {general}; it is {now}"
+    );
+}
+
+/// The terms of a lease of up to two units for a second.
+pub(super) const fn small_lease(name: u64) -> Leasing {
+    Leasing {
+        name: name | LEASE,
+        lasts: 1_000_000,
+        spent: 0,
+        owed: 0,
+        want: 2,
+        least: 1,
+        next: name | LEASE,
+    }
+}
+
+/// The time after a random pause, or before it if the clock is set back, in this percentage of
+/// cases.
+pub(super) fn time_after(random: &mut Random, now: Now, set_back: u64) -> Now {
+    let most = random.pick(&[0, 1, 1, 100, 5_000, 100_000, 4_000_000]);
+    let passed = GRAIN.times(random.between(0, most));
+    match random.chance(set_back) {
+        true => Now::at(now.utc - passed),
+        false => Now::at(now.utc + passed),
     }
 }
 
 /// When a key expires, in milliseconds since 1970; negative if it does not exist.
-pub(super) fn expiry_of(subject: &Driven, key: Key) -> i64 {
+fn expiry_of(subject: &Driven, key: Key) -> i64 {
     let at = SINGLE.ask(&["PEXPIRETIME", &subject.store.name_of(key)]);
     at.trim().parse().expect("a moment")
 }
@@ -208,12 +230,7 @@ fn the_short_script_does_what_the_general_one_does() {
             let mut pair = Pair::new();
             let mut rule = limit(random);
             for _ in 0..STEPS {
-                let most = random.pick(&[0, 1, 1, 100, 5_000, 100_000, 4_000_000]);
-                let passed = GRAIN.times(random.between(0, most));
-                pair.now = match random.chance(3) {
-                    true => Now::at(pair.now.utc - passed),
-                    false => Now::at(pair.now.utc + passed),
-                };
+                pair.now = time_after(random, pair.now, 3);
                 if random.chance(4) {
                     rule = limit(random);
                 }
