@@ -175,6 +175,16 @@ impl Router {
         }
     }
 
+    /// As [`Router::ask`], in the short form first.
+    pub(crate) async fn ask_in_form(
+        &self,
+        request: impl Fn(Form) -> ScriptRequest,
+        turn: impl Into<Turn>,
+    ) -> Result<ScriptReply, NodeFailure> {
+        let (turn, request) = (turn.into(), &request);
+        ask_short_first(|form| self.ask(move || request(form), turn)).await
+    }
+
     /// Sends a request to the node that serves its keys, and follows redirects: a redirected
     /// request was not executed.
     pub(crate) async fn ask(

@@ -6,10 +6,8 @@
 //! general one. All use the same states, so they can be mixed freely: either may reserve and either
 //! may confirm, also with earlier versions of Tollgate.
 
-use super::{NodeFailure, Router};
+use super::node_failure::NodeFailure;
 use crate::script_reply::ScriptReply;
-use crate::script_request::ScriptRequest;
-use crate::turn::Turn;
 
 /// The script to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +25,5 @@ pub(crate) async fn ask_short_first<A: Future<Output = Result<ScriptReply, NodeF
     match ask(Form::Short).await {
         Err(failed) if failed.needs_general() => ask(Form::General).await,
         reply => reply,
-    }
-}
-
-impl Router {
-    /// As [`Router::ask`], in the short form first.
-    pub(crate) async fn ask_in_form(
-        &self,
-        request: impl Fn(Form) -> ScriptRequest,
-        turn: impl Into<Turn>,
-    ) -> Result<ScriptReply, NodeFailure> {
-        let (turn, request) = (turn.into(), &request);
-        ask_short_first(|form| self.ask(move || request(form), turn)).await
     }
 }

@@ -23,8 +23,8 @@ impl Router {
         shares_slots.then_some(node)
     }
 
-    /// Sends a request to the node that serves all of its slots. If it does not, or cannot decide on
-    /// them in one call, nothing is done: [`NodeFailure::is_apart`].
+    /// Sends a request to the node that serves all of its slots. If it does not, or cannot decide
+    /// on them in one call, nothing is done: [`NodeFailure::is_apart`].
     pub(crate) async fn ask_node(
         &self,
         node: &Node,
