@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use crate::chore::{Chore, no_arguments};
-use crate::step::{Outcome, Step, Tests};
+use crate::step::{Outcome, Step};
+use crate::test_results::TestResults;
 use crate::{asan, attack, deny, feature_sets, loom, package, simulate, stress, tools};
 
 pub(crate) const CHORE: Chore = Chore {
@@ -85,23 +86,26 @@ fn run(args: &[String]) -> Result<(), String> {
     let steps = steps.map(|step| step.env(name, value));
     let mut outcomes: Vec<Outcome> = steps.map(Step::outcome).collect();
     outcomes.push(attack::outcome(NO_INCREMENTAL));
-    report(&outcomes, start)
+    report(outcomes, start)
 }
 
 /// Prints what came of each step; says how many failed.
-fn report(outcomes: &[Outcome], start: Instant) -> Result<(), String> {
+fn report(outcomes: Vec<Outcome>, start: Instant) -> Result<(), String> {
     println!();
-    let mut tests = Tests::default();
+    let steps = outcomes.len();
+    let mut tests = TestResults::default();
     let mut problems = 0;
     for outcome in outcomes {
         let verdict = outcome.problem.as_deref().unwrap_or("ok");
         let seconds = outcome.took.as_secs_f64();
         println!("{seconds:7.1} s  {:<26} {verdict}", outcome.name);
-        tests.passed += outcome.tests.passed;
-        tests.failed += outcome.tests.failed;
         problems += usize::from(outcome.problem.is_some());
+        tests.add(outcome.tests);
     }
     println!("{:7.1} s  in all", start.elapsed().as_secs_f64());
+    for line in tests.failures() {
+        println!("{line}");
+    }
     println!("\n{} passed, {} failed", tests.passed, tests.failed);
     if problems > 0
         && let Some(free) = tools::free_gigabytes().filter(|free| *free < FULL_GB)
@@ -112,6 +116,6 @@ fn report(outcomes: &[Outcome], start: Instant) -> Result<(), String> {
     }
     match problems {
         0 => Ok(()),
-        count => Err(format!("{count} of {} steps failed", outcomes.len())),
+        count => Err(format!("{count} of {steps} steps failed")),
     }
 }

@@ -4,6 +4,7 @@
 mod chore;
 
 mod step;
+mod test_results;
 
 mod tools;
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use xtask::source::root;
 
+use crate::test_results::TestResults;
+
 /// A command that is about to run.
 pub(crate) struct Step {
     name: &'static str,
@@ -19,15 +21,8 @@ pub(crate) struct Step {
 pub(crate) struct Outcome {
     pub(crate) name: &'static str,
     pub(crate) took: Duration,
-    pub(crate) tests: Tests,
+    pub(crate) tests: TestResults,
     pub(crate) problem: Option<String>,
-}
-
-/// The counts of tests, as the test programs printed them.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Tests {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
 }
 
 /// Where everything that is built goes: `part` of the target directory.
@@ -76,7 +71,7 @@ impl Step {
     pub(crate) fn outcome(mut self) -> Outcome {
         println!("\n=== {}: {}", self.name, self.words());
         let start = Instant::now();
-        let mut tests = Tests::default();
+        let mut tests = TestResults::default();
         let problem = self.watch(&mut tests).err();
         Outcome {
             name: self.name,
@@ -93,14 +88,14 @@ impl Step {
         problem.map_or(Ok(()), Err)
     }
 
-    fn watch(&mut self, tests: &mut Tests) -> Result<(), String> {
+    fn watch(&mut self, tests: &mut TestResults) -> Result<(), String> {
         let child = self.command.stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| format!("{}: {error}", self.words()))?;
         let stdout = child.stdout.take().map(BufReader::new);
         for line in stdout.into_iter().flat_map(BufRead::lines) {
             let line = line.map_err(|error| format!("{}: {error}", self.words()))?;
             println!("{line}");
-            tests.count(&line);
+            tests.read(&line);
         }
         let status = child.wait().map_err(|error| error.to_string())?;
         if !status.success() {
@@ -121,23 +116,6 @@ impl Step {
     }
 }
 
-// === impl Tests ===
-
-impl Tests {
-    /// Adds what a test program's closing line says: `test result: ok. 7 passed; 0 failed; ...`.
-    fn count(&mut self, line: &str) {
-        let Some(results) = line.strip_prefix("test result: ") else {
-            return;
-        };
-        let counted = |what: &str| {
-            let before = results.split(what).next()?;
-            before.split_whitespace().next_back()?.parse::<u64>().ok()
-        };
-        self.passed += counted(" passed;").unwrap_or(0);
-        self.failed += counted(" failed;").unwrap_or(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,14 +133,5 @@ mod tests {
         assert_eq!(step("running 0 tests").outcome().problem, None);
         let one = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(step(one).runs_tests().outcome().problem, None);
-    }
-
-    #[test]
-    fn closing_lines_are_added_up() {
-        let mut tests = Tests::default();
-        tests.count("test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured");
-        tests.count("test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured");
-        tests.count("test passed_5_failed ... ok");
-        assert_eq!((tests.passed, tests.failed), (19, 3));
     }
 }
