@@ -12,15 +12,12 @@ use tokio::time::{Instant, timeout_at};
 use tollgate_core::Clock;
 
 use super::Upstream;
-use super::tried::Tried;
+use super::tried::{SENDS_MAX, Tried};
 use crate::connection_pool::Lease;
 use crate::failure::{Failure, Unanswered, is_unprocessed};
 use crate::forwarding::{can_pass, merge_lengths};
 use crate::request_body::RequestBody;
 use crate::retry::{Retries, copy_head};
-
-/// How often a request is sent of which nothing was sent, or nothing processed.
-const SENDS_MAX: usize = 3;
 
 /// The response to a request, or what went wrong.
 type Answered = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>;
@@ -60,7 +57,7 @@ impl Upstream {
             was_sent |= unanswered.was_sent;
             let ended = |failure| Unanswered { failure, was_sent };
             let failure = unanswered.failure;
-            if !failure.is_of_connection() {
+            if !failure.is_of_connection() || tried.is_rejected() {
                 return Err(ended(failure));
             }
             let again = retries.as_mut().and_then(Retries::next_request);
@@ -79,7 +76,8 @@ impl Upstream {
 
     /// Sends a request, and waits for the head of its response. If the server had closed the
     /// connection before anything was sent, the request is sent by another. So is one over HTTP/2
-    /// without a body if the server says that it did not process it (RFC 9113, section 8.7).
+    /// without a body if the server says that it did not process it (RFC 9113, section 8.7), until
+    /// it was sent [`SENDS_MAX`] times for that, retries included.
     async fn send_once(
         &self,
         mut lease: Lease,
@@ -117,7 +115,8 @@ impl Upstream {
             let unsent = error.take_message();
             let leased = if unsent.is_none() && is_unprocessed(error.error(), is_idempotent) {
                 // The server takes no more requests for now: its address has not failed.
-                let Some(copy) = &copy else {
+                tried.count_rejection();
+                let Some(copy) = copy.as_ref().filter(|_| !tried.is_rejected()) else {
                     if failure.is_of_upstream() {
                         self.metrics.count_failure(failure.kind());
                     }

@@ -61,9 +61,13 @@ fn upstream_of(addresses: Vec<String>, protocol: UpstreamProtocol, requests: usi
         health_check: None,
         retries: None,
     };
+    open_upstream(&settings)
+}
+
+fn open_upstream(settings: &UpstreamSettings) -> Upstream {
     let metrics = Metrics::new();
     let load = Arc::new(UpstreamLoad::new("api", metrics.load("api")));
-    Upstream::new("api", &settings, TIMEOUT, metrics.upstream("api"), load).unwrap()
+    Upstream::new("api", settings, TIMEOUT, metrics.upstream("api"), load).unwrap()
 }
 
 /// The standard library panics if it sees that an order changes while it sorts by it. It looks only

@@ -22,10 +22,7 @@ async fn a_request_is_sent_to_each_address_before_it_is_sent_to_one_again() {
             per_second: 10,
         }),
     };
-    let metrics = Metrics::new();
-    let load = Arc::new(UpstreamLoad::new("api", metrics.load("api")));
-    let upstream = metrics.upstream("api");
-    let upstream = Upstream::new("api", &settings, TIMEOUT, upstream, load).unwrap();
+    let upstream = open_upstream(&settings);
     let _busy = upstream.pools[2].lease().await.unwrap();
     let mut serving = JoinSet::new();
     for server in [one, two] {

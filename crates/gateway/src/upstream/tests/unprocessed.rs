@@ -1,8 +1,11 @@
 //! Streams of HTTP/2 that a server says it has not processed.
 
 use std::future::pending;
+use std::sync::atomic::AtomicUsize;
 
 use super::*;
+use crate::settings::RetrySettings;
+use crate::upstream::tried::SENDS_MAX;
 
 /// An empty SETTINGS.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -13,12 +16,16 @@ const GOAWAY_AFTER: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]
 /// RST_STREAM of stream 1, which was not processed (error 7), or fails (error 2).
 const REJECTED: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7];
 const BROKEN: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 2];
+/// Where the number of the stream is in them.
+const NUMBER: std::ops::Range<usize> = 5..9;
 /// The head of a frame of HEADERS with a byte, which ends its stream; and 204, compressed.
 const HEADERS: [u8; 5] = [0, 0, 1, 1, 5];
 const NO_CONTENT: u8 = 0x89;
 /// The type of HEADERS, and the length of what a client sends before all frames.
 const TYPE_HEADERS: u8 = 1;
 const PREFACE_BYTES: usize = 24;
+/// Retries of a request, where there are any.
+const ATTEMPTS: usize = 2;
 
 /// A connection from its first frame on.
 async fn accept(listener: &TcpListener) -> TcpStream {
@@ -133,6 +140,56 @@ async fn a_request_that_is_never_processed_is_sent_a_few_times() {
     let sent = send(&upstream, put(RequestBody::empty())).await;
     let unanswered = sent.unwrap_err();
     assert!(!unanswered.was_sent, "{unanswered:?}");
+}
+
+/// Resets the streams of one connection as `resets` say, the last of which is for all others, and
+/// counts them.
+async fn reset_all(
+    listener: TcpListener,
+    resets: &'static [&'static [u8]],
+    count: Arc<AtomicUsize>,
+) {
+    let mut stream = accept(&listener).await;
+    loop {
+        let number = next_request(&mut stream).await;
+        let index = count.fetch_add(1, Ordering::Relaxed);
+        let mut reset = resets[index.min(resets.len() - 1)].to_vec();
+        reset[NUMBER].copy_from_slice(&number);
+        stream.write_all(&reset).await.unwrap();
+    }
+}
+
+/// An upstream that has too much to do is not sent more of it because requests may be retried.
+#[tokio::test]
+async fn retries_do_not_multiply_the_sends_of_a_request_that_is_never_processed() {
+    let retried: &[(&[&[u8]], usize)] = &[
+        (&[REJECTED], SENDS_MAX),
+        // The second one is retried, and the third counts together with the first.
+        (&[REJECTED, BROKEN, REJECTED], SENDS_MAX + 1),
+        (&[REJECTED, REJECTED, BROKEN, REJECTED], SENDS_MAX + 1),
+        (&[BROKEN], 1 + ATTEMPTS),
+    ];
+    for &(resets, sends) in retried {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let upstream = open_upstream(&UpstreamSettings {
+            addresses: vec![server.local_addr().unwrap().to_string()],
+            protocol: UpstreamProtocol::H2c,
+            tls: None,
+            requests: 8,
+            health_check: None,
+            retries: Some(RetrySettings {
+                attempts: u32::try_from(ATTEMPTS).unwrap(),
+                percent: 100,
+                per_second: 10,
+            }),
+        });
+        let count = Arc::new(AtomicUsize::new(0));
+        let _serving = serve(reset_all(server, resets, Arc::clone(&count)));
+        let get = Request::get("http://api/").body(RequestBody::empty());
+        let unanswered = send(&upstream, Box::new(get.unwrap())).await.unwrap_err();
+        assert!(matches!(unanswered.failure, Failure::Closed));
+        assert_eq!(count.load(Ordering::Relaxed), sends, "{resets:?}");
+    }
 }
 
 #[tokio::test]
