@@ -15,6 +15,7 @@ use crate::failure::Unanswered;
 use crate::metrics::Metrics;
 use crate::request_body::RequestBody;
 use crate::request_body::tests::unfinished;
+use crate::settings::RetrySettings;
 
 mod retried;
 
@@ -53,15 +54,31 @@ fn upstream_at(addresses: Vec<String>) -> Upstream {
 }
 
 fn upstream_of(addresses: Vec<String>, protocol: UpstreamProtocol, requests: usize) -> Upstream {
-    let settings = UpstreamSettings {
+    open_upstream(&UpstreamSettings {
+        requests,
+        ..settings_of(addresses, protocol)
+    })
+}
+
+/// Those of an upstream without TLS, health checks and retries.
+fn settings_of(addresses: Vec<String>, protocol: UpstreamProtocol) -> UpstreamSettings {
+    UpstreamSettings {
         addresses,
         protocol,
         tls: None,
-        requests,
+        requests: 8,
         health_check: None,
         retries: None,
-    };
-    open_upstream(&settings)
+    }
+}
+
+/// Retries that no budget stops.
+const fn retries(attempts: u32) -> Option<RetrySettings> {
+    Some(RetrySettings {
+        attempts,
+        percent: 100,
+        per_second: 10,
+    })
 }
 
 fn open_upstream(settings: &UpstreamSettings) -> Upstream {
@@ -106,18 +123,11 @@ fn addresses_are_sorted_while_other_threads_send_requests_to_them() {
 /// Requests of former settings may keep the upstream for long.
 #[tokio::test]
 async fn health_checks_can_be_stopped_before_the_upstream_is_gone() {
-    let settings = UpstreamSettings {
-        addresses: vec!["127.0.0.1:1".to_owned()],
-        protocol: UpstreamProtocol::Http1,
-        tls: None,
-        requests: 8,
+    let addresses = vec!["127.0.0.1:1".to_owned()];
+    let upstream = open_upstream(&UpstreamSettings {
         health_check: serde_json::from_str(r#"{"path": "/"}"#).unwrap(),
-        retries: None,
-    };
-    let metrics = Metrics::new();
-    let load = Arc::new(UpstreamLoad::new("api", metrics.load("api")));
-    let upstream = metrics.upstream("api");
-    let upstream = Upstream::new("api", &settings, TIMEOUT, upstream, load).unwrap();
+        ..settings_of(addresses, UpstreamProtocol::Http1)
+    });
     upstream.start_checks();
     upstream.stop_checks();
     for _ in 0..TURNS {

@@ -1,7 +1,6 @@
 //! Requests that are sent again to other addresses.
 
 use super::*;
-use crate::settings::RetrySettings;
 
 /// Two servers close the connection of a request. The third has another request, so it is the
 /// last to which new ones go, but the only one that was not tried.
@@ -10,19 +9,11 @@ async fn a_request_is_sent_to_each_address_before_it_is_sent_to_one_again() {
     let ([one, two], addresses) = two_servers().await;
     let third = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let third_address = third.local_addr().unwrap().to_string();
-    let settings = UpstreamSettings {
-        addresses: [&addresses[..], std::slice::from_ref(&third_address)].concat(),
-        protocol: UpstreamProtocol::Http1,
-        tls: None,
-        requests: 8,
-        health_check: None,
-        retries: Some(RetrySettings {
-            attempts: 2,
-            percent: 100,
-            per_second: 10,
-        }),
-    };
-    let upstream = open_upstream(&settings);
+    let addresses = [&addresses[..], std::slice::from_ref(&third_address)].concat();
+    let upstream = open_upstream(&UpstreamSettings {
+        retries: retries(2),
+        ..settings_of(addresses, UpstreamProtocol::Http1)
+    });
     let _busy = upstream.pools[2].lease().await.unwrap();
     let mut serving = JoinSet::new();
     for server in [one, two] {

@@ -61,18 +61,10 @@ async fn a_search_ends_however_many_addresses_do_not_answer() {
     // Connections are accepted, and no handshake of TLS is answered.
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = server.local_addr().unwrap().to_string();
-    let settings = UpstreamSettings {
-        addresses: vec![address; 8],
-        protocol: UpstreamProtocol::Http1,
+    let upstream = open_upstream(&UpstreamSettings {
         tls: Some(UpstreamTlsSettings::default()),
-        requests: 8,
-        health_check: None,
-        retries: None,
-    };
-    let metrics = Metrics::new();
-    let load = Arc::new(UpstreamLoad::new("api", metrics.load("api")));
-    let upstream = metrics.upstream("api");
-    let upstream = Upstream::new("api", &settings, TIMEOUT, upstream, load).unwrap();
+        ..settings_of(vec![address; 8], UpstreamProtocol::Http1)
+    });
     pause();
     let search = timeout(4 * TIMEOUT, upstream.lease());
     let failure = search.await.unwrap().map(drop).unwrap_err();

@@ -4,7 +4,6 @@ use std::future::pending;
 use std::sync::atomic::AtomicUsize;
 
 use super::*;
-use crate::settings::RetrySettings;
 use crate::upstream::tried::SENDS_MAX;
 
 /// An empty SETTINGS.
@@ -171,17 +170,10 @@ async fn retries_do_not_multiply_the_sends_of_a_request_that_is_never_processed(
     ];
     for &(resets, sends) in retried {
         let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = vec![server.local_addr().unwrap().to_string()];
         let upstream = open_upstream(&UpstreamSettings {
-            addresses: vec![server.local_addr().unwrap().to_string()],
-            protocol: UpstreamProtocol::H2c,
-            tls: None,
-            requests: 8,
-            health_check: None,
-            retries: Some(RetrySettings {
-                attempts: u32::try_from(ATTEMPTS).unwrap(),
-                percent: 100,
-                per_second: 10,
-            }),
+            retries: retries(u32::try_from(ATTEMPTS).unwrap()),
+            ..settings_of(addresses, UpstreamProtocol::H2c)
         });
         let count = Arc::new(AtomicUsize::new(0));
         let _serving = serve(reset_all(server, resets, Arc::clone(&count)));
