@@ -1,6 +1,6 @@
 //! What test programs print of their results: how many passed, and the words of those that failed.
 
-/// The lines that are kept of one failed test: its panic comes first.
+/// The lines that are kept of one failed test: few tests print as many before they panic.
 const LINES_OF_A_TEST: usize = 20;
 /// The failed tests of which lines are kept.
 const TESTS_KEPT: usize = 20;
