@@ -180,6 +180,31 @@ fn a_refund_evicts_nothing_nor_does_a_question_after_it() {
     }
 }
 
+/// A small table has as many slots for a key as a large one: live keys that find all their places
+/// taken are few in a million.
+#[test]
+fn a_small_store_keeps_the_keys_it_has_room_for() {
+    let limit = Limit::token_bucket(10, Span::DAY).unwrap();
+    for max_keys in [800, 1_000, 1_500] {
+        let stores = 400_000 / max_keys;
+        let evicted = (1..=stores).map(|secret| {
+            let secret = u64::try_from(secret).unwrap();
+            let keys = RandomKeys::with_secret(secret, !secret);
+            let builder = Memory::builder().clock(ManualClock::at(NOON));
+            let store = builder.max_keys(max_keys).keys(keys).build();
+            for number in 0..max_keys {
+                assert!(take(&store, store.key_of(&number), &limit).unwrap());
+            }
+            store.evicted_keys()
+        });
+        let evicted: u64 = evicted.sum();
+        assert!(
+            evicted < 4,
+            "{evicted} of 400000 live keys evicted from stores for {max_keys}"
+        );
+    }
+}
+
 const KEYS: usize = 100_000;
 
 fn keyed(secret: u64) -> Builder<ManualClock> {

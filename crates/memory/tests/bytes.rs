@@ -85,6 +85,17 @@ fn the_table_is_what_was_asked_for() {
     }
 }
 
+#[test]
+fn a_small_table_takes_little_more() {
+    const KEYS_MIN: usize = 768;
+    for keys in [1, 500, 1_000, 4_000] {
+        let bytes = Memory::builder().max_keys(keys).size().table_bytes;
+        let more = if keys < 4_000 { 2_000 } else { 0 };
+        let most = keys.max(KEYS_MIN) * BYTES_PER_KEY + more;
+        assert!(bytes <= most, "{bytes} for {keys} keys");
+    }
+}
+
 /// A key that is no longer remembered gives its blocks back when its slot or memory is wanted.
 #[test]
 fn the_memory_of_an_expired_log_is_reused() {

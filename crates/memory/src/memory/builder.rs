@@ -253,7 +253,10 @@ pub(super) fn shortage(max_keys: usize, arena_bytes: usize, limit: &Limit) -> Op
 }
 
 /// The table's part of the bytes for so many keys.
+///
+/// What a table of any size takes comes on top: else it would be missing to a small table's slots,
+/// and live keys be evicted from it.
 pub(super) const fn table_bytes(keys: usize) -> usize {
     let bytes = keys.saturating_mul(BYTES_PER_KEY);
-    bytes - (bytes >> REST_SHIFT)
+    (bytes - (bytes >> REST_SHIFT)).saturating_add(size::FIXED_BYTES)
 }

@@ -7,7 +7,7 @@ use crate::ghosts::{BUCKETS_PER_GHOST, Ghosts};
 use crate::spilled_slots::SpilledSlots;
 
 /// Bytes that a table of any size takes beside its buckets.
-pub(super) const FIXED_BYTES: usize = INSERT_LOCKS + size_of::<Table>() + 2 * size_of::<u64>();
+pub(crate) const FIXED_BYTES: usize = INSERT_LOCKS + size_of::<Table>() + 2 * size_of::<u64>();
 /// Bytes of a bucket, with its clock hand, its share of the ghosts and a bit for each slot.
 const BUCKET_BYTES: usize = 2 * size_of::<CacheLine>() + 1 + 4 / BUCKETS_PER_GHOST + 2 * SLOTS / 8;
 /// The summary of the slots' bits takes one byte in 2^13.
