@@ -52,20 +52,18 @@ impl<C: Clock> Memory<C> {
         now: impl Fn() -> Now,
         verdict: &mut Verdict,
     ) -> bool {
-        if has_repeated_key(charges) {
-            return false;
-        }
         // Two buckets are what most requests with several limits meet, and all of this is then
         // known when it is compiled: how many there are, where they are, and their algorithm.
         if let Ok(charges) = <&[Charge<'_>; 2]>::try_from(charges)
             && charges.iter().all(|charge| charge.limit.is_bucket())
+            && charges[0].key != charges[1].key
         {
             let mut readings = [Reading::default(); 2];
             let mut states = [Bucket::default(); 2];
             return self.decide_joint(charges, &mut readings, &mut states, now, verdict);
         }
         let fits_word = |charge: &Charge<'_>| WordKind::of(charge.limit).is_some();
-        if !charges.iter().all(fits_word) {
+        if has_repeated_key(charges) || !charges.iter().all(fits_word) {
             return false;
         }
         let mut readings = PerCharge::from_elem(Reading::default(), charges.len());
