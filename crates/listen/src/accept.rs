@@ -31,12 +31,16 @@ mod warnings;
 
 pub use http_session::Http;
 pub use session::Session;
-use session::{Terms, header_timeout};
+use session::{Terms, before_request, header_timeout};
 pub use stream_session::Streams;
 use warnings::Warnings;
 
 /// The longest pause after the system could not accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How many connections of the backlog are accepted before others are served.
+const BACKLOG_AT_ONCE: u32 = 64;
+/// How long the handshake of a connection may take when it is drained.
+const HANDSHAKE_IN_DRAIN: Duration = Duration::from_secs(1);
 
 /// What every connection of a listener needs; they share it.
 pub(crate) struct Acceptor<S, T> {
@@ -135,18 +139,62 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
                 () = shutdown.wait() => return,
             };
             match accepted {
-                Ok((stream, peer)) => {
-                    let (permit, kind) = connections.acquire(peer, Instant::now());
-                    self.terms.warnings.log_full(kind, peer);
-                    tasks.spawn(Arc::clone(self).serve(Box::new(stream), permit));
-                    if kind == PermitKind::Reserved {
-                        // The next ones would take its permit back before its task has run, which
-                        // reads a request that is there already.
-                        yield_now().await;
-                    }
+                Ok((socket, peer)) => {
+                    let permitted = connections.acquire(peer, Instant::now());
+                    self.spawn(socket, permitted, tasks).await;
                 }
                 Err(error) if is_aborted_by_peer(&error) => {}
                 Err(error) => self.wait_for_file(&error).await,
+            }
+        }
+    }
+
+    /// Serves an accepted connection in a task of its own.
+    async fn spawn(
+        self: &Arc<Self>,
+        socket: RawSocket,
+        (permit, kind): (Permit, PermitKind),
+        tasks: &mut JoinSet<()>,
+    ) {
+        self.terms.warnings.log_full(kind, permit.connection.peer());
+        tasks.spawn(Arc::clone(self).serve(Box::new(socket), permit));
+        if kind == PermitKind::Reserved {
+            // The next ones would take its permit back before its task has run, which reads a
+            // request that is there already.
+            yield_now().await;
+        }
+    }
+
+    /// Accepts and drains the connections that wait when the drain begins, and closes the socket: a
+    /// client for which the system has accepted one may have sent its request. Those beyond `most`
+    /// are reset.
+    pub(crate) async fn accept_backlog(
+        self: &Arc<Self>,
+        mut binding: Binding,
+        most: u32,
+        connections: &Arc<Connections>,
+        tasks: &mut JoinSet<()>,
+    ) {
+        binding.remove_file();
+        for count in 1..=most {
+            match binding.accept_waiting() {
+                Ok((socket, peer)) => {
+                    let permitted = connections.acquire(peer, Instant::now());
+                    permitted.0.connection.drain();
+                    self.spawn(socket, permitted, tasks).await;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if is_aborted_by_peer(&error) => {}
+                Err(error) => {
+                    self.terms.warnings.log_cannot_accept(&error);
+                    // Every connection is drained. When one has ended, its file is free.
+                    if !has_no_file(&error) || tasks.join_next().await.is_none() {
+                        return;
+                    }
+                }
+            }
+            if count % BACKLOG_AT_ONCE == 0 {
+                yield_now().await;
             }
         }
     }
@@ -220,7 +268,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     }
 
     /// Reads a proxy's header, if one is expected, and performs the handshake of a connection:
-    /// `None` if it was closed or drained meanwhile.
+    /// `None` if it was closed meanwhile, or drained and did not end soon.
     async fn shake_hands(
         &self,
         socket: RawSocket,
@@ -230,10 +278,8 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
             header_timeout(&self.terms.limits, known),
             self.open_stream(socket, known),
         );
-        tokio::select! {
-            shaken = shaken => Some(shaken.unwrap_or_else(|_| Err(HandshakeError::timeout()))),
-            _order = known.next_order() => None,
-        }
+        let shaken = before_request(shaken, known, HANDSHAKE_IN_DRAIN).await?;
+        Some(shaken.unwrap_or_else(|_| Err(HandshakeError::timeout())))
     }
 
     /// The same without a time limit.

@@ -3,9 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
-#[cfg(target_os = "linux")]
 use socket2::SockRef;
-use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream};
 
 use crate::address::{Address, PeerAddress};
 use crate::raw_socket::RawSocket;
@@ -26,7 +25,7 @@ pub(crate) enum Binding {
     Unix {
         /// Comes first, because fields are dropped in their order: the file is removed while the
         /// socket still accepts connections, so no other process takes it for a dead one's.
-        _file: SocketFile,
+        file: Option<SocketFile>,
         listener: UnixListener,
     },
 }
@@ -47,12 +46,16 @@ impl Binding {
             }
             Address::Unix(path) => {
                 let (listener, file) = socket_file::open(path).await?;
-                let binding = Binding::Unix {
-                    _file: file,
-                    listener,
-                };
-                Ok((binding, address.clone()))
+                let file = Some(file);
+                Ok((Binding::Unix { file, listener }, address.clone()))
             }
+        }
+    }
+
+    /// Removes the file of a Unix socket: nobody finds it from now on.
+    pub(crate) fn remove_file(&mut self) {
+        if let Binding::Unix { file, .. } = self {
+            *file = None;
         }
     }
 
@@ -61,9 +64,7 @@ impl Binding {
         match self {
             Binding::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // A response is one small write: waiting for more to send only delays it.
-                let _ = stream.set_nodelay(true);
-                Ok((stream.into(), peer.into()))
+                Ok((without_delay(stream), peer.into()))
             }
             Binding::Unix { listener, .. } => {
                 let (stream, _) = listener.accept().await?;
@@ -71,6 +72,34 @@ impl Binding {
             }
         }
     }
+
+    /// The next connection of those that wait; an error of the kind `WouldBlock` if none does.
+    ///
+    /// This asks the system: the runtime may not have noticed the last ones yet.
+    pub(crate) fn accept_waiting(&self) -> io::Result<(RawSocket, PeerAddress)> {
+        let listener = match self {
+            Binding::Tcp(listener) => SockRef::from(listener),
+            Binding::Unix { listener, .. } => SockRef::from(listener),
+        };
+        let (socket, peer) = listener.accept()?;
+        socket.set_nonblocking(true)?;
+        match peer.as_socket() {
+            Some(peer) => {
+                let stream = TcpStream::from_std(socket.into())?;
+                Ok((without_delay(stream), peer.into()))
+            }
+            None => {
+                let stream = UnixStream::from_std(socket.into())?;
+                Ok((stream.into(), PeerAddress::Unix))
+            }
+        }
+    }
+}
+
+/// A response is one small write: waiting for more to send only delays it.
+fn without_delay(stream: TcpStream) -> RawSocket {
+    let _ = stream.set_nodelay(true);
+    stream.into()
 }
 
 /// Binds a socket, also if connections of a former process on this port are still being closed.
@@ -91,7 +120,6 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::time::Duration;
 
-    use tokio::net::TcpStream;
     use tokio::task::JoinSet;
     use tokio::time::timeout;
 

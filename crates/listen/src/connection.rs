@@ -327,6 +327,11 @@ impl Connection {
         }
     }
 
+    /// The next stage of the connection waits for its order as well.
+    pub(crate) fn repeat_order(&self) {
+        self.notify.notify_one();
+    }
+
     /// Part of a response waits for the peer from now on. Returns the period, for
     /// [`Connection::end_response`].
     pub fn begin_response(&self) -> usize {

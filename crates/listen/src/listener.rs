@@ -1,8 +1,8 @@
 //! A listener: a socket that accepts connections, and its graceful shutdown.
 //!
 //! A listener never stops accepting while it is full: `permits.rs` decides which connection makes
-//! room. On shutdown the socket closes at once, and requests in flight have a bounded time to
-//! finish.
+//! room. On shutdown the connections that wait to be accepted are the last ones, and requests in
+//! flight have a bounded time to finish: those that were sent by then are in flight, too.
 
 use std::sync::Arc;
 
@@ -20,6 +20,11 @@ use crate::permits::{ConnectionLimits, Connections};
 use crate::protocol::Protocol;
 use crate::proxy_header::ProxyHeaders;
 use crate::shutdown::ShutdownSignal;
+use crate::socket_file::BACKLOG;
+
+/// The most connections that are accepted after the shutdown has begun: as many as can wait then,
+/// one more than `listen` asks for. A flood of further ones does not hold it up.
+const BACKLOG_MAX: u32 = BACKLOG + 1;
 
 /// An open listener. `T` is the handshake of its connections: none, unless
 /// [`Listener::with_handshake`] sets one.
@@ -142,11 +147,15 @@ impl<T: Handshake> Listener<T> {
         acceptor
             .accept(&self.binding, &connections, &mut tasks)
             .await;
-        drop(self.binding);
         for connection in connections.all() {
             connection.drain();
         }
-        let drained = async { while tasks.join_next().await.is_some() {} };
+        let drained = async {
+            acceptor
+                .accept_backlog(self.binding, BACKLOG_MAX, &connections, &mut tasks)
+                .await;
+            while tasks.join_next().await.is_some() {}
+        };
         let within = acceptor.drain_timeout();
         if timeout(within, drained).await.is_err() {
             let open = tasks.len();

@@ -13,9 +13,10 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::debug;
 
-use super::session::{Session, Terms, drive, header_timeout};
+use super::session::{Session, Terms, before_request, drive, header_timeout};
 use crate::answered::Answered;
 use crate::connection::Connection;
+use crate::drain_end::DRAIN_QUIET;
 use crate::frames::Frames;
 use crate::handler::Handler;
 use crate::handshake::Stream;
@@ -83,22 +84,17 @@ impl<H: Handler> Session for Http<H> {
     }
 
     async fn serve(&self, mut stream: impl Stream, known: &Arc<Connection>, terms: &Terms) {
-        if terms.protocol == Protocol::Http1 {
-            self.http1(stream, FirstBytes::default(), known, terms)
-                .await;
-            return;
-        }
         // In a box, which an idle connection no longer has.
         let read = Box::pin(first_bytes(&mut stream, known, &terms.limits));
         let Some(first) = read.await else {
             return;
         };
-        if first.is_preface() {
+        if first.is_preface() && terms.protocol != Protocol::Http1 {
             known.set_http2();
             let streams = terms.budget.take_streams();
             self.http2(stream, first, known, (terms, streams)).await;
             terms.budget.return_streams(streams);
-        } else if terms.protocol == Protocol::Any {
+        } else if terms.protocol != Protocol::Http2 {
             self.http1(stream, first, known, terms).await;
         } else {
             let within = terms.limits.write_timeout;
@@ -109,16 +105,16 @@ impl<H: Handler> Session for Http<H> {
 }
 
 /// Reads the first bytes of a connection. `None` if it ends without them: the peer is late or has
-/// gone, or this side closes or drains the connection.
+/// gone, or this side closes the connection, or drains it and they do not come soon.
 async fn first_bytes(
     stream: &mut impl Stream,
     known: &Connection,
     limits: &Limits,
 ) -> Option<FirstBytes> {
     let read = timeout(header_timeout(limits, known), read_first(stream));
-    let first = tokio::select! {
-        first = read => first.ok()?.ok(),
-        _order = known.next_order() => None,
+    let first = match before_request(read, known, DRAIN_QUIET).await {
+        Some(first) => first.ok()?.ok(),
+        None => None,
     };
     if first.is_none() {
         // Says over TLS that it ends, as far as that needs no waiting.

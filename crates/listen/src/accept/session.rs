@@ -1,10 +1,12 @@
 //! What happens on a connection after its handshake.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+
+use tokio::time::sleep;
 
 use super::warnings::Warnings;
 use crate::budget::Budget;
@@ -52,6 +54,36 @@ pub(super) fn header_timeout(limits: &Limits, connection: &Connection) -> Durati
         return limit.min(RESERVED_TIMEOUT);
     }
     limit
+}
+
+/// Awaits what comes before the first request of a connection: `None` if the connection has to end
+/// instead.
+///
+/// A drain leaves it so much time: the request may have been sent already, and closing the socket
+/// would lose it.
+pub(super) async fn before_request<S: Future>(
+    stage: S,
+    known: &Connection,
+    in_drain: Duration,
+) -> Option<S::Output> {
+    let mut stage = pin!(stage);
+    let order = tokio::select! {
+        // What is there is read before an order is obeyed.
+        biased;
+        ended = &mut stage => return Some(ended),
+        order = known.next_order() => order,
+    };
+    if order == Order::Close {
+        return None;
+    }
+    let ended = tokio::select! {
+        biased;
+        ended = &mut stage => ended,
+        _close = known.next_order() => return None,
+        () = sleep(in_drain) => return None,
+    };
+    known.repeat_order();
+    Some(ended)
 }
 
 /// Drives a connection to its end: `None` if this side closed it. Each poll is a new quantum.

@@ -28,6 +28,7 @@ mod gateway;
 mod page;
 mod responses;
 
+mod backlog;
 mod batch;
 
 mod decision_frames;

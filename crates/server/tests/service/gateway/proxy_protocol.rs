@@ -25,6 +25,7 @@ use tollgate_testbed::Certificates;
 use super::reload::{metric, start, to};
 use super::upstream::Echo;
 use super::{FREE, RULES, gateway, gateway_with, section, websocket};
+use crate::backlog;
 use crate::house::{House, replace};
 use crate::http_client::Client;
 use crate::tls_client::client_config;
@@ -371,4 +372,16 @@ async fn a_proxy_on_a_unix_socket_names_the_client() {
     without.send(GET).await;
     assert!(without.is_closed().await);
     until_closed(&house, 1).await;
+}
+
+/// Nobody has accepted the connections of the proxy when the service stops.
+#[tokio::test]
+async fn requests_that_were_sent_before_a_stop_are_forwarded() {
+    let upstream = Echo::start().await;
+    let house = gateway(upstream.address, IDENTITY).await;
+    let sent = [&v1("192.0.2.1"), GET].concat();
+    let clients = backlog::send(house.gateway(), &sent);
+    house.running.stop().await;
+    backlog::assert_closing(&backlog::read(clients).await, &["200", "429"]);
+    assert_eq!(upstream.requests().len(), 2);
 }
