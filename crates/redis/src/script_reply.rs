@@ -207,7 +207,7 @@ impl ScriptReply {
             return Err(Malformed("a reply that does not match the request"));
         };
         let lines = reply.states.iter().zip(fitted);
-        let snapshot = lines.map(|(state, fitted)| Snapshot::read(state, fitted));
+        let snapshot = lines.map(|(state, fitted)| Snapshot::read_line(state, fitted));
         let mut snapshot: Vec<Snapshot> = snapshot.collect::<Result<_, _>>()?;
         let mut verdict = bill.settle(&mut snapshot, Now::at(moment(reply.now)));
         agree(Some(reply.status), &verdict)?;

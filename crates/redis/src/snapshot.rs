@@ -88,6 +88,23 @@ impl Snapshot {
         })
     }
 
+    /// As [`Snapshot::read`], for a line on which other limits may be evaluated, too: the units of
+    /// a bucket keep their price.
+    pub(crate) fn read_line(state: &Bytes, fitted: &FittedLimit) -> Result<Snapshot, Malformed> {
+        Ok(match Snapshot::read(state, fitted)? {
+            Snapshot::Account(Account::Bucket(bucket)) if bucket.is_priced_by(&fitted.limit) => {
+                let full_at = Moment::from_nanos(bucket.word());
+                let price = GRAIN.times(fitted.span);
+                Snapshot::Account(Account::Bucket(Bucket::with_terms(
+                    full_at,
+                    price,
+                    u32::MAX,
+                )))
+            }
+            snapshot => snapshot,
+        })
+    }
+
     /// The state in a reply of the plain script at `now`: when the bucket is full again, or the
     /// units used in the window that contains `now`.
     pub(crate) fn plain(fitted: &FittedLimit, now: u64, word: u64) -> Snapshot {

@@ -44,6 +44,32 @@ fn two_limits_on_one_key_in_one_request_are_charged_as_the_ledger_charges() {
     });
 }
 
+/// Units that the smaller bucket has charged alone keep their price when the larger one reads them.
+#[test]
+fn units_of_the_smaller_bucket_keep_their_price_in_the_larger_one() {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
+        for fresh in [instance, Driven::apart] {
+            let (mut subject, mut ledger) = (fresh(), Ledger::default());
+            let [key, other] = ["only", "other"].map(|name| subject.key(name));
+            let now = Taste::MICROSECONDS.start;
+            let [small, large] = [10, 40].map(|count| limit(algorithm, count, Span::DAY));
+            let charge = |limit, cost| Charge::new(key, limit, cost);
+            for charges in [
+                vec![charge(&small, Cost::Take(5))],
+                vec![
+                    charge(&small, Cost::ONE),
+                    charge(&large, Cost::ONE),
+                    Charge::new(other, &large, Cost::ONE),
+                ],
+            ] {
+                let got = subject.decide(now, &charges);
+                let want = ledger.decide(now, &charges).expect("few charges");
+                assert_eq!(got, with_grain(want, GRAIN), "{charges:#?}");
+            }
+        }
+    }
+}
+
 /// The wait of a request, and what remains of each limit. A reply has one time for a log: when the
 /// units fit the smallest limit, which the request waits for.
 fn without_waits(verdict: &Verdict) -> (Option<Wait>, Vec<u32>) {

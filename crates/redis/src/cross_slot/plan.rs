@@ -271,7 +271,7 @@ impl Ledger {
             let reserved = state.try_get_u32().map_err(short)?;
             let line_state = LineState {
                 now: reply.now,
-                snapshot: Snapshot::read(&state, &plan.lines[*line].fitted)?,
+                snapshot: Snapshot::read_line(&state, &plan.lines[*line].fitted)?,
             };
             self.lines[*line] = Some(ScriptReply {
                 before: line_state.clone(),
