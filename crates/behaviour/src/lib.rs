@@ -33,6 +33,8 @@ mod elastic;
 
 mod batch;
 
+mod refunds;
+
 pub use batch::a_batch_equals_its_requests_one_by_one;
 pub use changed_buckets::*;
 pub use changed_windows::*;
@@ -43,6 +45,7 @@ pub use priority::*;
 pub use promises::*;
 pub use random::{Random, check};
 pub use ratio::Ratio;
+pub use refunds::*;
 pub use rule::{Rule, Scale, Taste};
 pub use subject::{Plain, Subject};
 pub use trace::{

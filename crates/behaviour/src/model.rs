@@ -65,7 +65,12 @@ impl Model {
         let decisions = charges.iter().map(|charge| {
             let index = asked.iter().position(|one| one.charge.key == charge.key);
             let index = index.expect("gathered from the charges");
-            self.decision(&asked[index], before[index], delays[index], now)
+            // Promise 9: a refund never fails, and is no part of all or nothing.
+            let (before, delay) = match is_refund(charge) {
+                true => (None, Span::ZERO),
+                false => (before[index], delays[index]),
+            };
+            self.decision(&asked[index], before, delay, now)
         });
         let denial = by.map(|index| RequestDenial {
             by: first_charge(charges, asked[index].charge.key),
@@ -157,6 +162,9 @@ fn add_up<'a>(charges: &[Charge<'a>]) -> Vec<KeyTotal<'a>> {
         }
         let same = asked.iter_mut().find(|one| one.charge.key == charge.key);
         let same = same.expect("pushed above");
+        if !same.judged && !is_refund(charge) {
+            same.charge = *charge;
+        }
         match charge.cost {
             Cost::Take(units) => {
                 same.take = same.take.saturating_add(units);
@@ -197,9 +205,15 @@ fn denying_charge(asked: &[KeyTotal<'_>], waits: &[Option<Wait>]) -> Option<usiz
     denying.into_iter().find(|index| waits[*index] == longest)
 }
 
+fn is_refund(charge: &Charge<'_>) -> bool {
+    matches!(charge.cost, Cost::Refund(_))
+}
+
+/// The first charge on a key that is not a refund.
 fn first_charge(charges: &[Charge<'_>], key: Key) -> usize {
-    let first = charges.iter().position(|charge| charge.key == key);
-    first.expect("the key is of these charges")
+    let judges = |charge: &Charge<'_>| charge.key == key && !is_refund(charge);
+    let first = charges.iter().position(judges);
+    first.expect("a key that denies has such a charge")
 }
 
 // === impl KeyTotal ===

@@ -25,6 +25,7 @@ mod line;
 mod separate;
 
 use denier::Denier;
+use line::is_refund;
 
 pub use charged::ChargedLine;
 pub use line::Line;
@@ -87,8 +88,17 @@ pub enum DenialReason {
 #[derive(Debug)]
 pub struct Bill<'a> {
     lines: PerCharge<Line<'a>>,
-    /// For each charge, its line and its limit.
-    judges: PerCharge<(usize, &'a Limit)>,
+    /// For each charge, how it takes part in the decision.
+    judges: PerCharge<Judge<'a>>,
+}
+
+/// A charge's part in the decision on its line.
+#[derive(Clone, Copy, Debug)]
+struct Judge<'a> {
+    line: usize,
+    limit: &'a Limit,
+    /// Whether it is a refund: its limit judges nothing, whatever else is on the line.
+    is_refund: bool,
 }
 
 /// More charges than [`CHARGES_MAX`] in one request.
@@ -147,7 +157,11 @@ impl<'a> Bill<'a> {
                 Some(index) => bill.lines[index].add(charge),
                 None => bill.lines.push(Line::of(*charge)),
             }
-            bill.judges.push((index, charge.limit));
+            bill.judges.push(Judge {
+                line: index,
+                limit: charge.limit,
+                is_refund: is_refund(charge),
+            });
         }
         Ok(bill)
     }
@@ -159,9 +173,16 @@ impl<'a> Bill<'a> {
 
     /// The decision of each line's limit, in the order of the lines.
     pub fn decisions<'v>(&self, verdict: &'v Verdict) -> impl Iterator<Item = &'v Decision> {
-        let first_of = |line| self.judges.iter().position(|(of, _)| *of == line);
-        let decisions = (0..self.lines.len()).filter_map(first_of);
+        let decisions = (0..self.lines.len()).filter_map(|line| self.first_judge(line));
         decisions.filter_map(|charge| verdict.decisions.get(charge))
+    }
+
+    /// The first charge that judges a line; the first refund if there are only refunds.
+    fn first_judge(&self, line: usize) -> Option<usize> {
+        let charges = self.judges.iter().enumerate();
+        let on_line = charges.filter(|(_, judge)| judge.line == line);
+        let first = on_line.min_by_key(|(_, judge)| judge.is_refund);
+        first.map(|(charge, _)| charge)
     }
 
     /// Evaluates every line, then charges all or none. `usages` are the states of the lines, in
@@ -190,11 +211,15 @@ impl<'a> Bill<'a> {
         } else {
             waits.clone()
         };
-        let decide = |(charge, (line, limit)): (usize, &(usize, &Limit))| {
-            let usage = &usages[*line];
+        let decide = |(charge, judge): (usize, &Judge<'_>)| {
+            let (usage, limit) = (&usages[judge.line], judge.limit);
             let moment = now.on(limit.timeline());
+            let delay = match judge.is_refund {
+                true => Span::ZERO,
+                false => delays[judge.line],
+            };
             match waits[charge].and(waits_after[charge]) {
-                None => Decision::Allow(grant(usage, limit, moment, delays[*line])),
+                None => Decision::Allow(grant(usage, limit, moment, delay)),
                 Some(wait) => Decision::Deny(denial(usage, limit, moment, wait)),
             }
         };
@@ -207,14 +232,17 @@ impl<'a> Bill<'a> {
         Verdict::new(decisions, denial)
     }
 
-    /// For each charge, the wait until its limit allows its line; `None` if it does now.
+    /// For each charge, the wait until its limit allows its line; `None` if it does now, and for a
+    /// refund, which nothing denies.
     fn waits<U: Usage>(&self, usages: &[U], now: Now) -> PerCharge<Option<Wait>> {
-        let wait = |(line, limit): &(usize, &Limit)| {
-            let (usage, line) = (&usages[*line], &self.lines[*line]);
+        let wait = |judge: &Judge<'_>| {
+            if judge.is_refund {
+                return None;
+            }
+            let (usage, line) = (&usages[judge.line], &self.lines[judge.line]);
             let units = line.take.saturating_add(line.peek);
-            line.judged
-                .then(|| wait_for(usage, limit, now.on(limit.timeline()), units))
-                .flatten()
+            let moment = now.on(judge.limit.timeline());
+            wait_for(usage, judge.limit, moment, units)
         };
         self.judges.iter().map(wait).collect()
     }
@@ -222,8 +250,8 @@ impl<'a> Bill<'a> {
     /// For each line, the wait until all of its limits allow the request.
     fn longest_of_lines(&self, waits: &[Option<Wait>]) -> PerCharge<Option<Wait>> {
         let mut longest: PerCharge<Option<Wait>> = smallvec![None; self.lines.len()];
-        for ((line, _), wait) in self.judges.iter().zip(waits) {
-            longest[*line] = (*wait).max(longest[*line]);
+        for (judge, wait) in self.judges.iter().zip(waits) {
+            longest[judge.line] = (*wait).max(longest[judge.line]);
         }
         longest
     }
@@ -231,7 +259,7 @@ impl<'a> Bill<'a> {
     /// The charge by which a line denies: the first of those with the longest wait.
     fn judge_of(&self, line: usize, waits: &[Option<Wait>]) -> usize {
         let charges = self.judges.iter().enumerate();
-        let charges = charges.filter(|(_, (of, _))| *of == line);
+        let charges = charges.filter(|(_, judge)| judge.line == line);
         let by = charges.min_by_key(|(charge, _)| Reverse(waits[*charge]));
         by.map_or(0, |(charge, _)| charge)
     }

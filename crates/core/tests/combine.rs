@@ -44,10 +44,14 @@ fn lines_that_are_decided_one_by_one_are_combined() {
                 });
                 charges.collect()
             };
-            let peeks = charges(Cost::Peek(1));
+            let mut peeks = charges(Cost::Peek(1));
+            // As a refund is explained, which changes nothing then.
+            for peek in peeks.iter_mut().filter(|_| random.chance(20)) {
+                peek.cost = Cost::Refund(0);
+            }
             let bill = Bill::new(&peeks).unwrap();
             let decisions = bill.lines().iter().map(|line| {
-                let cost = Cost::Peek(line.units_needed().unwrap());
+                let cost = Cost::Peek(line.units_needed().unwrap_or(1));
                 let alone = Charge {
                     cost,
                     enforcement: Enforcement::Enforce,

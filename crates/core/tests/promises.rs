@@ -188,6 +188,47 @@ fn a_bill_has_the_decision_of_each_line() {
     );
 }
 
+#[test]
+fn a_refund_is_not_the_decision_of_its_line() {
+    let limit = Limit::sliding_log(1, Span::HOUR).unwrap();
+    let charge = |key, cost| Charge::new(Key::from_bits(key), &limit, cost);
+    let bill = Bill::new(&[
+        charge(1, Cost::Refund(1)),
+        charge(2, Cost::Refund(1)),
+        charge(1, Cost::Take(2)),
+    ]);
+    let bill = bill.unwrap();
+    let mut accounts: Vec<Account> = vec![Account::fresh(&limit), Account::fresh(&limit)];
+    let verdict = bill.settle(&mut accounts, Now::default());
+    let allowed: Vec<bool> = bill.decisions(&verdict).map(Decision::is_allowed).collect();
+    assert_eq!(allowed, [false, true]);
+}
+
+/// Neither their limits nor their enforcement apply, whichever charge comes first.
+#[test]
+fn a_line_is_judged_by_none_of_its_refunds() {
+    let [small, large] = [3, 7].map(|count| Limit::sliding_log(count, Span::HOUR).unwrap());
+    let charge = |limit, enforcement, cost| Charge {
+        enforcement,
+        ..Charge::new(KEY, limit, cost)
+    };
+    let refund = charge(&small, Enforcement::Enforce, Cost::Refund(1));
+    let take = charge(&large, Enforcement::Shadow, Cost::Take(1));
+    for charges in [
+        vec![refund, take],
+        vec![take, refund],
+        vec![refund, refund, take, refund],
+    ] {
+        let bill = Bill::new(&charges).unwrap();
+        let [line] = bill.lines() else {
+            panic!("one key")
+        };
+        assert_eq!(*line.charge.limit, large);
+        assert_eq!(line.charge.enforcement, Enforcement::Shadow);
+        assert_eq!(line.units_judged(), Some(1));
+    }
+}
+
 /// A leaky bucket as a plain list: the moment at which each unit's turn is over.
 #[test]
 fn a_queue_is_a_list_of_turns() {

@@ -92,6 +92,18 @@ async fn a_cost_above_the_share_and_not_above_the_limit_may_be_tried_again() {
             vec![of(c, &larger, Cost::Take(3)), of(c, &limit, Cost::Take(3))],
             Some((1, Wait::For(DENIED_FOR), DenialReason::StoreUnavailable)),
         ),
+        // A refund denies nothing, nor does its limit.
+        (
+            vec![of(a, &limit, Cost::Refund(1)), of(a, &limit, Cost::Take(5))],
+            Some((1, Wait::For(DENIED_FOR), DenialReason::StoreUnavailable)),
+        ),
+        (
+            vec![
+                of(c, &limit, Cost::Refund(1)),
+                of(c, &larger, Cost::Take(3)),
+            ],
+            None,
+        ),
     ];
     for (charges, expected) in cases {
         let verdict = store.decide(&charges).await.unwrap();

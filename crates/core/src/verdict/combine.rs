@@ -1,7 +1,7 @@
 //! A verdict of decisions that were not made at one moment.
 
 use super::{Bill, DenialReason, PerCharge, RequestDenial, Verdict};
-use crate::decision::{Decision, Wait};
+use crate::decision::{Decision, Grant, Wait};
 
 // === impl Bill ===
 
@@ -13,10 +13,15 @@ impl Bill<'_> {
     pub fn combine(&self, decisions: &[Decision]) -> Verdict {
         let waits: PerCharge<Option<Wait>> = decisions.iter().map(Decision::wait).collect();
         let denied = self.denied_by(&waits);
-        let of_charges = self.judges.iter().map(|(line, _)| decisions[*line]);
+        let of_charges = self.judges.iter().map(|judge| match decisions[judge.line] {
+            Decision::Deny(denial) if judge.is_refund => {
+                Decision::Allow(Grant::new(denial.remaining, denial.reset))
+            }
+            decision => decision,
+        });
         let denial = denied.and_then(|line| {
             Some(RequestDenial {
-                by: self.judges.iter().position(|(of, _)| *of == line)?,
+                by: self.first_judge(line)?,
                 wait: waits[line]?,
                 reason: DenialReason::Exceeded,
             })

@@ -8,7 +8,8 @@ use crate::limit::{Limit, wide};
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     /// The charge on this counter whose limit has the least units available (the first of
-    /// several). Its key, limit, history and enforcement apply to the line.
+    /// several), refunds aside; the first refund if there is nothing else. Its key, limit, history
+    /// and enforcement apply to the line.
     pub charge: Charge<'a>,
     /// The limit with the largest capacity, which keeps the counter, so that a smaller limit never
     /// erases what a larger one counted.
@@ -84,18 +85,31 @@ impl<'a> Line<'a> {
 
     /// Adds a charge on the same counter.
     pub(super) fn add(&mut self, charge: &Charge<'a>) {
-        let enforcement = self.charge.enforcement.stricter(charge.enforcement);
-        if charge.limit.available() < self.charge.limit.available() {
-            self.charge = *charge;
-        }
-        // Whichever comes first: a shadow of a limit must not turn the limit off.
-        self.charge.enforcement = enforcement;
+        self.add_judge(charge);
         // Of views of one limit, the one that leaves units for requests with priority.
         let size = |limit: &Limit| (limit.capacity(), limit.unavailable());
         if size(charge.limit) > size(self.widest) {
             self.widest = charge.limit;
         }
         self.add_cost(charge);
+    }
+
+    /// Has the limit of a charge judge the line, too. A refund is no part of the decision: neither
+    /// its limit nor its enforcement counts.
+    fn add_judge(&mut self, charge: &Charge<'a>) {
+        if is_refund(charge) {
+            return;
+        }
+        if !self.judged {
+            self.charge = *charge;
+            return;
+        }
+        let enforcement = self.charge.enforcement.stricter(charge.enforcement);
+        if charge.limit.available() < self.charge.limit.available() {
+            self.charge = *charge;
+        }
+        // Whichever comes first: a shadow of a limit must not turn the limit off.
+        self.charge.enforcement = enforcement;
     }
 
     /// Adds the units of a charge.
@@ -109,6 +123,11 @@ impl<'a> Line<'a> {
             Cost::Peek(units) => self.peek = self.peek.saturating_add(units),
             Cost::Refund(units) => self.refund = self.refund.saturating_add(units),
         }
-        self.judged |= !matches!(cost, Cost::Refund(_));
+        self.judged |= !is_refund(charge);
     }
+}
+
+/// Whether it returns units, which nothing denies.
+pub(super) const fn is_refund(charge: &Charge<'_>) -> bool {
+    matches!(charge.cost, Cost::Refund(_))
 }

@@ -9,8 +9,8 @@ use super::Driven;
 use super::disagree::{instance, limit};
 use crate::fit::GRAIN;
 
-/// Limits that come with a request, as Envoy's overrides, may be different in one request. On one
-/// server and in different slots.
+/// Limits that come with a request, as Envoy's overrides, may be different in one request, and
+/// those of refunds judge nothing. On one server and in different slots.
 #[test]
 fn two_limits_on_one_key_in_one_request_are_charged_as_the_ledger_charges() {
     check("two_limits_on_one_key", 160, |random| {
@@ -29,7 +29,7 @@ fn two_limits_on_one_key_in_one_request_are_charged_as_the_ledger_charges() {
             let mut charges = vec![Charge::new(other, &day, Cost::ONE)];
             charges.extend(limits.iter().map(|limit| Charge {
                 on_denial: random.pick(&[OnDenial::Keep, OnDenial::Charge]),
-                ..Charge::new(key, limit, Cost::Take(random.between(1, 6)))
+                ..Charge::new(key, limit, any_cost(random))
             }));
             let got = subject.decide(now, &charges);
             let want = with_grain(ledger.decide(now, &charges).expect("three charges"), GRAIN);
@@ -76,6 +76,13 @@ fn without_waits(verdict: &Verdict) -> (Option<Wait>, Vec<u32>) {
     let decisions = verdict.decisions.iter();
     let wait = verdict.denial.map(|denial| denial.wait);
     (wait, decisions.map(Decision::remaining).collect())
+}
+
+fn any_cost(random: &mut Random) -> Cost {
+    match random.chance(25) {
+        true => Cost::Refund(random.between(0, 3)),
+        false => Cost::Take(random.between(1, 6)),
+    }
 }
 
 fn any_limit(algorithm: Algorithm, random: &mut Random) -> Limit {

@@ -59,6 +59,36 @@ fn a_reservation_on_a_shadow_limit_denies_nothing() {
     }
 }
 
+/// The refund of such a request is made, and is not reported as denied.
+#[test]
+fn a_reservation_on_a_shadow_limit_denies_no_refund() {
+    for store in STORES {
+        let limit = Limit::fixed_window(10, Span::HOUR).expect("an hour is a window");
+        let mut redis = store();
+        let [met, enforced] = ["shadow", "enforced"].map(|name| redis.key(name));
+        let now = Taste::MICROSECONDS.start;
+        let shadow = |cost| Charge {
+            enforcement: Enforcement::Shadow,
+            ..Charge::new(met, &limit, cost)
+        };
+        let other = Charge::new(enforced, &limit, Cost::ONE);
+        assert!(redis.decide(now, &[shadow(Cost::Take(4))]).is_allowed());
+        let lasts = 1_000_000;
+        let name = reservation_name(lasts);
+        let reserve = Step::Reserve { name, lasts };
+        let reserved = redis.step(now, reserve, shadow(Cost::Take(6)));
+        assert_eq!(reserved, Status::Allowed);
+        // One unit is free after the refund.
+        let charges = [shadow(Cost::Refund(1)), shadow(Cost::Take(2)), other];
+        let verdict = redis.decide(now, &charges);
+        assert!(verdict.is_allowed(), "{verdict:?}");
+        let allowed = verdict.decisions.iter().map(Decision::is_allowed);
+        assert!(allowed.eq([true, false, true]), "{verdict:?}");
+        let last = redis.decide(now, &[shadow(Cost::ONE), other]);
+        assert!(last.decisions[0].is_allowed(), "{last:?}");
+    }
+}
+
 /// Only a reservation on a limit that denies keeps a request waiting.
 #[test]
 fn a_released_reservation_leaves_a_shadow_limit_as_it_was() {

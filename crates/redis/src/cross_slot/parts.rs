@@ -88,9 +88,12 @@ impl<'a> SplitRequest<'a> {
         self.is_retried && self.line(line).charge.enforcement == Enforcement::Shadow
     }
 
-    /// Changes the decisions of lines that have given way: reservations may end at any time.
+    /// Changes the decisions of lines that have given way: reservations may end at any time. Their
+    /// refunds are made.
     pub(super) fn deny_lines(&self, verdict: &mut Verdict, lines: &[usize]) {
-        for (charge, decision) in self.charges.iter().zip(&mut verdict.decisions) {
+        let decided = self.charges.iter().zip(&mut verdict.decisions);
+        let judged = decided.filter(|(charge, _)| !matches!(charge.cost, Cost::Refund(_)));
+        for (charge, decision) in judged {
             if lines
                 .iter()
                 .any(|line| self.line(*line).charge.key == charge.key)

@@ -54,7 +54,14 @@ fn one_instance_decides_several_limits_as_if_it_were_strict() {
             let of = |at: usize, cost| rules[at].charge(keys[at], cost);
             let charges: Vec<Charge<'_>> = match random.between(0, 9) {
                 0..7 => vec![of(random.pick(&[0, 0, 0, 1]), cost(random))],
-                _ => (0..2).map(|at| of(at, any_cost(random))).collect(),
+                7 | 8 => (0..2).map(|at| of(at, any_cost(random))).collect(),
+                // A refund on a counter that the same request charges.
+                _ => [
+                    (0, Cost::Refund(random.between(0, 9))),
+                    (0, any_cost(random)),
+                ]
+                .map(|(at, cost)| of(at, cost))
+                .into(),
             };
             let got = instances.instances[0].decide(instances.now, &charges);
             let want = ledger.decide(instances.now, &charges).expect("two charges");
