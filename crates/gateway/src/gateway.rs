@@ -21,7 +21,7 @@ use crate::access_log::AccessLog;
 use crate::active::Active;
 use crate::exchange::{Arrival, Terms, exchange, http_peer};
 use crate::failure::Failure;
-use crate::forwarding::{is_loop, join_cookies, remove_named};
+use crate::forwarding::{is_loop, join_cookies, merge_lengths, remove_named};
 use crate::lists::Lists;
 use crate::load_trend::LoadSettings;
 use crate::log_record::LogRecord;
@@ -232,6 +232,8 @@ impl Gateway {
         remove_named(&mut head.headers);
         if is_http2 {
             join_cookies(&mut head.headers);
+            // The HTTP library has rejected lengths that differ. In HTTP/1.1, it merges equal ones.
+            merge_lengths(&mut head.headers);
         }
         let active = self.active.load_full();
         let mut response = match find_route(&active, &head) {

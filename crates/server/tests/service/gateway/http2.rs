@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Body, Bytes, Frame};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -111,6 +111,29 @@ async fn a_client_of_http2_reaches_an_upstream_of_http1() {
     ] {
         assert!(seen[0].fields.contains(&field.to_owned()), "{seen:?}");
     }
+}
+
+#[tokio::test]
+async fn an_upstream_of_http1_gets_one_of_several_equal_lengths() {
+    // A server of the HTTP library would merge them itself.
+    let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let house = gateway(upstream.local_addr().unwrap(), "").await;
+    let mut client = connect(&house).await;
+    let request = Request::post("http://h/")
+        .header("content-length", "5")
+        .header("content-length", "5")
+        .body(Full::from("hello"));
+    let answered = tokio::spawn(client.send_request(request.unwrap()));
+    let (mut stream, _) = upstream.accept().await.unwrap();
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"hello") {
+        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0);
+    }
+    let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+    stream.write_all(answer).await.unwrap();
+    assert_eq!(answered.await.unwrap().unwrap().status(), 204);
+    let seen = String::from_utf8(seen).unwrap().to_ascii_lowercase();
+    assert_eq!(seen.matches("content-length: 5\r\n").count(), 1, "{seen}");
 }
 
 /// The response to a HEAD, whose head ends its stream; and its length.
