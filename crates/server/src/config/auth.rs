@@ -74,23 +74,25 @@ impl Auth {
         let mut errors = InvalidSettings::default();
         let mut identity = self.identity.clone();
         let address = &mut identity.client_address;
-        let mut wrong = |problem: &str| {
-            let instead = "write the header in which your proxy names the client, such as \
-                `source: x-real-ip` or `source: x-forwarded-for`";
-            errors.push(InvalidSetting::new(
-                "client_address.source",
-                problem,
-                instead,
-            ));
+        let source = "client_address.source";
+        let header = "write the header in which your proxy names the client, such as \
+            `source: x-real-ip` or `source: x-forwarded-for`";
+        let mut wrong = |at: &str, problem: &str, instead: &str| {
+            errors.push(InvalidSetting::new(at, problem, instead));
         };
         match (address.source, address.trusted_hops) {
             (AddressSource::Peer, _) => {
-                wrong("all requests come from the proxy, so the peer is not the client");
+                let problem = "all requests come from the proxy, so the peer is not the client";
+                wrong(source, problem, header);
             }
             (AddressSource::ProxyProtocol, _) => {
-                wrong("this listener reads no PROXY protocol");
+                wrong(source, "this listener reads no PROXY protocol", header);
             }
-            (_, Some(0)) => wrong("0 hops, and all requests come through the proxy"),
+            (_, Some(0)) => wrong(
+                "client_address.trusted_hops",
+                "0 hops, and all requests come through the proxy",
+                "write 1, or remove it and set `trusted_proxies`",
+            ),
             (_, None) if address.trusted_proxies.is_empty() => {
                 address.trusted_proxies = THIS_HOST.map(str::to_owned).to_vec();
             }

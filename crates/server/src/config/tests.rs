@@ -542,7 +542,11 @@ const AUTH_ERRORS: &[(&str, &str, &str)] = &[
         "source: x-real",
         "6:30|did you mean `x-real-ip`?",
     ),
-    ("x-real-ip}", "x-real-ip, trusted_hops: 0}", "6:30|0 hops"),
+    (
+        "x-real-ip}",
+        "x-real-ip, trusted_hops: 0}",
+        "6:55|write 1, or remove it",
+    ),
     (
         "x-real-ip}",
         "x-real-ip, ipv6_prefix: 300}",
