@@ -61,6 +61,12 @@ pub(super) fn is_bracket(text: &str, mark: Mark) -> bool {
     matches!(line.chars().nth(before(mark.column)), Some('[' | '{'))
 }
 
+/// What no name begins with unless it is quoted (YAML 1.2, section 5.3). In a text that cannot be
+/// parsed, one of them after `domain:` may be the error itself.
+const NO_NAMES: [char; 14] = [
+    '[', ']', '{', '}', ',', '&', '*', '!', '|', '>', '%', '@', '`', '#',
+];
+
 /// The names after `domain:` at the beginning of lines from `line` on: a guess at the domains of a
 /// text that cannot be parsed.
 pub(super) fn domains_after(text: &str, line: u32) -> Vec<String> {
@@ -71,6 +77,9 @@ pub(super) fn domains_after(text: &str, line: u32) -> Vec<String> {
     let names = lines.filter_map(|line| {
         let name = line.trim_end().strip_prefix("domain:")?;
         let name = name.split(" #").next()?.trim();
+        if name.starts_with(NO_NAMES) {
+            return None;
+        }
         let name = name.trim_matches(['"', '\'']);
         (!name.is_empty()).then(|| name.to_owned())
     });

@@ -170,6 +170,24 @@ fn a_file_that_is_no_yaml_keeps_its_domains() {
     }
 }
 
+/// None of these begins a name, so nobody can have meant a domain of that name.
+#[test]
+fn a_syntax_error_in_the_domain_is_no_domain_without_rules() {
+    let old = load(&limit(1, "second")).rules;
+    for value in [
+        "[x", "{x", "| x", "> x", "&x *y", "*x", "!<x", "%x", "@x", "`x", "]x", "}x", ",x",
+    ] {
+        let broken = format!("domain: {value}\ndescriptors: [\n");
+        let (rules, changes) = load(&broken).succeed(&old);
+        assert_eq!(changes.kept, ["d"], "{value}");
+        assert_eq!(changes.without_rules, [""; 0], "{value}");
+        assert_eq!(rules.rules().count(), 1);
+    }
+    // The name is known, and the error is behind it.
+    let (_, changes) = load("domain: shop\ndescriptors: [\n").succeed(&old);
+    assert_eq!(changes.without_rules, ["shop"]);
+}
+
 #[test]
 fn a_broken_file_of_another_name_removes_nothing() {
     let old = load(&limit(1, "second")).rules;
