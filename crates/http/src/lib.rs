@@ -100,7 +100,7 @@ pub use headers::{
     DELAY_MS, RATE_LIMIT, RATE_LIMIT_POLICY, STORE, STORE_UNAVAILABLE, delay_ms, headers, status,
 };
 pub use json_pointer::{JsonPointer, NoUnits, POINTER_STEPS_MAX};
-pub use media_range::MEDIA_RANGES_MAX;
+pub use media_range::{MEDIA_RANGES_MAX, accepts_by_name};
 pub use original_request::{InvalidOriginal, OriginalFlaw, OriginalSource};
 pub use path::{
     EncodedSlash, InvalidPath, NormalPath, PATH_BYTES_MAX, PathParameters, PathSettings,

@@ -8,6 +8,8 @@ pub const MEDIA_RANGES_MAX: usize = 32;
 
 /// The best quality, in thousandths.
 const QUALITY_MAX: u16 = 1000;
+/// How closely a range fits that is the media type itself.
+const BY_NAME: u8 = 3;
 
 /// The index of the offered media type that the client prefers; of equal ones, and if it accepts
 /// none, the first.
@@ -15,13 +17,8 @@ pub(crate) fn preferred_offer<'a>(
     headers: &HeaderMap,
     offers: impl Iterator<Item = &'a str>,
 ) -> Option<usize> {
-    let lines = headers.get_all(ACCEPT).iter();
-    let accept: Vec<&str> = lines
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(','))
-        .take(MEDIA_RANGES_MAX)
-        .collect();
-    let qualities = offers.map(|offer| quality(&accept, offer));
+    let accept = media_ranges(headers);
+    let qualities = offers.map(|offer| quality(&accept, offer).1);
     let mut best: Option<(usize, u16)> = None;
     for (index, quality) in qualities.enumerate() {
         if best.is_none_or(|(_, other)| quality > other) {
@@ -31,8 +28,26 @@ pub(crate) fn preferred_offer<'a>(
     best.map(|(index, _)| index)
 }
 
-/// How much the client likes a media type: the quality of the range that fits most closely.
-fn quality(accept: &[&str], offer: &str) -> u16 {
+/// Whether the client accepts `name` by that name, and prefers no other media type in `others`.
+/// One of equal quality is not preferred.
+pub fn accepts_by_name(headers: &HeaderMap, name: &str, others: &[&str]) -> bool {
+    let accept = media_ranges(headers);
+    let (closeness, wanted) = quality(&accept, name);
+    let is_best = |other: &&str| quality(&accept, other).1 <= wanted;
+    closeness == BY_NAME && wanted > 0 && others.iter().all(is_best)
+}
+
+fn media_ranges(headers: &HeaderMap) -> Vec<&str> {
+    let lines = headers.get_all(ACCEPT).iter();
+    lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','))
+        .take(MEDIA_RANGES_MAX)
+        .collect()
+}
+
+/// How much the client likes a media type: how closely the closest range fits, and its quality.
+fn quality(accept: &[&str], offer: &str) -> (u8, u16) {
     let (kind, _) = offer.split_once('/').unwrap_or((offer, ""));
     let mut best = (0, 0);
     for range in accept {
@@ -41,14 +56,14 @@ fn quality(accept: &[&str], offer: &str) -> u16 {
         let closeness = match name.split_once('/') {
             Some(("*", "*")) => 1,
             Some((other, "*")) if other.eq_ignore_ascii_case(kind) => 2,
-            Some(_) if name.eq_ignore_ascii_case(offer) => 3,
+            Some(_) if name.eq_ignore_ascii_case(offer) => BY_NAME,
             _ => continue,
         };
         let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
         let quality = weight.map_or(QUALITY_MAX, thousandths);
         best = best.max((closeness, quality));
     }
-    best.1
+    best
 }
 
 /// `0.8` is 800. What is not a quality is 0.

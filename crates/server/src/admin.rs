@@ -18,13 +18,13 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use http::header::{ACCEPT, HOST, WWW_AUTHENTICATE};
+use http::header::{HOST, WWW_AUTHENTICATE};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tollgate_engine::Engine;
-use tollgate_http::{Peer, Problem};
+use tollgate_http::{Peer, Problem, accepts_by_name};
 use tollgate_listen::{Limits, ShutdownSignal};
 use tollgate_rules::RuleView;
 
@@ -158,15 +158,11 @@ async fn readyz(State(state): State<Arc<AdminState>>) -> Response {
     readiness(&state.shutdown)
 }
 
-/// Answers `GET /metrics`, in OpenMetrics if the client accepts it by name, and otherwise in
-/// Prometheus's text format.
+/// Answers `GET /metrics`, in OpenMetrics if the client accepts it by name and does not prefer
+/// Prometheus's text format, and otherwise in that.
 async fn scrape(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
     // Prometheus requests OpenMetrics by its media type; curl, browsers and promtool do not.
-    let accepted = headers.get_all(ACCEPT).iter();
-    let is_open = accepted.into_iter().any(|accept| {
-        let accept = String::from_utf8_lossy(accept.as_bytes()).to_ascii_lowercase();
-        accept.contains("application/openmetrics-text")
-    });
+    let is_open = accepts_by_name(&headers, "application/openmetrics-text", &["text/plain"]);
     // Encode on a thread that may block: a store may have to count its keys one by one.
     let text = spawn_blocking(move || match is_open {
         true => (OPEN_METRICS, state.metrics.text()),

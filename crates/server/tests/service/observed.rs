@@ -216,17 +216,36 @@ async fn metrics_have_help_and_type_by_the_name_of_their_series_unless_asked_oth
     }
     assert!(helped.contains(&"tollgate_decisions_total"), "{helped:?}");
     assert!(reply.body.contains("tollgate_build_info{version=\""));
-    let accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
-    let request = format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n\r\n");
-    client.send(request.as_bytes()).await;
-    let reply = client.reply().await.unwrap();
-    assert!(
-        reply.head.contains("application/openmetrics-text"),
-        "{}",
-        reply.head
-    );
-    assert!(reply.body.ends_with("# EOF\n"));
     assert_eq!(client.get("/readyz").await.status, 200);
+}
+
+#[tokio::test]
+async fn metrics_are_in_the_format_that_a_scraper_prefers() {
+    let house = House::on(RULES).await;
+    let mut client = Client::to(house.admin()).await;
+    // The first is Prometheus's own, in short.
+    for (accept, is_open) in [
+        (
+            "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,\
+             */*;q=0.1",
+            true,
+        ),
+        ("application/openmetrics-text", true),
+        ("text/plain,application/openmetrics-text", true),
+        ("*/*", false),
+        ("application/*", false),
+        ("application/openmetrics-text;q=0", false),
+        ("text/plain;q=0.9,application/openmetrics-text;q=0.1", false),
+        ("*/*;q=0.9,application/openmetrics-text;q=0.1", false),
+    ] {
+        let head = format!("GET /metrics HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\n");
+        client.send((head + "\r\n").as_bytes()).await;
+        let reply = client.reply().await.unwrap();
+        let found = reply.header("content-type").unwrap();
+        let is_named = found.starts_with("application/openmetrics-text");
+        let is_ended = reply.body.ends_with("# EOF\n");
+        assert_eq!((is_named, is_ended), (is_open, is_open), "{accept}");
+    }
 }
 
 #[tokio::test]
