@@ -45,14 +45,23 @@ impl SpanExporter {
     /// Sends spans until the process ends, and then those that are left.
     pub(crate) async fn run(mut self) {
         let mut batch = Vec::with_capacity(BATCH_SPANS_MAX);
+        let mut spans: u64 = 0;
         loop {
             self.fill(&mut batch).await;
             let is_closing = self.sending.is_closing();
             if !batch.is_empty() {
-                self.export(&mut batch).await;
+                let lost = self.export(&mut batch).await;
+                // Later, nobody can read the metric of them any more.
+                spans += if self.sending.is_closing() { lost } else { 0 };
             } else if is_closing {
-                return;
+                break;
             }
+        }
+        if spans > 0 {
+            warn!(
+                spans,
+                "the last spans are lost: the collector does not take them"
+            );
         }
     }
 
@@ -73,8 +82,9 @@ impl SpanExporter {
         }
     }
 
-    /// Sends a batch, and counts what becomes of it.
-    async fn export(&mut self, batch: &mut Vec<FinishedSpan>) {
+    /// Sends a batch, and counts what becomes of it. Returns how many spans are lost because the
+    /// export has failed.
+    async fn export(&mut self, batch: &mut Vec<FinishedSpan>) -> u64 {
         let encoding = self.sending.export_format();
         let body = encoding.encode(&trace_request(&self.resource, batch));
         let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
@@ -86,8 +96,12 @@ impl SpanExporter {
                 counts.add_sent(count - rejected);
                 counts.add_lost(Loss::Rejected, rejected);
                 self.sending.warn_of_rejected(&taken);
+                0
             }
-            None => counts.add_lost(Loss::Failed, count),
+            None => {
+                counts.add_lost(Loss::Failed, count);
+                count
+            }
         }
     }
 }

@@ -325,6 +325,23 @@ async fn the_log_has_the_status_of_a_response_whose_body_is_too_long() {
     assert_eq!(logged, 1, "{}", journal.text());
 }
 
+#[tokio::test]
+async fn the_log_says_how_many_spans_are_lost_at_the_end() {
+    for (behaviour, expected) in [(Behaviour::Fail(429, ""), 1), (Behaviour::Take, 0)] {
+        let (journal, _guard) = Journal::begin();
+        let collector = Collector::start();
+        collector.set_behaviour(behaviour);
+        let mut telemetry = start(&config(&collector.url()));
+        for _ in 0..1000 {
+            drop(begin(&telemetry));
+        }
+        telemetry.close().await;
+        let logged =
+            journal.count("the last spans are lost: the collector does not take them spans=1000");
+        assert_eq!(logged, expected, "{}", journal.text());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_breaks_is_replaced() {
     let collector = Collector::start();
