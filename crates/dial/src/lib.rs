@@ -1,14 +1,16 @@
-//! TCP connections to servers that settings name: the lookup of a name, and the first of its IP
-//! addresses that accepts.
+//! TCP connections to servers that settings name: the lookup of a name, the first of its IP
+//! addresses that accepts, and a bound on what it sends unasked.
 
 use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
+mod bounded_reads;
 mod lookup;
 mod race;
 
+pub use bounded_reads::{BoundedReads, ReadBound, TooMuchRead};
 pub use lookup::LOOKUPS_MAX;
 pub use race::{NEXT_AFTER, TRIED_MAX};
 

@@ -258,7 +258,7 @@ impl Lease {
         mut request: Box<Request<RequestBody>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
         match self.sender.as_mut().expect("it is only taken at the end") {
-            Sender::Http1(connection) => connection.sender.try_send_request(*request).await,
+            Sender::Http1(connection) => connection.send(*request).await,
             Sender::Http2(sender) => {
                 request
                     .body_mut()

@@ -6,15 +6,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use hyper::body::Body;
-use hyper::client::conn::{http1, http2};
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::client::TlsStream;
-use tollgate_dial::{dial, is_name};
+use tollgate_dial::{BoundedReads, ReadBound, dial, is_name};
 use tollgate_http::{InvalidSetting, InvalidSettings};
 use tollgate_listen::Stream;
 
@@ -23,6 +24,10 @@ use crate::upstream_tls::{AddressTls, UpstreamTls};
 
 /// The most bytes of a response's head.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes that a server may send over HTTP/1.1 until the head of its response is complete.
+/// Interim responses, which the HTTP library skips without an end, are among them, and so is the
+/// part of the body that is read with the head, at most as much again.
+pub(crate) const BYTES_BEFORE_RESPONSE_MAX: usize = 256 * 1024;
 /// The most bytes of one response over HTTP/2 that wait for a client to read them.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The same of all responses of a connection: the most that the protocol has. The windows of the
@@ -76,6 +81,7 @@ pub(crate) struct Connector {
 #[derive(Debug)]
 pub(crate) struct Http1<B> {
     pub(crate) sender: http1::SendRequest<B>,
+    bound: ReadBound,
     pub(crate) opened_at: Instant,
     _task: Task,
 }
@@ -231,6 +237,7 @@ fn keepalive() -> TcpKeepalive {
 async fn begin_http1<B: Sent>(stream: impl Stream) -> io::Result<Http1<B>> {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(HEAD_BYTES_MAX);
+    let (stream, bound) = BoundedReads::new(stream);
     let shaken = builder.handshake(TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(io::Error::other)?;
     // Its requests report its errors.
@@ -238,6 +245,7 @@ async fn begin_http1<B: Sent>(stream: impl Stream) -> io::Result<Http1<B>> {
     let _task = Task(task.abort_handle());
     Ok(Http1 {
         sender,
+        bound,
         opened_at: Instant::now(),
         _task,
     })
@@ -276,6 +284,25 @@ async fn begin_http2<B: Sent>(stream: impl Stream) -> io::Result<Http2<B>> {
         limit,
         task: task.abort_handle(),
     })
+}
+
+// === impl Http1 ===
+
+impl<B: Sent> Http1<B> {
+    /// Sends a request, and waits for the head of its response.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; with the request, if nothing of it was sent.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<B>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
+        self.bound.set(BYTES_BEFORE_RESPONSE_MAX);
+        let response = self.sender.try_send_request(request).await?;
+        self.bound.lift();
+        Ok(response)
+    }
 }
 
 // === impl Http2 ===

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 use tollgate_core::StoreError;
+use tollgate_dial::TooMuchRead;
 use tollgate_engine::ReserveError;
 use tollgate_http::{InvalidFraming, InvalidPath, Problem};
 
@@ -110,7 +111,7 @@ impl Failure {
             Some(BodyError::Idle(limit)) => Failure::IdleBody(*limit),
             Some(BodyError::Slow(rate)) => Failure::SlowBody(*rate),
             Some(BodyError::Incomplete(_)) => Failure::IncompleteBody,
-            None if error.is_parse() => Failure::Malformed,
+            None if error.is_parse() || TooMuchRead::is_reason_of(error) => Failure::Malformed,
             // Late is a body only after its response.
             Some(BodyError::Late) | None => Failure::Closed,
         }

@@ -12,6 +12,7 @@ use http::header::{HOST, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Request, StatusCode, Uri, Version};
 use http_body_util::Empty;
+use hyper::client::conn::TrySendError;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate_core::Span;
 use tollgate_http::{InvalidSetting, InvalidSettings};
@@ -162,7 +163,8 @@ impl HealthCheck {
             UpstreamProtocol::Http1 => {
                 let connected = connector.connect_http1().await;
                 let mut connection = connected.map_err(CheckError::Unconnected)?;
-                connection.sender.send_request(request).await
+                let sent = connection.send(request).await;
+                sent.map_err(TrySendError::into_error)
             }
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 let connected = connector.connect_http2().await;

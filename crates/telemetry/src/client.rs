@@ -20,7 +20,7 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
-use tollgate_dial::dial;
+use tollgate_dial::{BoundedReads, ReadBound, TooMuchRead, dial};
 use tollgate_listen::ClientTlsFiles;
 
 use crate::endpoint::Endpoint;
@@ -29,6 +29,13 @@ use crate::settings::{InvalidTelemetry, Settings};
 
 /// The most bytes of a response that are read. A longer one is judged by its status alone.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+/// The most bytes of a response's head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// The most bytes that a collector may send to one export: those of a response, and interim
+/// responses before it, which the HTTP library skips without an end.
+const ANSWER_BYTES_MAX: usize = 128 * 1024;
+/// The body of a response can be longer than is read of it, and its status still counts.
+const _: () = assert!(HEAD_BYTES_MAX + RESPONSE_BYTES_MAX < ANSWER_BYTES_MAX);
 /// The longest time that a collector may ask to wait.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 /// The longest text of a collector that is logged.
@@ -42,7 +49,13 @@ pub(crate) struct Client {
     encoding: Encoding,
     timeout: Duration,
     /// A connection that may take another request.
-    connection: Option<SendRequest<Full<Bytes>>>,
+    connection: Option<Connection>,
+}
+
+/// A connection to the collector.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    bound: ReadBound,
 }
 
 /// How exports are encoded, on any thread.
@@ -164,15 +177,15 @@ impl Client {
     /// Sends a request and reads the head of its response, by `connection` if that is still open.
     async fn exchange(
         &self,
-        connection: Option<SendRequest<Full<Bytes>>>,
+        connection: Option<Connection>,
         body: Bytes,
-    ) -> Result<(Response<Incoming>, SendRequest<Full<Bytes>>), ExportError> {
+    ) -> Result<(Response<Incoming>, Connection), ExportError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.endpoint.target();
         *request.headers_mut() = self.headers.clone();
         let connection = match connection {
-            Some(mut open) => open.ready().await.is_ok().then_some(open),
+            Some(mut open) => open.sender.ready().await.is_ok().then_some(open),
             None => None,
         };
         let mut connection = match connection {
@@ -181,24 +194,32 @@ impl Client {
                 ExportError::later(format!("the collector cannot be reached: {error}"))
             })?,
         };
-        let response = connection.send_request(request).await.map_err(|error| {
-            ExportError::later(format!("the connection to the collector broke: {error}"))
+        connection.bound.set(ANSWER_BYTES_MAX);
+        let response = connection.sender.send_request(request).await;
+        let response = response.map_err(|error| {
+            ExportError::later(match TooMuchRead::is_reason_of(&error) {
+                true => format!("the collector sent {ANSWER_BYTES_MAX} bytes and no response"),
+                false => format!("the connection to the collector broke: {error}"),
+            })
         })?;
         Ok((response, connection))
     }
 
-    async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
+    async fn connect(&self) -> io::Result<Connection> {
         let stream = dial(&self.endpoint.address()).await?;
         stream.set_nodelay(true)?;
         let stream: Box<dyn Stream> = match &self.tls {
             None => Box::new(stream),
             Some((connector, name)) => Box::new(connector.connect(name.clone(), stream).await?),
         };
-        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (stream, bound) = BoundedReads::new(stream);
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(HEAD_BYTES_MAX);
+        let shaken = builder.handshake(TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(io::Error::other)?;
         // Ends when the sender is dropped.
         tokio::spawn(connection);
-        Ok(sender)
+        Ok(Connection { sender, bound })
     }
 }
 

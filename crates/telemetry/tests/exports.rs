@@ -325,6 +325,20 @@ async fn the_log_has_the_status_of_a_response_whose_body_is_too_long() {
     assert_eq!(logged, 1, "{}", journal.text());
 }
 
+/// The HTTP library skips interim responses as long as they come, and does nothing else meanwhile.
+#[tokio::test]
+async fn a_flood_of_interim_responses_ends_the_connection() {
+    for (interim, failed) in [(100, 0), (100_000, 1)] {
+        let collector = Collector::start();
+        collector.set_behaviour(Behaviour::Interim(interim));
+        let mut telemetry = start(&config(&collector.url()));
+        drop(begin(&telemetry));
+        telemetry.close().await;
+        assert_eq!(lost(&telemetry, "failed"), failed, "{interim}");
+        assert_eq!(telemetry.counts().unwrap().count_sent(), 1 - failed);
+    }
+}
+
 #[tokio::test]
 async fn the_log_says_how_many_spans_are_lost_at_the_end() {
     for (behaviour, expected) in [(Behaviour::Fail(429, ""), 1), (Behaviour::Take, 0)] {

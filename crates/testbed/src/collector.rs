@@ -29,6 +29,8 @@ pub enum Behaviour {
     Take,
     /// It takes everything, but for so many spans of each export.
     Reject(i64),
+    /// It takes everything, after so many interim responses to each export.
+    Interim(usize),
     /// It takes nothing, with a status, and further fields of the head.
     Fail(u16, &'static str),
     /// It answers with a status, and with a body that is longer than anyone reads.
@@ -78,7 +80,7 @@ impl Behaviour {
     const fn takes(&self) -> bool {
         matches!(
             self,
-            Self::Take | Self::Reject(_) | Self::Long(200) | Self::Cut(200)
+            Self::Take | Self::Interim(_) | Self::Reject(_) | Self::Long(200) | Self::Cut(200)
         )
     }
 }
@@ -238,6 +240,11 @@ fn answer(behaviour: &Behaviour) -> Option<Vec<u8>> {
     };
     match behaviour {
         Behaviour::Take => respond(200, "", b""),
+        Behaviour::Interim(count) => {
+            let mut answer = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(*count);
+            answer.extend(respond(200, "", b"")?);
+            Some(answer)
+        }
         Behaviour::Reject(rejected_spans) => {
             let response = ExportTraceServiceResponse {
                 partial_success: Some(ExportTracePartialSuccess {

@@ -17,6 +17,8 @@ use crate::request_body::RequestBody;
 use crate::request_body::tests::unfinished;
 use crate::settings::RetrySettings;
 
+mod interim;
+
 mod retried;
 
 mod searches;
