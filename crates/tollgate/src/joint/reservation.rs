@@ -7,9 +7,9 @@ use tollgate_core::{
 };
 use tollgate_memory::SystemClock;
 
+use super::attempt::decide_by;
 use super::{
-    Ask, JointDecision, JointDenial, JointError, Names, check_siblings, decide_by, names_of,
-    without_answer,
+    Ask, JointDecision, JointDenial, JointError, Names, check_siblings, names_of, without_answer,
 };
 use crate::limiter::Limiter;
 use crate::limiter::reservation::{Owner, Reservation};
