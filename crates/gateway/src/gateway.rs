@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use prometheus_client::registry::Registry;
 use tollgate_core::{Clock, Timeline};
 use tollgate_engine::{Engine, Pace, Why};
-use tollgate_http::{InvalidSetting, InvalidSettings, check_framing};
+use tollgate_http::{InvalidFraming, InvalidSetting, InvalidSettings, check_framing};
 use tollgate_listen::Connection;
 use tollgate_telemetry::{HttpRequest, Tracing};
 
@@ -232,11 +232,15 @@ impl Gateway {
         remove_named(&mut head.headers);
         if is_http2 {
             join_cookies(&mut head.headers);
-            // The HTTP library has rejected lengths that differ. In HTTP/1.1, it merges equal ones.
-            merge_lengths(&mut head.headers);
         }
+        // The HTTP library has rejected different numbers. Servers disagree about what `010` is.
+        let is_one_length = merge_lengths(&mut head.headers);
         let active = self.active.load_full();
-        let mut response = match find_route(&active, &head) {
+        let found = match is_one_length {
+            true => find_route(&active, &head),
+            false => Err(Failure::Framing(InvalidFraming::Lengths)),
+        };
+        let mut response = match found {
             Ok(route) => {
                 let arrival = Arrival { connection, scheme };
                 let request = (&mut head, body);

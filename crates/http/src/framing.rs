@@ -25,6 +25,8 @@ pub enum InvalidFraming {
     /// A target with another scheme than HTTP's, `*` with another method than `OPTIONS`, or a host
     /// without a scheme with another than `CONNECT`.
     Target,
+    /// Several lengths that are written differently, although they may be the same number.
+    Lengths,
     /// A transfer coding that is not `chunked`, or several.
     TransferCoding,
 }
@@ -154,6 +156,7 @@ impl fmt::Display for InvalidFraming {
                 "the `host` header is malformed; send `name`, or `name:port`, not percent-encoded"
             }
             Self::OtherHost => "the `host` header and the request's target name different hosts",
+            Self::Lengths => "the request has several `content-length` headers; send one",
             Self::TransferCoding => "unsupported transfer coding; send `chunked`, once, or none",
         })
     }

@@ -136,6 +136,24 @@ async fn an_upstream_of_http1_gets_one_of_several_equal_lengths() {
     assert_eq!(seen.matches("content-length: 5\r\n").count(), 1, "{seen}");
 }
 
+/// The HTTP library compares numbers; an upstream may take `010` for 8.
+#[tokio::test]
+async fn lengths_that_are_written_differently_are_rejected() {
+    let upstream = Echo::start().await;
+    let house = gateway(upstream.address, "").await;
+    for lengths in [["10", "010"], ["010", "10"]] {
+        let mut client = connect(&house).await;
+        let mut request = Request::post("http://h/");
+        for length in lengths {
+            request = request.header("content-length", length);
+        }
+        let request = request.body(Full::from("0123456789"));
+        let response = client.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(response.status(), 400, "{lengths:?}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
 /// The response to a HEAD, whose head ends its stream; and its length.
 async fn head(client: &mut http2::SendRequest<Full<Bytes>>, uri: &str) -> (u16, Option<String>) {
     let request = Request::head(uri).body(Full::default()).unwrap();
