@@ -67,6 +67,8 @@ const NO_NAMES: [char; 14] = [
     '[', ']', '{', '}', ',', '&', '*', '!', '|', '>', '%', '@', '`', '#',
 ];
 
+const QUOTES: [char; 2] = ['"', '\''];
+
 /// The names after `domain:` at the beginning of lines from `line` on: a guess at the domains of a
 /// text that cannot be parsed.
 pub(super) fn domains_after(text: &str, line: u32) -> Vec<String> {
@@ -77,11 +79,12 @@ pub(super) fn domains_after(text: &str, line: u32) -> Vec<String> {
     let names = lines.filter_map(|line| {
         let name = line.trim_end().strip_prefix("domain:")?;
         let name = name.split(" #").next()?.trim();
-        if name.starts_with(NO_NAMES) {
+        if name.starts_with(NO_NAMES) || ["- ", "? "].iter().any(|mark| name.starts_with(mark)) {
             return None;
         }
-        let name = name.trim_matches(['"', '\'']);
-        (!name.is_empty()).then(|| name.to_owned())
+        let name = name.trim_matches(QUOTES);
+        let is_name = !name.is_empty() && !name.contains(QUOTES) && !name.contains(": ");
+        is_name.then(|| name.to_owned())
     });
     names.collect()
 }

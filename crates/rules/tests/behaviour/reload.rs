@@ -175,7 +175,8 @@ fn a_file_that_is_no_yaml_keeps_its_domains() {
 fn a_syntax_error_in_the_domain_is_no_domain_without_rules() {
     let old = load(&limit(1, "second")).rules;
     for value in [
-        "[x", "{x", "| x", "> x", "&x *y", "*x", "!<x", "%x", "@x", "`x", "]x", "}x", ",x",
+        "[x", "{x", "| x", "> x", "&x *y", "*x", "!<x", "%x", "@x", "`x", "]x", "}x", ",x", "- x",
+        "? x: [", "'x' y", "a: b",
     ] {
         let broken = format!("domain: {value}\ndescriptors: [\n");
         let (rules, changes) = load(&broken).succeed(&old);
