@@ -278,7 +278,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
             header_timeout(&self.terms.limits, known),
             self.open_stream(socket, known),
         );
-        let shaken = before_request(shaken, known, HANDSHAKE_IN_DRAIN).await?;
+        let shaken = before_request(shaken, known, HANDSHAKE_IN_DRAIN, &self.terms.limits).await?;
         Some(shaken.unwrap_or_else(|_| Err(HandshakeError::timeout())))
     }
 

@@ -112,7 +112,7 @@ async fn first_bytes(
     limits: &Limits,
 ) -> Option<FirstBytes> {
     let read = timeout(header_timeout(limits, known), read_first(stream));
-    let first = match before_request(read, known, DRAIN_QUIET).await {
+    let first = match before_request(read, known, DRAIN_QUIET, limits).await {
         Some(first) => first.ok()?.ok(),
         None => None,
     };

@@ -59,12 +59,13 @@ pub(super) fn header_timeout(limits: &Limits, connection: &Connection) -> Durati
 /// Awaits what comes before the first request of a connection: `None` if the connection has to end
 /// instead.
 ///
-/// A drain leaves it so much time: the request may have been sent already, and closing the socket
-/// would lose it.
+/// A drain leaves it so much time, up to half of `drain_timeout`, so that it ends before the drain
+/// does: the request may have been sent already, and closing the socket would lose it.
 pub(super) async fn before_request<S: Future>(
     stage: S,
     known: &Connection,
     in_drain: Duration,
+    limits: &Limits,
 ) -> Option<S::Output> {
     let mut stage = pin!(stage);
     let order = tokio::select! {
@@ -80,7 +81,7 @@ pub(super) async fn before_request<S: Future>(
         biased;
         ended = &mut stage => ended,
         _close = known.next_order() => return None,
-        () = sleep(in_drain) => return None,
+        () = sleep(in_drain.min(limits.drain_timeout / 2)) => return None,
     };
     known.repeat_order();
     Some(ended)
