@@ -249,6 +249,10 @@ impl<C: Clock> Limiter<C> {
     /// wait in `until_ready` wait under the new limit; those that a leaky bucket has allowed and
     /// holds keep their turn.
     ///
+    /// The memory stays that for the first limit: see [`crate::MemoryBuilder::limits`] for limits
+    /// with larger states. Of a key on which nothing was decided during more than 127 changes, the
+    /// state is read as if its limit had not changed.
+    ///
     /// # Example
     ///
     /// ```

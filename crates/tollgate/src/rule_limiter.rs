@@ -186,14 +186,21 @@ impl<C: Clock> RuleLimiter<C> {
     /// Replaces the rules, for all threads at once. A rule with an unchanged limit keeps its exact
     /// state; one with a changed limit keeps the consumed units.
     ///
-    /// If two threads reload concurrently, the later reload wins.
+    /// If two threads reload concurrently, one waits for the other. The memory stays that for the
+    /// first rules: if later ones have larger states ([`crate::BYTES_PER_KEY`] says which limits
+    /// have), live keys may be evicted for want of it, which [`Stats::evicted_keys`] counts. Then
+    /// build the store with [`crate::MemoryBuilder::limits`] or a larger
+    /// [`max_bytes`](crate::MemoryBuilder::max_bytes), and use [`RuleLimiter::from_sources`].
+    ///
+    /// Units stay consumed through 127 changes of a limit between two decisions on a key; an older
+    /// state is read as if its limit had not changed.
     ///
     /// # Errors
     ///
     /// [`InvalidRules`]; the old rules stay in effect.
     pub fn reload(&self, sources: &[Source]) -> Result<Changes, InvalidRules> {
-        self.rules
-            .replace(RuleSet::parse(sources, &Options::default()))
+        let parse = || Ok(RuleSet::parse(sources, &Options::default()));
+        self.rules.replace(parse)
     }
 
     /// As [`RuleLimiter::reload`], from files and directories.
@@ -202,7 +209,8 @@ impl<C: Clock> RuleLimiter<C> {
     ///
     /// [`LoadError`]; the old rules stay in effect.
     pub fn reload_paths(&self, paths: &[impl AsRef<Path>]) -> Result<Changes, LoadError> {
-        self.reload(&read(paths)?).map_err(LoadError::Invalid)
+        self.rules
+            .replace(|| Ok(RuleSet::parse(&read(paths)?, &Options::default())))
     }
 
     /// The rules in effect.

@@ -150,7 +150,7 @@ impl RuleLimiter {
     ///
     /// [`InvalidRules`]; the old rules stay in effect.
     pub fn reload(&self, sources: &[Source]) -> Result<Changes, InvalidRules> {
-        self.rules.replace(parse(&self.redis, sources))
+        self.rules.replace(|| Ok(parse(&self.redis, sources)))
     }
 
     /// As [`RuleLimiter::reload`], from files and directories.
@@ -159,7 +159,7 @@ impl RuleLimiter {
     ///
     /// [`LoadError`]; the old rules stay in effect.
     pub fn reload_paths(&self, paths: &[impl AsRef<Path>]) -> Result<Changes, LoadError> {
-        self.reload(&read(paths)?).map_err(LoadError::Invalid)
+        self.rules.replace(|| Ok(parse(&self.redis, &read(paths)?)))
     }
 
     /// The rules in effect.

@@ -68,11 +68,16 @@ impl ActiveRules {
         Ok(rules)
     }
 
-    /// Replaces the rules, unless the new ones have errors.
-    pub(crate) fn replace(&self, loaded: Loaded) -> Result<Changes, InvalidRules> {
-        let loaded = valid(loaded)?;
-        // Two reloads at once would give different limits the same revision.
+    /// Replaces the rules by what `load` gives, unless that has errors.
+    ///
+    /// One reload ends before another reads anything: what was read earlier must not replace what
+    /// was read later, and two at once would give different limits the same revision.
+    pub(crate) fn replace<E: From<InvalidRules>>(
+        &self,
+        load: impl FnOnce() -> Result<Loaded, E>,
+    ) -> Result<Changes, E> {
         let _one = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = valid(load()?)?;
         let warnings = loaded.diagnostics.clone();
         let (rules, changes) = loaded.succeed(&self.rules.load());
         self.rules.store(rules.into());
@@ -120,4 +125,37 @@ pub(crate) fn request_of<'r>(
 pub(crate) fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Source>, LoadError> {
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().into()).collect();
     read_paths(&paths).map_err(LoadError::Read)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::thread;
+
+    use tollgate_rules::Options;
+
+    use super::*;
+
+    fn rules(limit: &str) -> Loaded {
+        let text = format!("{{domain: d, descriptors: [{{key: k, rate_limit: {limit}}}]}}");
+        RuleSet::parse(&[Source::new("rules", text)], &Options::default())
+    }
+
+    /// Rules that take long to read do not replace those that were read after them.
+    #[test]
+    fn of_two_reloads_the_later_wins() {
+        let active = ActiveRules::new(rules("1/hour")).unwrap();
+        thread::scope(|scope| {
+            let slow = active.replace(|| {
+                let later = || active.replace(|| Ok::<_, InvalidRules>(rules("3/hour")));
+                scope.spawn(move || later().unwrap());
+                Ok::<_, InvalidRules>(rules("2/hour"))
+            });
+            slow.unwrap();
+        });
+        let rules = active.load();
+        let limits: Vec<u32> = rules.limits().map(|limit| limit.capacity()).collect();
+        assert_eq!(limits, [3]);
+    }
 }

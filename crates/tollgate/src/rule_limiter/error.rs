@@ -58,6 +58,12 @@ impl std::error::Error for RuleError {
 
 // === impl LoadError ===
 
+impl From<InvalidRules> for LoadError {
+    fn from(invalid: InvalidRules) -> LoadError {
+        LoadError::Invalid(invalid)
+    }
+}
+
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
