@@ -1,6 +1,7 @@
 //! Routes: which requests go where, under which rules.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -216,6 +217,12 @@ impl RouteTable {
         }
         let found = found.into_iter().filter(|(_, has_headroom)| *has_headroom);
         found.map(|(domain, _)| domain.to_owned()).collect()
+    }
+
+    /// Whether the identity of each route lists the address among its trusted proxies.
+    pub(crate) fn lists_proxy(&self, address: IpAddr) -> bool {
+        let mut routes = self.routes.iter();
+        routes.all(|route| route.classifier.client_address().lists_proxy(address))
     }
 
     /// The first route that fits a request.

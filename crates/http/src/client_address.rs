@@ -133,6 +133,11 @@ impl ClientAddress {
         !self.trust.is_nobody() && self.trust.has_peer(socket)
     }
 
+    /// Whether `trusted_proxies` has the address. `trusted_hops` names none.
+    pub fn lists_proxy(&self, address: IpAddr) -> bool {
+        self.trust.contains(address.to_canonical())
+    }
+
     /// How much of an address makes a key.
     pub const fn prefix(&self) -> &Prefix {
         &self.prefix

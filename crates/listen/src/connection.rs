@@ -54,6 +54,8 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub struct Connection {
     peer: PeerAddress,
+    /// What it is counted under until it ends: a permit is given back to where it was taken.
+    source: Source,
     /// What a proxy's header has said about the client: `None` if it named none.
     proxied_client: OnceLock<Option<IpAddr>>,
     /// Whether only health checks are served.
@@ -100,6 +102,7 @@ impl Connection {
     ) -> Connection {
         Connection {
             peer,
+            source: Source::of(peer),
             proxied_client: OnceLock::new(),
             is_reserved,
             quantum: Quantum::new(turn_bytes, Arc::clone(budget.busy())),
@@ -122,6 +125,12 @@ impl Connection {
         }
     }
 
+    /// The same connection, which is counted under `source`.
+    pub(crate) fn with_source(mut self, source: Source) -> Connection {
+        self.source = source;
+        self
+    }
+
     /// The other end of the socket.
     pub const fn peer(&self) -> PeerAddress {
         self.peer
@@ -138,8 +147,8 @@ impl Connection {
         self.proxied_client.get_or_init(|| client);
     }
 
-    pub(crate) fn source(&self) -> Source {
-        Source::of(self.peer)
+    pub(crate) const fn source(&self) -> Source {
+        self.source
     }
 
     /// Whether only health checks are served.

@@ -2,9 +2,10 @@
 //!
 //! A [`Listener`] accepts connections and serves [`Http`] on them with a [`Handler`], or another
 //! protocol ([`Streams`]) with a [`StreamHandler`]. It never stops accepting: connections are
-//! limited in number, in all and by address, and an idle one makes room for a new one. Each
-//! connection is limited in bytes, frames, streams and time ([`Limits`]), and all of them together
-//! by a [`Budget`]. On a [`Shutdown`], requests in flight have a bounded time to finish.
+//! limited in number, in all and by address, which does not hold for trusted [`Proxies`], and an
+//! idle one makes room for a new one. Each connection is limited in bytes, frames, streams and time
+//! ([`Limits`]), and all of them together by a [`Budget`]. On a [`Shutdown`], requests in flight
+//! have a bounded time to finish.
 //!
 //! Requests are served on any stream: a [`Handshake`] turns an accepted socket into one, such as
 //! [`Tls`], whose certificates can be replaced while it serves. Before it, a listener with
@@ -99,6 +100,7 @@ pub use protocol::Protocol;
 pub use proxy_header::{ProxyHeader, ProxyHeaders};
 pub use raw_socket::RawSocket;
 pub use shutdown::{Shutdown, ShutdownSignal, shutdown_channel};
+pub use source::Proxies;
 pub use throttle::Throttle;
 pub use tls::{
     ClientTlsFiles, Credentials, InvalidTls, PEM_BYTES_MAX, Problem, Tls, TlsFile, TlsFiles,

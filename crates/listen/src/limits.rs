@@ -10,7 +10,7 @@ pub struct Limits {
     /// 1024.
     pub connections: usize,
     /// `connections_per_address`: at once from one IPv4 address or one IPv6 /64, for each of these
-    /// listeners. 256.
+    /// listeners. Not for trusted proxies, whose address stands for many clients. 256.
     pub connections_per_address: usize,
     /// `admin_connections`: at once, for the listener `admin`. 64.
     pub admin_connections: usize,

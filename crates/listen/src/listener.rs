@@ -21,6 +21,7 @@ use crate::protocol::Protocol;
 use crate::proxy_header::ProxyHeaders;
 use crate::shutdown::ShutdownSignal;
 use crate::socket_file::BACKLOG;
+use crate::source::Proxies;
 
 /// The most connections that are accepted after the shutdown has begun: as many as can wait then,
 /// one more than `listen` asks for. A flood of further ones does not hold it up.
@@ -35,6 +36,7 @@ pub struct Listener<T = Plain> {
     address: Address,
     protocol: Protocol,
     half_close: bool,
+    proxies: Option<Arc<dyn Proxies>>,
     proxy_headers: Option<Arc<dyn ProxyHeaders>>,
     handshake: T,
 }
@@ -60,6 +62,7 @@ impl Listener {
             address,
             protocol,
             half_close: true,
+            proxies: None,
             proxy_headers: None,
             handshake: Plain,
         })
@@ -75,6 +78,7 @@ impl<T: Handshake> Listener<T> {
             address: self.address,
             protocol: self.protocol,
             half_close: self.half_close,
+            proxies: self.proxies,
             proxy_headers: self.proxy_headers,
             handshake,
         }
@@ -86,6 +90,16 @@ impl<T: Handshake> Listener<T> {
     pub fn without_half_close(self) -> Listener<T> {
         Listener {
             half_close: false,
+            ..self
+        }
+    }
+
+    /// The same listener, which takes as many connections of trusted proxies as of all clients
+    /// together: [`ConnectionLimits::per_source`] does not apply to them.
+    #[must_use]
+    pub fn with_proxies(self, proxies: Arc<impl Proxies>) -> Listener<T> {
+        Listener {
+            proxies: Some(proxies),
             ..self
         }
     }
@@ -140,8 +154,12 @@ impl<T: Handshake> Listener<T> {
         budget: Arc<Budget>,
         shutdown: ShutdownSignal,
     ) {
-        let connections =
-            Connections::new(connection_limits, limits.turn_bytes, Arc::clone(&budget));
+        let connections = Connections::new(
+            connection_limits,
+            limits.turn_bytes,
+            Arc::clone(&budget),
+            self.proxies.clone(),
+        );
         let acceptor = Acceptor::new(&self, session, limits, budget, shutdown);
         let mut tasks = JoinSet::new();
         acceptor

@@ -3,7 +3,9 @@
 //! A listener never stops accepting. When it has no free permit, an idle connection is closed for a
 //! new one: one that has not sent a request yet, or else the one that has been idle longest. If
 //! none is idle, the new connection gets one of a few reserved permits, with which only health
-//! checks are served. The same applies to an address that has too many connections.
+//! checks are served. The same applies to an address that has too many connections, unless it is
+//! that of a trusted proxy, which has those of many clients: only the total bounds them, and when
+//! it is reached, its idle connections make room like all others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,7 +16,7 @@ use crate::budget::Budget;
 use crate::connection::{Close, Connection};
 use crate::idleness::{CloseIdle, Idleness};
 use crate::limits::Limits;
-use crate::source::Source;
+use crate::source::{Proxies, Source};
 
 /// Permits beyond `connections`, for health checks.
 pub(crate) const RESERVED: usize = 16;
@@ -28,8 +30,8 @@ const COMPARED_MAX: usize = 1024;
 pub struct ConnectionLimits {
     /// In all.
     pub connections: usize,
-    /// From one address or network. Peers of a Unix socket have none: to them, only `connections`
-    /// applies.
+    /// From one address or network. Peers of a Unix socket have none, and that of a trusted proxy
+    /// stands for many: to them, only `connections` applies.
     pub per_source: usize,
 }
 
@@ -39,6 +41,7 @@ pub(crate) struct Connections {
     bounds: ConnectionLimits,
     turn_bytes: usize,
     budget: Arc<Budget>,
+    proxies: Option<Arc<dyn Proxies>>,
     open: Mutex<Open>,
 }
 
@@ -95,16 +98,19 @@ impl ConnectionLimits {
 // === impl Connections ===
 
 impl Connections {
-    /// None yet. Other listeners with the same budget may close idle ones.
+    /// None yet. Other listeners with the same budget may close idle ones. `proxies` have no share
+    /// of their own.
     pub(crate) fn new(
         bounds: ConnectionLimits,
         turn_bytes: usize,
         budget: Arc<Budget>,
+        proxies: Option<Arc<dyn Proxies>>,
     ) -> Arc<Connections> {
         let connections = Arc::new(Connections {
             bounds,
             turn_bytes,
             budget: Arc::clone(&budget),
+            proxies,
             open: Mutex::default(),
         });
         let known: Weak<Connections> = Arc::downgrade(&connections);
@@ -118,7 +124,7 @@ impl Connections {
         peer: PeerAddress,
         now: Instant,
     ) -> (Permit, PermitKind) {
-        let source = Source::of(peer);
+        let source = Source::with_proxies(peer, self.proxies.as_deref());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = open.make_room(self.bounds, source, now);
         let is_reserved = kind == PermitKind::Reserved;
@@ -129,7 +135,7 @@ impl Connections {
             Arc::clone(&self.budget),
             now,
         );
-        let connection = Arc::new(connection);
+        let connection = Arc::new(connection.with_source(source));
         open.insert(source, Arc::clone(&connection));
         drop(open);
         let connections = Arc::clone(self);
@@ -183,7 +189,7 @@ impl Open {
     /// Closes an idle connection if no permit is free for one from `source`.
     fn make_room(&mut self, bounds: ConnectionLimits, source: Source, now: Instant) -> PermitKind {
         let of_source = self.by_source.get(&source).map_or(0, Vec::len);
-        let idlest = if of_source >= bounds.per_source && source != Source::Unix {
+        let idlest = if of_source >= bounds.per_source && source.has_share() {
             self.idlest_of(source, now)
         } else if self.len() >= bounds.connections {
             self.idlest(now)
@@ -333,7 +339,8 @@ impl Drop for Permit {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use std::net::SocketAddr;
+    use std::net::{IpAddr, SocketAddr};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use super::*;
@@ -343,7 +350,7 @@ mod tests {
             connections,
             per_source,
         };
-        Connections::new(bounds, 1000, budget())
+        Connections::new(bounds, 1000, budget(), None)
     }
 
     fn budget() -> Arc<Budget> {
@@ -393,6 +400,79 @@ mod tests {
         let kinds: Vec<_> = kinds.iter().map(|(_, kind)| *kind).collect();
         let expected = [PermitKind::Free, PermitKind::Free, PermitKind::Reserved];
         assert_eq!(kinds, expected);
+    }
+
+    /// Trusts 10.0.0.1 while it is true.
+    #[derive(Debug, Default)]
+    struct First(AtomicBool);
+
+    impl Proxies for First {
+        fn is_trusted(&self, address: IpAddr) -> bool {
+            self.0.load(Ordering::Relaxed) && peer(1).ip() == Some(address)
+        }
+    }
+
+    fn connections_with(proxies: &Arc<First>, connections: usize) -> Arc<Connections> {
+        let proxies: Arc<First> = Arc::clone(proxies);
+        let bounds = ConnectionLimits {
+            connections,
+            per_source: 1,
+        };
+        Connections::new(bounds, 1000, budget(), Some(proxies))
+    }
+
+    #[test]
+    fn a_trusted_proxy_counts_under_the_total_only_and_makes_room_like_others() {
+        let proxies = Arc::new(First(true.into()));
+        let (all, now) = (connections_with(&proxies, 4), Instant::now());
+        let permits = [1, 1, 2, 1].map(|number| all.acquire(peer(number), now).0);
+        for permit in &permits {
+            assert!(!permit.connection.is_reserved());
+            permit.connection.record_request(now);
+        }
+        // Those of the proxy do not count for others, nor do others have more for it.
+        let kinds = [2, 3, 1].map(|number| all.acquire(peer(number), now).1);
+        assert_eq!(kinds, [PermitKind::Reserved; 3]);
+        let now = now + Duration::from_secs(5);
+        for index in [0, 2, 3] {
+            permits[index].connection.record_request(now);
+        }
+        let (other, kind) = all.acquire(peer(3), now);
+        assert_eq!(kind, PermitKind::Replaced);
+        let closed = permits.iter().map(|one| one.connection.close_reason());
+        let closed: Vec<_> = closed.collect();
+        assert_eq!(closed, [None, Some(Close::Idle), None, None]);
+        drop((permits, other));
+        assert_eq!(all.len(), 0);
+        assert!(all.open.lock().unwrap().by_source.is_empty());
+    }
+
+    /// Each is given back to where it was taken, whatever the settings say by then.
+    #[test]
+    fn connections_stay_counted_as_they_were_when_the_trusted_proxies_change() {
+        let proxies = Arc::new(First::default());
+        let (all, now) = (connections_with(&proxies, 100), Instant::now());
+        let trust = |is_trusted| proxies.0.store(is_trusted, Ordering::Relaxed);
+        let acquire = || all.acquire(peer(1), now);
+        let (of_client, kind) = acquire();
+        assert_eq!(kind, PermitKind::Free);
+        assert_eq!(acquire().1, PermitKind::Reserved);
+        trust(true);
+        let of_proxy = [(); 3].map(|()| acquire());
+        assert!(of_proxy.iter().all(|(_, kind)| *kind == PermitKind::Free));
+        trust(false);
+        // The permit of the client is taken, and those of the proxy do not count.
+        assert_eq!(acquire().1, PermitKind::Reserved);
+        drop(of_proxy);
+        assert_eq!(acquire().1, PermitKind::Reserved);
+        trust(true);
+        drop(of_client);
+        trust(false);
+        let (of_client, kind) = acquire();
+        assert_eq!(kind, PermitKind::Free);
+        drop(of_client);
+        assert_eq!(all.len(), 0);
+        assert!(all.open.lock().unwrap().by_source.is_empty());
     }
 
     #[test]
@@ -517,7 +597,8 @@ mod tests {
             connections: 2,
             per_source: 2,
         };
-        let [http, admin] = [(); 2].map(|()| Connections::new(bounds, 1000, Arc::clone(&budget)));
+        let [http, admin] =
+            [(); 2].map(|()| Connections::new(bounds, 1000, Arc::clone(&budget), None));
         let [asked, waits] = [1, 2].map(|number| http.acquire(peer(number), then).0);
         let reserved = http.acquire(peer(3), then).0;
         assert!(reserved.connection.is_reserved());

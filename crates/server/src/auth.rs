@@ -5,6 +5,7 @@
 //! 200 means that it is allowed. nginx knows 200, 401 and 403, so what is denied before any limit
 //! is asked has 403, whatever its status would be in a response to a client.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +71,11 @@ impl ForwardAuth {
             untrusted: Throttle::default(),
             unnamed: Throttle::default(),
         })
+    }
+
+    /// Whether the settings list the address among those of trusted proxies.
+    fn lists_proxy(&self, address: IpAddr) -> bool {
+        self.classifier.client_address().lists_proxy(address)
     }
 
     /// Makes the head of a proxy's request that of the original one.

@@ -148,12 +148,20 @@ impl Serving {
         match self.service(kind, (scheme, is_rebindable), context).await {
             Service::Own(routes) => {
                 let handler = ExchangeHandler::new(&listener, routes, limits, metrics, shutdown);
+                let listener = match &context.auth {
+                    // Proxies ask there about their clients.
+                    Some(auth) if kind == ListenerKind::Http => {
+                        listener.with_proxies(Arc::clone(auth))
+                    }
+                    _ => listener,
+                };
                 self.spawn(kind, (listener, tls), Http(handler), context);
             }
             Service::Gateway(gateway) => {
                 // An upstream must not work for a client that has gone.
                 let listener = listener.without_half_close();
                 let listener = listener.with_proxy_headers(Arc::clone(&gateway));
+                let listener = listener.with_proxies(Arc::clone(&gateway));
                 let handler = GatewayHandler::new(gateway, metrics, shutdown, scheme);
                 self.spawn(kind, (listener, tls), Http(handler), context);
             }

@@ -1,9 +1,11 @@
-//! Which connections begin with a PROXY protocol header, for the gateway's listener.
+//! For the gateway's listener: which connections begin with a PROXY protocol header, and which
+//! peers are proxies that name the client of each request.
 
 use std::io::{Error, ErrorKind};
+use std::net::IpAddr;
 
 use tollgate_http::{InvalidProxyHeader, PROXY_HEADER_BYTES_MAX, Peer};
-use tollgate_listen::{PeerAddress, ProxyHeader, ProxyHeaders};
+use tollgate_listen::{PeerAddress, Proxies, ProxyHeader, ProxyHeaders};
 
 use super::Gateway;
 
@@ -28,5 +30,15 @@ impl ProxyHeaders for Gateway {
             Err(InvalidProxyHeader::Incomplete) => Ok(None),
             Err(invalid) => Err(Error::new(ErrorKind::InvalidData, invalid)),
         }
+    }
+}
+
+impl Proxies for Gateway {
+    /// Not where any route takes the address for that of a client: such a client would have more
+    /// connections than others. Nor with the PROXY protocol: each connection is of one client then,
+    /// and without a share, one client could take all of them.
+    fn is_trusted(&self, address: IpAddr) -> bool {
+        let active = self.active.load();
+        active.proxies.is_none() && active.routes.lists_proxy(address)
     }
 }

@@ -115,6 +115,29 @@ fn a_single_address_must_be_single() {
 }
 
 #[test]
+fn a_listed_proxy_is_one_whose_address_the_settings_name() {
+    let lists = |trust: Value, proxy: &str| {
+        let mut all = json!({"source": "x-real-ip"});
+        let trust = trust.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(trust);
+        settings(all).unwrap().lists_proxy(address(proxy))
+    };
+    let networks = json!({"trusted_proxies": ["10.0.0.0/8", "2001:db8::1", "unix"]});
+    for (proxy, is_listed) in [
+        ("10.1.2.3", true),
+        ("::ffff:10.1.2.3", true),
+        ("2001:db8::1", true),
+        ("2001:db8::2", false),
+        ("11.0.0.1", false),
+    ] {
+        assert_eq!(lists(networks.clone(), proxy), is_listed, "{proxy}");
+    }
+    assert!(!lists(json!({"trusted_hops": 1}), "10.1.2.3"));
+    let nobody = settings(json!({})).unwrap();
+    assert!(!nobody.lists_proxy(address("10.1.2.3")));
+}
+
+#[test]
 fn the_proxy_protocol_and_unix_sockets() {
     let from = settings(json!({
         "source": "proxy-protocol",

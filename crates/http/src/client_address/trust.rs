@@ -110,7 +110,8 @@ impl Trust {
         }
     }
 
-    fn contains(&self, address: IpAddr) -> bool {
+    /// Whether it is in one of the networks, if there are any.
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
         let Trust::Networks { networks, .. } = self else {
             return false;
         };

@@ -528,7 +528,7 @@ async fn a_connection_that_has_ended_leaves_no_task() {
     let session = Http(Served::default());
     let acceptor = Acceptor::new(&listener, session, limits, Arc::clone(&budget), signal);
     let bounds = ConnectionLimits::for_decisions(&limits);
-    let connections = Arc::new(Connections::new(bounds, limits.turn_bytes, budget));
+    let connections = Arc::new(Connections::new(bounds, limits.turn_bytes, budget, None));
     let mut tasks = JoinSet::new();
     let talk = async {
         let mut client = TcpStream::connect(address.tcp().unwrap()).await.unwrap();

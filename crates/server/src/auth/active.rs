@@ -1,5 +1,7 @@
 //! What decides for `/v1/auth` now. The file with the keys of tokens is read again when it changes.
 
+use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,6 +10,7 @@ use tollgate_core::Clock;
 use tollgate_engine::Why;
 use tollgate_gateway::hash_files;
 use tollgate_http::InvalidSettings;
+use tollgate_listen::Proxies;
 use tracing::{error, info};
 
 use super::ForwardAuth;
@@ -77,5 +80,21 @@ impl ActiveAuth {
                 error!(%file, error, "the previous keys of tokens for /v1/auth stay in effect");
             }
         }
+    }
+}
+
+impl Proxies for ActiveAuth {
+    /// Those that the settings list. `trusted_hops` trusts every peer, and names none.
+    fn is_trusted(&self, address: IpAddr) -> bool {
+        self.in_effect.load().lists_proxy(address)
+    }
+}
+
+impl fmt::Debug for ActiveAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("ActiveAuth");
+        shown
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }

@@ -417,3 +417,31 @@ async fn settings_that_were_not_read_from_a_file_are_checked_as_well() {
         write 429, or another from 400 to 599";
     assert_eq!(error.to_string(), expected);
 }
+
+/// One address stands for all clients of a proxy.
+#[tokio::test]
+async fn connections_of_a_trusted_proxy_are_bounded_in_all_only() {
+    for (trust, expected) in [
+        ("", [200, 200, 200, 503]),
+        (", trusted_proxies: ['127.0.0.1']", [200, 200, 200, 503]),
+        (", trusted_hops: 1", [200, 503, 503, 503]),
+        (", trusted_proxies: [10.0.0.0/8]", [403, 503, 503, 503]),
+    ] {
+        let free = "descriptors: [{entries: [{key: free, from: {constant: a}}]}]";
+        let identity = format!("{{client_address: {{source: x-real-ip{trust}}}, {free}}}");
+        let house = House::with(RULES, |config| {
+            config.auth = Some(auth("x-original-uri", &identity, ""));
+            config.limits.connections = 3;
+            config.limits.connections_per_address = 1;
+        });
+        let house = house.await;
+        let mut proxy = Vec::new();
+        let mut statuses = Vec::new();
+        for _ in 0..4 {
+            let mut client = Client::to(house.http()).await;
+            statuses.push(ask(&mut client, &original("GET", "/")).await.status);
+            proxy.push(client);
+        }
+        assert_eq!(statuses, expected, "{trust}");
+    }
+}

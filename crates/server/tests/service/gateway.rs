@@ -33,6 +33,7 @@ mod spellings;
 mod structured_fields;
 mod tokens;
 mod tracing;
+mod trusted_proxies;
 mod tunnels;
 mod two_instances;
 mod unix_clients;

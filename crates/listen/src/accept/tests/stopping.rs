@@ -233,7 +233,8 @@ async fn no_more_of_the_backlog_are_accepted_than_the_bound_says() {
     let (acceptor, _) = acceptor(&listener, Limits::default());
     let limits = Limits::default();
     let bounds = ConnectionLimits::for_decisions(&limits);
-    let connections = Connections::new(bounds, limits.turn_bytes, Arc::new(Budget::new(&limits)));
+    let budget = Arc::new(Budget::new(&limits));
+    let connections = Connections::new(bounds, limits.turn_bytes, budget, None);
     let mut tasks = JoinSet::new();
     let accept = acceptor.accept_backlog(binding, MOST, &connections, &mut tasks);
     accept.await;
