@@ -57,7 +57,8 @@ pub trait Store: KeyHasher + Send + Sync {
 pub enum StoreError {
     /// The request carries too many charges. Nothing was charged.
     TooManyCharges(TooManyCharges),
-    /// Another decision on one of the keys did not finish in time. Nothing was charged.
+    /// Another decision on one of the keys did not finish in time, or its migration to another
+    /// server of the store. Nothing was charged.
     Contended,
     /// A newer limit of one of the rules is in effect: the rules were replaced during the decision.
     /// Nothing was charged. Resolve the request again with the current rules; if they have not
@@ -117,9 +118,9 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::TooManyCharges(_) => f.write_str("the request meets too many limits"),
-            StoreError::Contended => {
-                f.write_str("another decision on the same key did not finish in time")
-            }
+            StoreError::Contended => f.write_str(
+                "another decision on the same key, or its migration, did not finish in time",
+            ),
             StoreError::Superseded => {
                 f.write_str("the rules were replaced while the request was decided")
             }

@@ -212,16 +212,15 @@ impl Failure {
                 address: address.into(),
                 source: with_text(error.text_with_remedy()),
             },
-            Failure::Moved { .. }
-            | Failure::Ask { .. }
-            | Failure::TryAgain
-            | Failure::Changed
-            | Failure::Apart => StoreError::Unreachable {
-                address: address.into(),
-                source: with_text(Arc::from(
-                    "the slot is migrating, and the migration took too long",
-                )),
-            },
+            Failure::TryAgain => StoreError::Contended,
+            Failure::Moved { .. } | Failure::Ask { .. } | Failure::Changed | Failure::Apart => {
+                StoreError::Unreachable {
+                    address: address.into(),
+                    source: with_text(Arc::from(
+                        "the slot is migrating, and the migration took too long",
+                    )),
+                }
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use tollgate_core::{Key, Span, StoreError};
 use alone::Alone;
 pub(crate) use form::{Form, ask_short_first};
 pub(crate) use node_failure::NodeFailure;
-use redirections::Redirections;
+use redirections::{Redirections, Waits};
 
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
@@ -192,9 +192,33 @@ impl Router {
         request: impl Fn() -> ScriptRequest,
         turn: impl Into<Turn>,
     ) -> Result<ScriptReply, NodeFailure> {
-        let turn = turn.into();
+        self.follow_or_fail(request, turn.into(), Waits::Yes).await
+    }
+
+    /// The same, but a request with several keys does not wait while their slot migrates and they
+    /// are on two nodes, or one of them is new: [`NodeFailure::is_split`].
+    pub(crate) async fn ask_unless_split(
+        &self,
+        request: impl Fn() -> ScriptRequest,
+        turn: impl Into<Turn>,
+    ) -> Result<ScriptReply, NodeFailure> {
+        self.follow_or_fail(request, turn.into(), Waits::No).await
+    }
+
+    /// Follows redirects, and with [`Waits::No`] fails where they would be followed in vain.
+    async fn follow_or_fail(
+        &self,
+        request: impl Fn() -> ScriptRequest,
+        turn: Turn,
+        waits: Waits,
+    ) -> Result<ScriptReply, NodeFailure> {
         let first = request();
         let key = first.keys()[0];
+        // A single key is on one node, so its request only has to be sent alone.
+        let waits = match first.keys().iter().all(|other| *other == key) {
+            true => Waits::Yes,
+            false => waits,
+        };
         let (cluster, stats) = match &self.nodes {
             Nodes::One(alone) => return alone.ask(first, key, turn).await,
             Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
@@ -205,6 +229,7 @@ impl Router {
             stats,
             slot,
             deadline: turn.since + self.reply_timeout,
+            waits,
         };
         let mut next = Some(first);
         let send = move |node: Arc<Node>, redirected| {
@@ -246,6 +271,7 @@ impl Router {
             stats,
             slot,
             deadline,
+            waits: Waits::Yes,
         };
         let send = |node: Arc<Node>, redirected| async move {
             if redirected == Redirected::Ask {

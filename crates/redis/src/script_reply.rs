@@ -115,6 +115,16 @@ impl ScriptReply {
         reply.collect()
     }
 
+    /// Splits the last state from the reply.
+    pub(crate) fn split_last(self) -> Result<(ScriptReply, Bytes), Malformed> {
+        let missing = Malformed("a reply without a record");
+        let ScriptReply::General(mut reply) = self else {
+            return Err(missing);
+        };
+        let last = reply.states.pop().ok_or(missing)?;
+        Ok((ScriptReply::General(reply), last))
+    }
+
     /// Splits the lease from the reply: the rest, the units leased, and the lifetime in
     /// microseconds.
     pub(crate) fn lease(self) -> Result<(ScriptReply, u64, u64), Malformed> {

@@ -32,7 +32,7 @@ use bytes::{BufMut, BytesMut};
 use tollgate_core::{Bill, Charge, Enforcement, Key, Line};
 
 use crate::fit::{FittedLimit, InvalidForRedis, Kind};
-pub(crate) use settlement::{MEMO_BYTES_MAX, SettledLine};
+pub(crate) use settlement::{LineToSettle, MEMO_BYTES_MAX, SettledLine};
 pub(crate) use step_number::StepNumber;
 
 /// Units are capped at this in a request: more than any limit has, and exact in the scripts.

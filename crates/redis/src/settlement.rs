@@ -5,10 +5,17 @@
 //! and completely. For this, all its keys must be in one slot; the key of the reservation is put
 //! into the slot of the first. It has 112 random bits, so it cannot be guessed.
 //!
+//! While that slot migrates to another node of a Cluster, Redis answers `TRYAGAIN` to every call
+//! that has a counter and a new key, wherever the counter is. Then one call decides and another one
+//! stores the reservation: if that fails, the request is allowed, and stays charged. For its
+//! settlement see `settlement/apart.rs`.
+//!
 //! Redis makes the decision in every mode. An instance's leases are not spent, so the request may
 //! be denied while there are unspent units. A limit in mode `write_back` has units that Redis does
 //! not know yet, which a refund could concern, so that mode has no reservations. If a reload has
 //! changed the mode, this instance first reports what it has counted until then.
+
+mod apart;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +35,7 @@ use crate::keys;
 use crate::resp::{Malformed, Reply, bad_reply};
 use crate::router::Router;
 use crate::script_reply::{self, ScriptReply, Status};
-use crate::script_request::{self, ScriptRequest, SettledLine};
+use crate::script_request::{self, LineToSettle, ScriptRequest, SettledLine};
 
 /// The first byte of a reservation; no state of a counter begins with it.
 const RECORD: u8 = 82;
@@ -96,14 +103,22 @@ impl Settlements {
         let record = record_key(charges, new.secret);
         let lasts = new.lifetime.as_nanos() / GRAIN.as_nanos();
         let lines: Vec<_> = bill.lines().iter().zip(&fitted).collect();
-        let request =
-            |gives_way| ScriptRequest::remember(&lines, record, (lasts, gives_way), new.memo);
-        let reply = self.ask_until_free(request, since).await?;
+        let request = |gives_way, stored: Option<Key>| {
+            ScriptRequest::remember(&lines, stored, (lasts, gives_way), new.memo)
+        };
+        let (reply, unstored) = self.ask_until_free(request, record, since).await?;
         let verdict: Verdict = reply.of(&bill, &fitted).map_err(bad_reply)?;
-        let reservation = verdict.is_allowed().then_some(record);
+        let is_kept = match unstored {
+            Some(content) if verdict.is_allowed() => {
+                let store = || ScriptRequest::store(record, lasts, [&content, new.memo]);
+                // The request is charged already: an error could charge it again elsewhere.
+                self.router.ask(store, since).await.is_ok()
+            }
+            _ => verdict.is_allowed(),
+        };
         Ok(ReserveVerdict {
             verdict,
-            reservation,
+            reservation: is_kept.then_some(record),
         })
     }
 
@@ -141,26 +156,44 @@ impl Settlements {
                 fitted,
             })
             .collect();
-        let request = ScriptRequest::settle(&lines, record);
-        let reply = guard.ask(&self.router, request, since).await?;
-        read_settlements(&reply).map_err(bad_reply)
+        let whole = ScriptRequest::settle(&lines, record);
+        let is_cluster = self.router.is_cluster();
+        let parts = lines.iter().filter(|_| is_cluster);
+        let parts: Vec<_> = parts.map(LineToSettle::new).collect();
+        let router = Arc::clone(&self.router);
+        let call = async move {
+            match router.ask_unless_split(|| whole.clone(), since).await {
+                Ok(reply) => Ok(Some(vec![reply])),
+                Err(failed) if failed.is_split() => {
+                    apart::settle(&router, record, &parts, since).await
+                }
+                Err(failed) => Err(router.error(failed)),
+            }
+        };
+        let replies = guard.complete(call).await;
+        let replies = replies.ok_or_else(|| self.router.timeout_error())??;
+        let settled = replies.iter().flatten().map(read_settlements);
+        let settled: Result<Option<Vec<_>>, _> = settled.collect();
+        let settled = settled.map_err(bad_reply)?;
+        Ok(replies.and(settled).map(|parts| parts.concat()))
     }
 
     /// Retries while units reserved by a two-phase commit block the request. As in a round over
     /// several slots, shadow limits give way from the second attempt on, if there is time for one:
-    /// these units may be about to be released.
+    /// these units may be about to be released. Returns the reservation if it is not stored.
     async fn ask_until_free(
         &self,
-        request: impl Fn(bool) -> ScriptRequest,
+        request: impl Fn(bool, Option<Key>) -> ScriptRequest,
+        record: Key,
         since: Instant,
-    ) -> Result<ScriptReply, StoreError> {
+    ) -> Result<(ScriptReply, Option<Bytes>), StoreError> {
         let is_over = |pause| since.elapsed() + pause >= self.router.reply_timeout();
         for attempt in 1..=ATTEMPTS_MAX {
             let gives_way = attempt > 1 || is_over(PAUSE);
-            let reply = self.router.ask(|| request(gives_way), since).await;
-            let reply = reply.map_err(|failure| self.router.error(failure))?;
+            let request = |stored| request(gives_way, stored);
+            let (reply, unstored) = self.ask_together_or_apart(request, record, since).await?;
             if !reply.is_blocked() {
-                return Ok(reply);
+                return Ok((reply, unstored));
             }
             if is_over(PAUSE * attempt) {
                 break;
@@ -168,6 +201,27 @@ impl Settlements {
             sleep(PAUSE * attempt).await;
         }
         Err(StoreError::Contended)
+    }
+
+    /// Has Redis decide and store the reservation. If the slot migrates, Redis only decides, and
+    /// the content of the reservation is returned as well.
+    async fn ask_together_or_apart(
+        &self,
+        request: impl Fn(Option<Key>) -> ScriptRequest,
+        record: Key,
+        since: Instant,
+    ) -> Result<(ScriptReply, Option<Bytes>), StoreError> {
+        let together = || request(Some(record));
+        match self.router.ask_unless_split(together, since).await {
+            Ok(reply) => Ok((reply, None)),
+            Err(failed) if failed.is_split() => {
+                let reply = self.router.ask(|| request(None), since).await;
+                let reply = reply.map_err(|failure| self.router.error(failure))?;
+                let (reply, content) = reply.split_last().map_err(bad_reply)?;
+                Ok((reply, Some(content)))
+            }
+            Err(failed) => Err(self.router.error(failed)),
+        }
     }
 }
 

@@ -265,7 +265,7 @@ fn begin_migration(slot: u16, from: &testbed::Redis, to: &testbed::Redis) {
 }
 
 /// A call settles reservations in one slot and makes one in another slot, which migrates: its node
-/// can create no key in it. All of the call fails, and the settlements are sent again.
+/// can create no key in it. All of the call fails, and its requests are sent again.
 #[tokio::test]
 async fn a_reservation_in_a_migrating_slot_loses_no_settlement_in_the_same_call() {
     let cluster = testbed::Cluster::start();
@@ -305,7 +305,7 @@ async fn a_reservation_in_a_migrating_slot_loses_no_settlement_in_the_same_call(
     let splits = store.counts().split_calls;
     let charge = Charge::new(moves, &limit, Cost::Take(10));
     let reserved = store.reserve(&[charge], &new(99)).await;
-    assert!(reserved.is_err(), "its new key can be on neither node");
+    assert!(reserved.unwrap().reservation.is_some());
     assert_eq!(store.counts().split_calls, splits + 1);
     for settled in settling {
         let settled = settled.await.unwrap().unwrap();

@@ -1,9 +1,18 @@
-//! The connections to the servers of the suite.
+//! The connections to the servers of the suite, and the migration of a slot among them.
 
+use tollgate_core::Key;
 use tollgate_testbed as testbed;
 
 use super::{ENCRYPTED, SENTINELS};
 use crate::config::{Config, Secret, Servers, Tls};
+use crate::keys;
+
+/// The migration of a key's slot to another node of a Cluster.
+pub(super) struct Migration<'c> {
+    from: &'c testbed::Redis,
+    target: &'c testbed::Redis,
+    slot: String,
+}
 
 /// Through the sentinels.
 pub(super) fn sentinel() -> Config {
@@ -26,5 +35,43 @@ pub(super) fn tls() -> Config {
         password: Some(Secret::new(testbed::PASSWORD)),
         prefix: "limits:".to_owned(),
         ..Config::single(redis.address())
+    }
+}
+
+// === impl Migration ===
+
+impl<'c> Migration<'c> {
+    /// Begins it as `redis-cli --cluster reshard` does; the keys remain where they are.
+    pub(super) fn begin(cluster: &'c testbed::Cluster, key: Key) -> Migration<'c> {
+        let slot = keys::slot(key);
+        let from = cluster.master_of(slot);
+        let other = if cluster.master_of(0).port() == from.port() {
+            16_383
+        } else {
+            0
+        };
+        let target = cluster.master_of(other);
+        let slot = slot.to_string();
+        let ids = [from, target].map(|node| node.ask(&["CLUSTER", "MYID"]));
+        target.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]]);
+        from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]]);
+        Migration { from, target, slot }
+    }
+
+    /// Moves one key.
+    pub(super) fn move_key(&self, name: &str) {
+        let to = self.target.port().to_string();
+        let moved = self
+            .from
+            .ask(&["MIGRATE", "127.0.0.1", &to, name, "0", "5000"]);
+        assert_eq!(moved, "OK");
+    }
+
+    /// Ends it: the slot belongs to the target.
+    pub(super) fn end(self) {
+        let id = self.target.ask(&["CLUSTER", "MYID"]);
+        for node in [self.target, self.from] {
+            node.ask(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 mod log;
 
+mod migrating;
+
 mod twin;
 
 mod written_back;

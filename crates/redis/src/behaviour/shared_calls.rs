@@ -7,6 +7,7 @@ use tollgate_behaviour::{Subject, Taste};
 use tollgate_core::{Bill, Charge, Cost, Key, Limit, Now, Span};
 use tollgate_testbed as testbed;
 
+use super::servers::Migration;
 use super::{CLUSTER, Driven, SINGLE};
 use crate::config::{Config, PREFIX};
 use crate::connection::{Connection, Opener};
@@ -87,7 +88,7 @@ fn requests(key: Key) -> Vec<ScriptRequest> {
         joint.expect("a window is simple"),
         reserved.expect("a window is simple"),
         ScriptRequest::of_step(reserve, &[step_line]),
-        ScriptRequest::remember(&[(line, &fitted)], key, (lasts, false), b"memo"),
+        ScriptRequest::remember(&[(line, &fitted)], Some(key), (lasts, false), b"memo"),
     ]
 }
 
@@ -208,16 +209,8 @@ fn a_slot_that_migrates_is_left_out_of_shared_calls() {
     }
     let here: Vec<Key> = keys.into_iter().filter(|key| third(*key) == 0).collect();
     let moving = here[0];
-    let slot = keys::slot(moving);
-    let [from, target] = [0, 16_383].map(|slot| cluster.master_of(slot));
-    let slot = slot.to_string();
-    let ids = [from, target].map(|node| node.ask(&["CLUSTER", "MYID"]));
-    target.ask(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids[0]]);
-    from.ask(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids[1]]);
-    let to = target.port().to_string();
-    let name = name(moving);
-    let migrated = from.ask(&["MIGRATE", "127.0.0.1", &to, &name, "0", "5000"]);
-    assert_eq!(migrated, "OK");
+    let migration = Migration::begin(&cluster, moving);
+    migration.move_key(&name(moving));
 
     let requests: Vec<_> = here
         .iter()

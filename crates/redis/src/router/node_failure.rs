@@ -5,6 +5,7 @@ use tollgate_core::{Key, Span, StoreError};
 use crate::cluster::Node;
 use crate::failure::{Failure, NO_ANSWER};
 use crate::keys;
+use crate::request_queue::Redirected;
 use crate::resp::Malformed;
 
 /// A failure and the node where it happened.
@@ -32,6 +33,25 @@ impl NodeFailure {
             failure: Failure::unreachable("no node serves the slot"),
             address: address.to_owned(),
         }
+    }
+
+    /// The last redirect is not followed any more; `node` was the last one tried. If it was
+    /// `TRYAGAIN`, Redis answers: this is no outage, and a decision beside its counts would exceed
+    /// them.
+    pub(super) fn unfollowed(last: Redirected, node: Option<&Node>) -> NodeFailure {
+        let failed = NodeFailure::no_node(node);
+        match last {
+            Redirected::TryAgain => NodeFailure {
+                failure: Failure::TryAgain,
+                ..failed
+            },
+            Redirected::No | Redirected::Ask => failed,
+        }
+    }
+
+    /// Whether nothing was done, because the slot migrates, and the keys are on two nodes.
+    pub(crate) const fn is_split(&self) -> bool {
+        matches!(self.failure, Failure::TryAgain)
     }
 
     /// Whether nothing was done, because a key needs the general script.

@@ -21,6 +21,14 @@ pub(super) struct Redirections<'r> {
     pub(super) stats: &'r Stats,
     pub(super) slot: u16,
     pub(super) deadline: Instant,
+    pub(super) waits: Waits,
+}
+
+/// Whether a request whose keys are on two nodes, as their slot migrates, waits for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    No,
+    Yes,
 }
 
 // === impl Redirections ===
@@ -60,6 +68,7 @@ impl Redirections<'_> {
                     self.cluster.node(&address)
                 }
                 Failure::Ask { address } => self.cluster.node(&serving.full_address(address)),
+                Failure::TryAgain if self.waits == Waits::No => return reply,
                 Failure::TryAgain | Failure::Unserved(_) => {
                     self.cluster.stale.notify_one();
                     // No other node is known that could be tried.
@@ -85,7 +94,7 @@ impl Redirections<'_> {
             }
         }
         let Some((asked, error)) = unserved else {
-            return Err(NodeFailure::no_node(node.as_deref()));
+            return Err(NodeFailure::unfollowed(redirected, node.as_deref()));
         };
         self.stats.trouble.record_error(&asked.address, &error);
         Err(NodeFailure {

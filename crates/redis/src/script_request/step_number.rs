@@ -13,6 +13,8 @@ pub(crate) enum StepNumber {
     Remember,
     Settle,
     Undo,
+    Store,
+    Take,
 }
 
 // === impl StepNumber ===
@@ -29,6 +31,8 @@ impl StepNumber {
             StepNumber::Remember => 6,
             StepNumber::Settle => 7,
             StepNumber::Undo => 8,
+            StepNumber::Store => 9,
+            StepNumber::Take => 10,
         }
     }
 }

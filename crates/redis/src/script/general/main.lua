@@ -1,6 +1,7 @@
 
 while position <= #requests do
-  local step, count, id, lasts, spent, owed, want, least, fresh_id, gives_way, memo
+  local step, count, id, lasts, spent, owed, want, least, fresh_id, gives_way, is_apart, memo
+  local record
   step, count, position = read('>BB', requests, position)
   if step > 0 and step < REPORT then id, lasts, position = read('>c8I5', requests, position) end
   if step == LEASE then
@@ -9,7 +10,9 @@ while position <= #requests do
   local charged_at
   if step == UNDO then charged_at, position = read('>I7', requests, position) end
   if step == REMEMBER then
-    lasts, gives_way, memo, position = read('>I5BI2c0', requests, position)
+    lasts, gives_way, is_apart, memo, position = read('>I5BBI2c0', requests, position)
+  elseif step == STORE then
+    lasts, record, position = read('>I5I4c0', requests, position)
   end
   local lines = {}
   for i = 1, step == REPORT and 0 or count do
@@ -20,6 +23,7 @@ while position <= #requests do
       lines[i].part, position = read('>B', requests, position)
     end
   end
+  if step == SETTLE then record, position = read('>I2c0', requests, position) end
   if step == REPORT then
     report(count)
   elseif step == LEASE then
@@ -29,9 +33,13 @@ while position <= #requests do
   elseif step == CONFIRM then
     confirm(lines, id)
   elseif step == REMEMBER then
-    load_settlement().remember(lines, lasts, gives_way, memo)
+    load_settlement().remember(lines, lasts, gives_way, is_apart, memo)
+  elseif step == STORE then
+    load_settlement().store(record, lasts)
+  elseif step == TAKE then
+    load_settlement().take()
   elseif step == SETTLE then
-    load_settlement().settle(lines)
+    load_settlement().settle(lines, record)
   elseif step == UNDO then
     load_settlement().undo(lines, charged_at)
   else

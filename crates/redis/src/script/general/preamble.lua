@@ -18,6 +18,7 @@ local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 local FIXED_CLOCK, FIXED_FIRST, LOG, SLIDING, TOKEN, LEAKY = 1, 2, 3, 4, 5, 6
 local ENFORCE, SHADOW, QUOTA, UNJUDGED = 0, 1, 2, 3
 local RESERVE, CONFIRM, LEASE, REPORT, REMEMBER, SETTLE, UNDO = 1, 2, 4, 5, 6, 7, 8
+local STORE, TAKE = 9, 10
 local DENIED, ALLOWED, BLOCKED, ALLOWED_IN_PART = '\0', '\1', '\2', '\4'
 local WORD = 4294967296
 -- The bytes of a log's state in front of its entries.

@@ -6,6 +6,9 @@
 -- recognized later (7): a bucket's debt, a window's end, the number of a sliding window's segment.
 -- Also undoes the charges of a round over several slots that has failed in one of them.
 --
+-- While a slot of a Cluster migrates, no call has both a counter and a new key of it. Then one call
+-- decides and replies with the record, and another one stores it; one takes it, and others settle.
+--
 -- Loaded only by requests that need it, because functions cost time in a script.
 
 -- How many newer entries of logs the refunds of this call may still rewrite, together: Redis does
@@ -20,15 +23,18 @@ local function load_settlement()
     return a.kind == LOG and 0 or a.at
   end
 
-  -- Decides a request. If it is allowed, its charges are stored for `lasts` microseconds.
-  local function remember(lines, lasts, gives_way, memo)
-    local status, parts, count = #replies + 1, {}, 0
-    decide(lines, gives_way == 1)
+  -- Stores the record of a reservation for `lasts` microseconds.
+  local function store(record, lasts)
     place = place + 1
-    if replies[status] ~= ALLOWED then return end
     -- There is none yet. If this node cannot create the key, because its slot migrates, the call
     -- fails here, and not after it has removed a reservation that another request settles.
     call('GET', KEYS[place])
+    records[KEYS[place]], record_ends[KEYS[place]] = record, milliseconds(now + lasts)
+  end
+
+  -- The charges of an allowed request, as a record without a memo.
+  local function describe(lines)
+    local parts, count = {}, 0
     for i, line in ipairs(lines) do
       if not line.denied and line.role ~= UNJUDGED then
         local a = line.account
@@ -36,8 +42,46 @@ local function load_settlement()
         parts[count] = pack('>BBBI6I5I7', i, a.kind, a.segments, a.span, line.take, find_mark(a))
       end
     end
-    local record = pack('>BI7B', RECORD, now, count) .. table.concat(parts) .. memo
-    records[KEYS[place]], record_ends[KEYS[place]] = record, milliseconds(now + lasts)
+    return pack('>BI7B', RECORD, now, count) .. table.concat(parts)
+  end
+
+  -- Decides a request. If it is allowed, its record is stored for `lasts` microseconds, or is the
+  -- last state of the reply if it `is_apart`.
+  local function remember(lines, lasts, gives_way, is_apart, memo)
+    local status = #replies + 1
+    decide(lines, gives_way == 1)
+    local record = replies[status] == ALLOWED and describe(lines)
+    if is_apart == 1 then
+      record = record or ''
+      replies[#replies + 1] = pack('>I2', #record) .. record
+    elseif record then
+      store(record .. memo, lasts)
+    else
+      place = place + 1
+    end
+  end
+
+  local function store_apart(record, lasts)
+    store(record, lasts)
+    reply(ALLOWED, {})
+  end
+
+  -- Removes the record of a reservation, and returns it without its memo; nil if there is none.
+  -- Reads as GET does, but a former primary rejects it, which has no later reservations, instead of
+  -- answering that there is none.
+  local function take_record()
+    place = place + 1
+    local name = KEYS[place]
+    local record = records[name]
+    if record == nil then record = call('GETEX', name) end
+    if not record or byte(record) ~= RECORD then return nil end
+    records[name] = false
+    return string.sub(record, 1, 9 + PART * byte(record, 9))
+  end
+
+  local function take_apart()
+    local record = take_record()
+    reply(record and ALLOWED or DENIED, { record or '' })
   end
 
   -- Refunds up to `units` of those that a log has counted at `at`; returns how many. All newer
@@ -143,19 +187,14 @@ local function load_settlement()
   end
 
   -- Charges each line its actual units in place of the reserved ones, if these still are reserved.
-  local function settle_reserved(lines)
+  -- The record is stored under the next key, unless it is part of the request.
+  local function settle_reserved(lines, record)
     local states = {}
-    place = place + 1
-    -- Reads as GET does, but a former primary rejects it, which has no later reservations, instead
-    -- of answering that there is none.
-    local name = KEYS[place]
-    local record = records[name]
-    if record == nil then record = call('GETEX', name) end
-    if not record or byte(record) ~= RECORD then
+    if record == '' then record = take_record() end
+    if not record then
       for i = 1, #lines do states[i] = '' end
       return reply(DENIED, states)
     end
-    records[name] = false
     local _, at, count = read('>BI7B', record)
     local parts = {}
     for i = 0, count - 1 do
@@ -176,5 +215,11 @@ local function load_settlement()
     reply(ALLOWED, states)
   end
 
-  return { remember = remember, settle = settle_reserved, undo = undo }
+  return {
+    remember = remember,
+    store = store_apart,
+    take = take_apart,
+    settle = settle_reserved,
+    undo = undo,
+  }
 end
