@@ -9,6 +9,9 @@
 //! every slot confirms, which charges the units, and the request is allowed. Otherwise every slot
 //! releases them. That is two round trips, each to all slots concurrently.
 //!
+//! While a slot migrates, its keys may be on two nodes, and Redis answers `TRYAGAIN` to a call with
+//! several of them. Then every key is what a slot is otherwise (`grouping.rs`).
+//!
 //! Requests are decided in rounds: all that wait for the same keys are reserved together, each key
 //! in one call, for as many requests as there are units (`queue.rs`, `plan.rs`). Each request gets
 //! its own verdict. Only the state before the round denies a request. A request that does not fit
@@ -38,6 +41,8 @@
 //! the reservation may be released. It is retried until it is decided or times out. To prevent two
 //! instances from blocking each other, retries reserve one slot after the other, in ascending
 //! order, after random pauses of growing length.
+
+mod grouping;
 
 mod outcome;
 
@@ -134,7 +139,9 @@ impl CrossSlot {
         let router = &self.router;
         let keys = || passed.charges.iter().map(|charge| charge.key);
         let nodes = router.nodes_of(keys().map(keys::slot));
-        if refunds == Refunds::ToDo {
+        // One call was tried already, and the slot migrates.
+        let is_split = refunds == Refunds::ToDo && !crosses_slots(keys());
+        if refunds == Refunds::ToDo && !is_split {
             match self.decide_in_one_call(passed, nodes).await? {
                 ControlFlow::Break(verdict) => return Ok(verdict),
                 ControlFlow::Continue(left) => refunds = left,
@@ -145,7 +152,8 @@ impl CrossSlot {
             return Err(router.busy());
         }
         let since = passed.turn.since;
-        let request = Request::new(passed.charges, refunds, since)?;
+        let mut request = Request::new(passed.charges, refunds, since)?;
+        request.is_split = is_split;
         let (caller, waiting) = request::caller(&self.departures);
         let caller = caller.with_aside(aside);
         let member = Member { request, caller };

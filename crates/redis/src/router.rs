@@ -185,6 +185,16 @@ impl Router {
         ask_short_first(|form| self.ask(move || request(form), turn)).await
     }
 
+    /// As [`Router::ask_unless_split`], in the short form first.
+    pub(crate) async fn ask_in_form_unless_split(
+        &self,
+        request: impl Fn(Form) -> ScriptRequest,
+        turn: impl Into<Turn>,
+    ) -> Result<ScriptReply, NodeFailure> {
+        let (turn, request) = (turn.into(), &request);
+        ask_short_first(|form| self.ask_unless_split(move || request(form), turn)).await
+    }
+
     /// Sends a request to the node that serves its keys, and follows redirects: a redirected
     /// request was not executed.
     pub(crate) async fn ask(

@@ -227,3 +227,40 @@ fn a_slot_that_migrates_is_left_out_of_shared_calls() {
     let remaining = [0, 1].map(|at| verdict.decisions[at].remaining());
     assert_eq!((verdict.is_allowed(), remaining), (true, [7, 7]));
 }
+
+/// Several limits of one slot while it migrates: with keys at either node, or new ones; and a
+/// request that has a limit in another slot as well, or is a refund.
+#[test]
+fn limits_of_a_slot_that_migrates_are_decided_key_by_key() {
+    let cluster = testbed::Cluster::start();
+    let mut driven = Driven::new(&Config::cluster(cluster.addresses()));
+    let limit = limit();
+    let [one, other, new, newer] = ["one", "other", "new", "newer"].map(|name| driven.key(name));
+    driven.crosses_slots = true;
+    let apart = driven.key("apart");
+    assert_ne!(keys::slot(one), keys::slot(apart));
+    let mut decide = |keys: &[Key], cost| {
+        let charges = keys.iter().map(|key| Charge::new(*key, &limit, cost));
+        let verdict = driven.decide(NOW, &charges.collect::<Vec<_>>());
+        let remaining = verdict
+            .decisions
+            .iter()
+            .map(tollgate_core::Decision::remaining);
+        (verdict.is_allowed(), remaining.collect::<Vec<_>>())
+    };
+    let take = Cost::ONE;
+    assert_eq!(decide(&[one, other], take), (true, vec![9, 9]));
+    let migration = Migration::begin(&cluster, one);
+    assert_eq!(decide(&[one, new], take), (true, vec![8, 9]));
+    migration.move_key(&name(one));
+    assert_eq!(decide(&[one, other], take), (true, vec![7, 8]));
+    assert_eq!(decide(&[one, newer], take), (true, vec![6, 9]));
+    assert_eq!(decide(&[one, other, apart], take), (true, vec![5, 7, 9]));
+    // All or nothing.
+    assert_eq!(decide(&[one, other], Cost::Take(6)), (false, vec![5, 7]));
+    assert_eq!(decide(&[one, other], Cost::Refund(2)), (true, vec![7, 9]));
+    migration.move_key(&name(other));
+    migration.end();
+    let all = [one, other, new, newer, apart];
+    assert_eq!(decide(&all, Cost::Peek(1)), (true, vec![7, 9, 9, 9, 9]));
+}

@@ -65,7 +65,8 @@ impl CrossSlot {
 }
 
 /// Has Redis decide on all charges in one script call: on `node`, which serves all their slots, or
-/// on the node of their only slot.
+/// on the node of their only slot, which does not wait while the slot migrates and they are on two
+/// nodes.
 pub(crate) async fn decide_whole(
     router: &Arc<Router>,
     passed: &stage::Request<'_>,
@@ -103,19 +104,19 @@ pub(crate) async fn decide_whole(
 }
 
 /// Asks `node`, or the one that serves the slot; `None` if the former cannot decide on all slots
-/// together.
+/// together, or the latter on all keys.
 async fn ask(
     router: &Router,
     request: impl Fn(Form) -> ScriptRequest,
     since: Instant,
     node: Option<&Arc<Node>>,
 ) -> Option<Result<ScriptReply, NodeFailure>> {
-    let Some(node) = node else {
-        return Some(router.ask_in_form(request, since).await);
+    let reply = match node {
+        None => router.ask_in_form_unless_split(request, since).await,
+        Some(node) => ask_short_first(|form| router.ask_node(node, request(form), since)).await,
     };
-    let ask = |form| router.ask_node(node, request(form), since);
-    match ask_short_first(ask).await {
-        Err(failed) if failed.is_apart() => None,
+    match reply {
+        Err(failed) if failed.is_apart() || failed.is_split() => None,
         reply => Some(reply),
     }
 }

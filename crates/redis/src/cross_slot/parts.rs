@@ -8,20 +8,20 @@ use tollgate_core::{
     OnDenial, PerCharge, RequestDenial, Span, TooManyCharges, Usage, Verdict, Wait, step,
 };
 
+use super::grouping::Grouping;
 use super::request::Request;
 use crate::fit::{FittedLimit, GRAIN};
-use crate::keys;
 use crate::resp::Malformed;
 use crate::script_reply;
 use crate::snapshot::{Snapshot, moment};
 
-/// A request, with its lines grouped by slot.
+/// A request, with its lines grouped.
 pub(super) struct SplitRequest<'a> {
     charges: Vec<Charge<'a>>,
     pub(super) bill: Bill<'a>,
     /// The limits of the lines, as Redis keeps them.
     pub(super) fitted: Vec<FittedLimit>,
-    /// The indexes of the lines in each slot.
+    /// The indexes of the lines in each part.
     parts: Vec<Vec<usize>>,
     is_retried: bool,
 }
@@ -42,19 +42,22 @@ struct PartVerdict {
 // === impl Apart ===
 
 impl<'a> SplitRequest<'a> {
-    pub(super) fn new(request: &'a Request) -> Result<SplitRequest<'a>, TooManyCharges> {
+    pub(super) fn new(
+        request: &'a Request,
+        grouping: Grouping,
+    ) -> Result<SplitRequest<'a>, TooManyCharges> {
         let charges = request.charges();
         let (bill, fitted) = script_reply::bill(&charges, &request.fitted)?;
-        let mut slots: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        let mut parts: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (index, line) in bill.lines().iter().enumerate() {
-            let slot = keys::slot(line.charge.key);
-            slots.entry(slot).or_default().push(index);
+            let part = grouping.part_of(line.charge.key);
+            parts.entry(part).or_default().push(index);
         }
         Ok(SplitRequest {
             charges,
             bill,
             fitted,
-            parts: slots.into_values().collect(),
+            parts: parts.into_values().collect(),
             is_retried: request.is_retried,
         })
     }
@@ -73,6 +76,10 @@ impl<'a> SplitRequest<'a> {
             wait(line, &snapshot, now)
         });
         waits.collect()
+    }
+
+    pub(super) fn refunds(&self) -> bool {
+        self.bill.lines().iter().any(|line| line.refund() > 0)
     }
 
     /// The lines that an allowed request is charged to.
@@ -232,7 +239,8 @@ mod tests {
         let charges: Vec<Charge<'_>> = charges.collect();
         let request = Request::new(&charges, Refunds::Done, Instant::now());
         let request = request.expect("these are not too many");
-        let request = SplitRequest::new(&request).expect("these are not too many");
+        let request =
+            SplitRequest::new(&request, Grouping::BySlot).expect("these are not too many");
         assert_eq!(request.parts.len(), 1);
         let line_state = LineState {
             now: 1_000_000,

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use bytes::Buf;
 use tollgate_core::{Enforcement, Key, Line, Span};
 
+use super::grouping::Grouping;
 use super::outcome::{Commitment, Outcome};
 use super::parts::{LineState, SplitRequest};
 use crate::fit::FittedLimit;
-use crate::keys;
 use crate::resp::Malformed;
 use crate::router::{Form, NodeFailure};
 use crate::script_reply::{General, Status};
@@ -37,7 +37,7 @@ struct Planned<'a> {
     times: u32,
 }
 
-/// The lines in one slot.
+/// The lines in one slot, or on one key.
 pub(super) struct Part {
     pub(super) key: Key,
     lines: Vec<usize>,
@@ -69,9 +69,8 @@ struct ScriptReply {
 // === impl Plan ===
 
 impl<'a> Plan<'a> {
-    /// Plans one round for all `requests`: equal lines are merged, and lines are grouped by slot,
-    /// because each slot is redirected on its own.
-    pub(super) fn new(requests: &[SplitRequest<'a>]) -> Plan<'a> {
+    /// Plans one round for all `requests`: equal lines are merged, and lines are grouped.
+    pub(super) fn new(requests: &[SplitRequest<'a>], grouping: Grouping) -> Plan<'a> {
         let mut plan = Plan {
             lines: Vec::new(),
             parts: Vec::new(),
@@ -87,14 +86,15 @@ impl<'a> Plan<'a> {
             let indexes = indexes.collect();
             plan.of_requests.push(indexes);
         }
-        let mut slots: BTreeMap<u16, Part> = BTreeMap::new();
+        let mut parts: BTreeMap<_, Part> = BTreeMap::new();
         for (index, planned) in plan.lines.iter().enumerate() {
             let key = planned.line.charge.key;
             let lines = Vec::new();
-            let part = slots.entry(keys::slot(key)).or_insert(Part { key, lines });
+            let part = parts.entry(grouping.part_of(key));
+            let part = part.or_insert(Part { key, lines });
             part.lines.push(index);
         }
-        plan.parts = slots.into_values().collect();
+        plan.parts = parts.into_values().collect();
         for (index, part) in plan.parts.iter().enumerate() {
             for line in &part.lines {
                 plan.lines[*line].part = index;
@@ -297,6 +297,11 @@ impl Ledger {
         failure.is_some_and(|failed| failed.failure.is_unknown())
     }
 
+    /// Whether the keys of a part are on two nodes, because their slot migrates.
+    pub(super) fn is_split(&self) -> bool {
+        self.failures.iter().flatten().any(NodeFailure::is_split)
+    }
+
     /// Decides a request of the round, after those before it.
     pub(super) fn judge(
         &mut self,
@@ -307,6 +312,10 @@ impl Ledger {
         let lines = &plan.of_requests[index];
         let failed = |line: &usize| self.failures[plan.part(*line)].as_ref();
         if let Some(failed) = lines.iter().find_map(failed) {
+            // The next round has a part for each key. But it does not repeat refunds.
+            if failed.is_split() && commitment != Commitment::Committed && !request.refunds() {
+                return Outcome::Blocked;
+            }
             let failed = match commitment {
                 // Everything else was reserved, and this part was to be charged immediately.
                 Commitment::Committed => failed.clone(),

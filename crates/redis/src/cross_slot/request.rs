@@ -29,6 +29,8 @@ pub(super) struct Request {
     is_shareable: bool,
     /// Whether a round left it without a verdict.
     pub(super) is_retried: bool,
+    /// Whether its keys may be on two nodes, although they are in one slot, which migrates.
+    pub(super) is_split: bool,
     pub(super) since: Instant,
 }
 
@@ -127,6 +129,7 @@ impl Request {
             fitted,
             refunds,
             is_retried: false,
+            is_split: false,
             since,
         })
     }
@@ -154,12 +157,14 @@ impl Request {
     }
 
     /// Notes that it was in a round, which has made the refunds: the caller, who drops what is
-    /// cached of their keys as well, may have gone.
-    pub(super) fn note_round(&mut self, caches: &Caches) {
+    /// cached of their keys as well, may have gone. If its keys were on two nodes, they may be so
+    /// until the slot has migrated.
+    pub(super) fn note_round(&mut self, caches: &Caches, is_split: bool) {
         let charges = self.charges().into_iter();
         let refunds = charges.filter(returns_units);
         refunds.for_each(|charge| caches.forget(charge.key));
         (self.refunds, self.is_retried) = (Refunds::Done, true);
+        self.is_split |= is_split;
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod at_once;
 
+mod reserve;
+
 mod undo;
 
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant, sleep};
 use tollgate_core::{Span, StoreError, Verdict};
 
+use super::grouping::Grouping;
 use super::outcome::{Commitment, Outcome};
 use super::parts::SplitRequest;
 use super::plan::{Counts, Ledger, Plan};
@@ -64,6 +67,8 @@ struct SlotReplies {
     is_charged: bool,
     /// Whether a slot was not called, or did not reply.
     has_failed: bool,
+    /// Whether the keys of a slot that migrates are on two nodes.
+    is_split: bool,
 }
 
 /// One round in flight.
@@ -124,7 +129,7 @@ impl Rounds {
         let (mut requests, mut callers): (Vec<Request>, Vec<Caller>) = pairs.unzip();
         let settled = self.decide(&requests, &mut callers, strategy).await;
         let done = requests.iter_mut();
-        done.for_each(|request| request.note_round(&self.caches));
+        done.for_each(|request| request.note_round(&self.caches, settled.is_split));
         let members = requests.into_iter().zip(callers).zip(&settled.is_blocked);
         let blocked = members.filter(|(_, is_blocked)| **is_blocked);
         let blocked = blocked.map(|((request, caller), _)| Member { request, caller });
@@ -142,9 +147,13 @@ impl Rounds {
         strategy: Strategy,
     ) -> SlotReplies {
         let since = requests.iter().map(|request| request.since).max();
-        let split = |request| SplitRequest::new(request).expect("no request has too many charges");
+        let grouping = Grouping::new(requests.iter().any(|request| request.is_split));
+        let split = |request| {
+            let split = SplitRequest::new(request, grouping);
+            split.expect("no request has too many charges")
+        };
         let requests: Vec<SplitRequest<'_>> = requests.iter().map(split).collect();
-        let plan = Plan::new(&requests);
+        let plan = Plan::new(&requests, grouping);
         let lasts = Span::from_nanos(self.timeout.as_nanos().saturating_mul(LASTS));
         let lasts = lasts.max(LASTS_MIN).as_nanos() / 1_000;
         let name = reservation_name(lasts);
@@ -178,44 +187,6 @@ impl Round<'_, '_> {
         (0..self.plan.parts.len()).filter(move |part| self.at_once[*part] == at_once)
     }
 
-    /// Reserves in all slots that reserve, concurrently.
-    async fn reserve(&self, reserve: Step) -> Vec<Result<General, NodeFailure>> {
-        let ask = |part| async move {
-            let request = |form| self.plan.reserve(reserve, part, form);
-            self.ask(part, request, self.since).await
-        };
-        join_all(self.parts(false).map(ask).collect()).await
-    }
-
-    /// Reserves in one slot after the other, in ascending order, and retries a slot that is
-    /// blocked; stops as soon as no caller waits.
-    async fn reserve_one_by_one(
-        &self,
-        reserve: Step,
-        callers: &[Caller],
-    ) -> Vec<Result<General, NodeFailure>> {
-        let reply_timeout = self.rounds.router.reply_timeout();
-        let mut all = Vec::with_capacity(self.plan.parts.len());
-        for part in 0..self.plan.parts.len() {
-            let mut pauses = 0;
-            loop {
-                if !callers.iter().any(Caller::is_waiting) {
-                    return all;
-                }
-                let request = |form| self.plan.reserve(reserve, part, form);
-                let reply = self.ask(part, request, self.since).await;
-                let is_blocked = |reply: &General| self.plan.is_blocked(part, reply);
-                if !reply.as_ref().is_ok_and(is_blocked) || self.since.elapsed() >= reply_timeout {
-                    all.push(reply);
-                    break;
-                }
-                sleep(pause(pauses)).await;
-                pauses += 1;
-            }
-        }
-        all
-    }
-
     /// Decides every request by the slots' replies, and confirms or releases their reservations.
     async fn settle(
         &self,
@@ -232,6 +203,7 @@ impl Round<'_, '_> {
         let mut decided = Vec::new();
         let mut settled = SlotReplies {
             is_blocked: vec![false; requests.len()],
+            is_split: ledger.is_split(),
             ..SlotReplies::default()
         };
         let mut counts = plan.no_counts();

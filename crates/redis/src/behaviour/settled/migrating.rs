@@ -80,7 +80,7 @@ fn a_reservation_is_made_and_settled_once_while_its_slot_migrates() {
 
 /// Several limits of one slot, of which one has moved. Nothing is decided beside Redis's counts.
 #[test]
-fn several_limits_on_two_nodes_are_contended_and_settled() {
+fn reservations_of_limits_on_two_nodes_are_contended_and_settled() {
     let mut redis = connect();
     let limit = Limit::fixed_window(100, Span::HOUR).expect("a limit");
     let [one, other] = ["one", "other"].map(|name| redis.key(name));
@@ -90,8 +90,6 @@ fn several_limits_on_two_nodes_are_contended_and_settled() {
     // Both limits are at one node.
     let (_, second) = redis.reserve(&charges, 2);
     migration.move_key(&redis.store.name_of(one));
-    let decided = redis.runtime.block_on(redis.store.decide(&charges));
-    assert!(matches!(decided, Err(StoreError::Contended)), "{decided:?}");
     let new = new(3);
     let reserved = redis.store.reserve_kept(&charges, &new);
     let reserved = redis.runtime.block_on(reserved);

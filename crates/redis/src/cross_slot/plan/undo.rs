@@ -81,6 +81,7 @@ mod tests {
     use tokio::time::Instant;
     use tollgate_core::{Limit, Span};
 
+    use super::super::super::grouping::Grouping;
     use super::super::super::parts::SplitRequest;
     use super::super::super::request::{Refunds, Request};
     use super::*;
@@ -92,8 +93,8 @@ mod tests {
         let limit = Limit::fixed_window(20, Span::HOUR).expect("an hour is a window");
         let charges = [Charge::new(Key::from_bits(1), &limit, Cost::Take(5))];
         let request = Request::new(&charges, Refunds::Done, Instant::now()).expect("one charge");
-        let requests = [SplitRequest::new(&request).expect("one charge")];
-        let plan = Plan::new(&requests);
+        let requests = [SplitRequest::new(&request, Grouping::BySlot).expect("one charge")];
+        let plan = Plan::new(&requests, Grouping::BySlot);
         let counts = |times| Counts {
             allowed: vec![times],
             ..plan.no_counts()
