@@ -4,7 +4,7 @@ use std::fs;
 
 use xtask::source::root;
 
-use crate::chore::Chore;
+use crate::chore::{Chore, parse_seconds};
 use crate::step::{Step, target};
 use crate::tools;
 
@@ -21,12 +21,7 @@ const SECONDS: u64 = 60;
 /// Fuzzes every target, or those named, each for the given time.
 fn run(args: &[String]) -> Result<(), String> {
     let (seconds, named) = match args {
-        [option, seconds, named @ ..] if option == "--seconds" => {
-            let parsed = seconds.parse();
-            let seconds =
-                parsed.map_err(|_| format!("--seconds takes a whole number, not `{seconds}`"))?;
-            (seconds, named)
-        }
+        [option, seconds, named @ ..] if option == "--seconds" => (parse_seconds(seconds)?, named),
         named => (SECONDS, named),
     };
     let all = targets()?;

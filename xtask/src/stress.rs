@@ -1,6 +1,6 @@
 //! The in-process store with real threads and exact accounts.
 
-use crate::chore::Chore;
+use crate::chore::{Chore, parse_seconds};
 use crate::step::Step;
 
 pub(crate) const CHORE: Chore = Chore {
@@ -15,10 +15,7 @@ pub(crate) const SECONDS: u64 = 60;
 fn run(args: &[String]) -> Result<(), String> {
     let seconds = match args {
         [] => SECONDS,
-        [option, seconds] if option == "--seconds" => {
-            let parsed = seconds.parse();
-            parsed.map_err(|_| format!("--seconds takes a whole number, not `{seconds}`"))?
-        }
+        [option, seconds] if option == "--seconds" => parse_seconds(seconds)?,
         _ => return Err("this takes `--seconds N` and nothing else".into()),
     };
     step(seconds).run()
