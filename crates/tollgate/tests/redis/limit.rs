@@ -21,7 +21,9 @@ async fn a_name_is_a_budget() {
     assert_eq!(second.check("ann").await.remaining(), 1);
     assert_eq!(other.check("ann").await.remaining(), 2);
     assert_eq!(first.check("bob").await.remaining(), 2);
-    assert!(!redis.ask(&["KEYS", "*"]).contains("ann"));
+    let keys = redis.ask(&["KEYS", "*"]);
+    assert_eq!(keys.lines().count(), 3, "{keys}");
+    assert!(!keys.contains("ann") && !keys.contains("bob"), "{keys}");
 }
 
 #[tokio::test]
