@@ -38,7 +38,7 @@ impl NodeFailure {
     /// The last redirect is not followed any more; `node` was the last one tried. If it was
     /// `TRYAGAIN`, Redis answers: this is no outage, and a decision beside its counts would exceed
     /// them.
-    pub(super) fn unfollowed(last: Redirected, node: Option<&Node>) -> NodeFailure {
+    pub(super) fn of_last_redirect(last: Redirected, node: Option<&Node>) -> NodeFailure {
         let failed = NodeFailure::no_node(node);
         match last {
             Redirected::TryAgain => NodeFailure {

@@ -94,7 +94,7 @@ impl Redirections<'_> {
             }
         }
         let Some((asked, error)) = unserved else {
-            return Err(NodeFailure::unfollowed(redirected, node.as_deref()));
+            return Err(NodeFailure::of_last_redirect(redirected, node.as_deref()));
         };
         self.stats.trouble.record_error(&asked.address, &error);
         Err(NodeFailure {
