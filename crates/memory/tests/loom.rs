@@ -19,8 +19,6 @@ use tollgate_memory::{ManualClock, Memory, RandomKeys};
 
 /// All of a store's keys are decided on at one moment, or a day later.
 const NOW: Moment = Moment::from_nanos(1_763_700_000_000_000_000);
-/// Bytes of a table of two buckets; the rest is the arena's.
-const TABLE_BYTES: usize = tollgate_memory::BYTES_PER_KEY;
 const BLOCK_BYTES: usize = 64;
 /// Accesses of one order: more would be a loop that does not end.
 const BRANCHES_MAX: usize = 20_000;
@@ -42,11 +40,11 @@ fn explore_up_to(interruptions: usize, model: impl Fn() + Send + Sync + 'static)
     builder.check(model);
 }
 
+/// A store whose arena has so many blocks. Half of its bytes are the table's, which at so few has
+/// two buckets.
 fn store(blocks: usize) -> Store {
     let builder = Memory::builder().keys(RandomKeys::with_secret(1, 2));
-    let builder = builder
-        .max_keys(1)
-        .max_bytes(TABLE_BYTES + blocks * BLOCK_BYTES);
+    let builder = builder.max_bytes(2 * blocks * BLOCK_BYTES);
     Arc::new(builder.clock(ManualClock::at(NOW)).build())
 }
 
