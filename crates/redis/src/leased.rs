@@ -16,7 +16,7 @@ use crate::join::join_all;
 use crate::leases::{CHECK_EVERY, GrantedLease, InFlight, LASTS, Leases, Renewal, Spend};
 use crate::monotonic::MonotonicClock;
 use crate::resp::bad_reply;
-use crate::router::{Form, NodeFailure, Router};
+use crate::router::{Form, NodeFailure, Router, Waits};
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Leasing, ScriptRequest};
 use crate::single::Single;
@@ -324,7 +324,7 @@ async fn ask(
         Form::Short => ScriptRequest::with_lease(charge, fitted, leasing),
         Form::General => ScriptRequest::general_with_lease(charge, fitted, leasing),
     };
-    router.ask_in_form(request, since).await
+    router.ask_in_form(request, since, Waits::Yes).await
 }
 
 // === impl Renewal ===

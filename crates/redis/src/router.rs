@@ -17,7 +17,8 @@ use tollgate_core::{Key, Span, StoreError};
 use alone::Alone;
 pub(crate) use form::{Form, ask_short_first};
 pub(crate) use node_failure::NodeFailure;
-use redirections::{Redirections, Waits};
+use redirections::Redirections;
+pub(crate) use redirections::Waits;
 
 use crate::cluster::{Cluster, Node};
 use crate::config::{Config, Servers};
@@ -175,24 +176,16 @@ impl Router {
         }
     }
 
-    /// As [`Router::ask`], in the short form first.
+    /// As [`Router::ask`], or with [`Waits::No`] as [`Router::ask_unless_split`], in the short form
+    /// first.
     pub(crate) async fn ask_in_form(
         &self,
         request: impl Fn(Form) -> ScriptRequest,
         turn: impl Into<Turn>,
+        waits: Waits,
     ) -> Result<ScriptReply, NodeFailure> {
         let (turn, request) = (turn.into(), &request);
-        ask_short_first(|form| self.ask(move || request(form), turn)).await
-    }
-
-    /// As [`Router::ask_unless_split`], in the short form first.
-    pub(crate) async fn ask_in_form_unless_split(
-        &self,
-        request: impl Fn(Form) -> ScriptRequest,
-        turn: impl Into<Turn>,
-    ) -> Result<ScriptReply, NodeFailure> {
-        let (turn, request) = (turn.into(), &request);
-        ask_short_first(|form| self.ask_unless_split(move || request(form), turn)).await
+        ask_short_first(|form| self.follow_or_fail(move || request(form), turn, waits)).await
     }
 
     /// Sends a request to the node that serves its keys, and follows redirects: a redirected
@@ -215,7 +208,7 @@ impl Router {
         self.follow_or_fail(request, turn.into(), Waits::No).await
     }
 
-    /// Follows redirects, and with [`Waits::No`] fails where they would be followed in vain.
+    /// Follows redirects, and with [`Waits::No`] fails where several keys would have to wait.
     async fn follow_or_fail(
         &self,
         request: impl Fn() -> ScriptRequest,
@@ -224,14 +217,14 @@ impl Router {
     ) -> Result<ScriptReply, NodeFailure> {
         let first = request();
         let key = first.keys()[0];
+        let (cluster, stats) = match &self.nodes {
+            Nodes::One(alone) => return alone.ask(first, key, turn).await,
+            Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
+        };
         // A single key is on one node, so its request only has to be sent alone.
         let waits = match first.keys().iter().all(|other| *other == key) {
             true => Waits::Yes,
             false => waits,
-        };
-        let (cluster, stats) = match &self.nodes {
-            Nodes::One(alone) => return alone.ask(first, key, turn).await,
-            Nodes::Cluster { cluster, stats, .. } => (cluster, stats),
         };
         let slot = keys::slot(key);
         let redirections = Redirections {

@@ -16,7 +16,7 @@ use super::{CrossSlot, Refunds};
 use crate::cluster::Node;
 use crate::fit::unfit;
 use crate::resp::bad_reply;
-use crate::router::{Form, NodeFailure, Router, ask_short_first};
+use crate::router::{Form, NodeFailure, Router, Waits, ask_short_first};
 use crate::script_reply::{self, ScriptReply};
 use crate::script_request::{self, ScriptRequest};
 use crate::sharded::lock;
@@ -112,7 +112,7 @@ async fn ask(
     node: Option<&Arc<Node>>,
 ) -> Option<Result<ScriptReply, NodeFailure>> {
     let reply = match node {
-        None => router.ask_in_form_unless_split(request, since).await,
+        None => router.ask_in_form(request, since, Waits::No).await,
         Some(node) => ask_short_first(|form| router.ask_node(node, request(form), since)).await,
     };
     match reply {

@@ -21,7 +21,7 @@ use crate::caches::Caches;
 use crate::join::join_all;
 use crate::names::reservation_name;
 use crate::random::random_word;
-use crate::router::{Form, NodeFailure, Router};
+use crate::router::{Form, NodeFailure, Router, Waits};
 use crate::script_reply::{General, ScriptReply, Status};
 use crate::script_request::{ScriptRequest, Step};
 
@@ -350,7 +350,7 @@ impl Round<'_, '_> {
         since: Instant,
     ) -> Result<General, NodeFailure> {
         let router = &self.rounds.router;
-        let reply = router.ask_in_form(request, since).await?;
+        let reply = router.ask_in_form(request, since, Waits::Yes).await?;
         self.general(part, reply)
     }
 

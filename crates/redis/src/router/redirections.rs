@@ -26,7 +26,7 @@ pub(super) struct Redirections<'r> {
 
 /// Whether a request whose keys are on two nodes, as their slot migrates, waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waits {
+pub(crate) enum Waits {
     No,
     Yes,
 }

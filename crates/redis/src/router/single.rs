@@ -2,7 +2,7 @@
 
 use tollgate_core::{Charge, StoreError};
 
-use super::{Form, Router};
+use super::{Form, Router, Waits};
 use crate::fit::FittedLimit;
 use crate::script_reply::ScriptReply;
 use crate::script_request::{Plain, ScriptRequest};
@@ -21,7 +21,7 @@ impl Router {
             Form::Short => ScriptRequest::of_one(charge, fitted),
             Form::General => Plain::general_request(charge, fitted),
         };
-        let reply = self.ask_in_form(request, turn).await;
+        let reply = self.ask_in_form(request, turn, Waits::Yes).await;
         reply.map_err(|failure| self.error(failure))
     }
 }

@@ -5,7 +5,7 @@ use tokio::time::sleep;
 use super::super::request::Caller;
 use super::{Round, pause};
 use crate::join::join_all;
-use crate::router::NodeFailure;
+use crate::router::{NodeFailure, Waits};
 use crate::script_reply::General;
 use crate::script_request::Step;
 
@@ -48,7 +48,7 @@ impl Round<'_, '_> {
     async fn reserve_part(&self, reserve: Step, part: usize) -> Result<General, NodeFailure> {
         let router = &self.rounds.router;
         let request = |form| self.plan.reserve(reserve, part, form);
-        let reply = router.ask_in_form_unless_split(request, self.since).await?;
+        let reply = router.ask_in_form(request, self.since, Waits::No).await?;
         self.general(part, reply)
     }
 }

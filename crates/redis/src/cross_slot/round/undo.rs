@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::super::plan::{Counts, Ledger};
 use super::{Confirmation, Round};
 use crate::join::join_all;
-use crate::router::Form;
+use crate::router::{Form, Waits};
 use crate::script_reply::Status;
 use crate::script_request::ScriptRequest;
 
@@ -63,7 +63,9 @@ impl Round<'_, '_> {
                     Form::Short => requests[0].clone(),
                     Form::General => requests[1].clone(),
                 };
-                let _expires = router.ask_in_form(request, Instant::now()).await;
+                let _expires = router
+                    .ask_in_form(request, Instant::now(), Waits::Yes)
+                    .await;
             });
         }
     }
