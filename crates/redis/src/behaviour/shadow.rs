@@ -18,6 +18,16 @@ const STORES: [fn() -> Driven; 3] = [Driven::apart, Driven::apart_at_once, || {
     Driven::new(&Config::single(SINGLE.address()))
 }];
 
+/// Reserves the units, and returns the reservation's name.
+fn reserve(redis: &Driven, charge: Charge<'_>) -> u64 {
+    let lasts = 1_000_000;
+    let name = reservation_name(lasts);
+    let step = Step::Reserve { name, lasts };
+    let reserved = redis.step(Taste::MICROSECONDS.start, step, charge);
+    assert_eq!(reserved, Status::Allowed);
+    name
+}
+
 /// A request whose units fit in a shadow limit only without a reservation that is never confirmed
 /// is allowed, as if the reserved units were consumed.
 #[test]
@@ -36,11 +46,7 @@ fn a_reservation_on_a_shadow_limit_denies_nothing() {
         };
         let other = Charge::new(enforced, &limit, Cost::ONE);
         assert!(redis.decide(now, &[shadow(Cost::Take(4))]).is_allowed());
-        let lasts = 1_000_000;
-        let name = reservation_name(lasts);
-        let reserve = Step::Reserve { name, lasts };
-        let reserved = redis.step(now, reserve, shadow(Cost::Take(6)));
-        assert_eq!(reserved, Status::Allowed);
+        let name = reserve(&redis, shadow(Cost::Take(6)));
         for (cost, remaining) in [(Cost::ONE, 9), (Cost::Take(6), 8), (Cost::Peek(2), 7)] {
             let verdict = redis.decide(now, &[shadow(cost), other]);
             assert!(verdict.is_allowed(), "{cost:?} of {limit:?}");
@@ -73,11 +79,7 @@ fn a_reservation_on_a_shadow_limit_denies_no_refund() {
         };
         let other = Charge::new(enforced, &limit, Cost::ONE);
         assert!(redis.decide(now, &[shadow(Cost::Take(4))]).is_allowed());
-        let lasts = 1_000_000;
-        let name = reservation_name(lasts);
-        let reserve = Step::Reserve { name, lasts };
-        let reserved = redis.step(now, reserve, shadow(Cost::Take(6)));
-        assert_eq!(reserved, Status::Allowed);
+        reserve(&redis, shadow(Cost::Take(6)));
         // One unit is free after the refund.
         let charges = [shadow(Cost::Refund(1)), shadow(Cost::Take(2)), other];
         let verdict = redis.decide(now, &charges);
@@ -102,10 +104,7 @@ fn a_released_reservation_leaves_a_shadow_limit_as_it_was() {
             ..Charge::new(met, &limit, Cost::Take(6))
         };
         let other = Charge::new(enforced, &limit, Cost::ONE);
-        let lasts = 1_000_000;
-        let name = reservation_name(lasts);
-        let reserve = Step::Reserve { name, lasts };
-        assert_eq!(redis.step(now, reserve, shadow), Status::Allowed);
+        let name = reserve(&redis, shadow);
         let exceeded = redis.decide(now, &[shadow, other]);
         assert!(exceeded.is_allowed() && !exceeded.decisions[0].is_allowed());
         assert_eq!(redis.release(now, name, shadow), Status::Allowed);
@@ -129,11 +128,7 @@ fn a_reservation_on_a_shadow_limit_does_not_block_one_that_is_settled() {
         };
         let other = |cost| Charge::new(enforced, &limit, cost);
         assert!(redis.decide(now, &[shadow(Cost::Take(4))]).is_allowed());
-        let lasts = 1_000_000;
-        let name = reservation_name(lasts);
-        let reserve = Step::Reserve { name, lasts };
-        let reserved = redis.step(now, reserve, shadow(Cost::Take(4)));
-        assert_eq!(reserved, Status::Allowed);
+        let name = reserve(&redis, shadow(Cost::Take(4)));
         let keep = |units, secret| {
             let new = NewReservation {
                 secret,

@@ -126,7 +126,7 @@ async fn a_wrong_certificate_of_a_listener_keeps_no_settings_from_taking_effect(
         let http = format!("http: {{address: '127.0.0.1:0', {tls}}}");
         text(&to(&echo, section)).replace("http: null", &http)
     };
-    let house = start_with(&settings(&cert, "")).await;
+    let house = start_with(super::RULES, &settings(&cert, "")).await;
     // Of another key, as between the writes of the two files.
     replace(
         Path::new(&cert),

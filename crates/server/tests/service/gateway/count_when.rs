@@ -6,6 +6,7 @@ use tokio::task::JoinSet;
 use tollgate_server::Place;
 use tollgate_testbed::Redis;
 
+use super::reload::start_with;
 use super::upstream::{Actor, Echo, Stage};
 use super::{gateway_with, remaining, section};
 use crate::eventually::eventually;
@@ -321,16 +322,10 @@ async fn a_reload_of_settings_that_need_what_no_limit_reserves_is_rejected() {
             upstream.address
         )
     };
-    let directory = tempfile::TempDir::new().unwrap();
-    let rules = directory.path().join("rules.yaml");
-    let settings = directory.path().join("tollgate.yaml");
-    std::fs::write(&rules, RULES.replace("MODE", "write_back")).unwrap();
-    std::fs::write(&settings, text("")).unwrap();
-    let read = tollgate_server::Config::read(&settings).unwrap();
-    let house = House::at(directory, rules, |config| *config = read).await;
+    let house = start_with(&RULES.replace("MODE", "write_back"), &text("")).await;
     let counting = text("        count_when: {status: [401]}\n");
     let logins = Logins {
-        house: house.unwrap(),
+        house,
         counting: Counting::Redis(redis, "write_back"),
     };
     replace(&logins.house.path("tollgate.yaml"), &counting);

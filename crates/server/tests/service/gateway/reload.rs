@@ -30,14 +30,14 @@ pub(super) fn text(section: &str) -> String {
 
 /// A service that reads its settings from a file.
 pub(super) async fn start(section: &str) -> House {
-    start_with(&text(section)).await
+    start_with(RULES, &text(section)).await
 }
 
-/// The same with a whole file.
-pub(super) async fn start_with(text: &str) -> House {
+/// The same with whole files.
+pub(super) async fn start_with(rules_text: &str, text: &str) -> House {
     let directory = TempDir::new().unwrap();
     let rules = directory.path().join("rules.yaml");
-    fs::write(&rules, RULES).unwrap();
+    fs::write(&rules, rules_text).unwrap();
     let settings = directory.path().join("tollgate.yaml");
     fs::write(&settings, text).unwrap();
     let read = Config::read(&settings).unwrap();

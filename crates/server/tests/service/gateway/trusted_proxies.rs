@@ -1,11 +1,9 @@
 //! Proxies whose address stands for all of their clients: how many connections they may have.
 
-use std::fs;
-
-use tempfile::TempDir;
-use tollgate_server::{Config, Outcome};
+use tollgate_server::Outcome;
 
 use super::RULES;
+use super::reload::start_with;
 use super::upstream::Echo;
 use crate::house::{House, replace};
 use crate::http_client::Client;
@@ -26,17 +24,9 @@ fn text(upstream: &Echo, identity: &str, routes: &str) -> String {
     )
 }
 
-/// A service that reads these settings from a file.
+/// A service with so many units that only connections are limited.
 async fn start(text: &str) -> House {
-    let directory = TempDir::new().unwrap();
-    let rules = directory.path().join("rules.yaml");
-    fs::write(&rules, RULES.replace("2/hour", "1000/hour")).unwrap();
-    let settings = directory.path().join("tollgate.yaml");
-    fs::write(&settings, text).unwrap();
-    let read = Config::read(&settings).unwrap();
-    House::at(directory, rules, |config| *config = read)
-        .await
-        .unwrap()
+    start_with(&RULES.replace("2/hour", "1000/hour"), text).await
 }
 
 /// The status of the first request of a new connection, which begins with `header`.
