@@ -66,7 +66,7 @@ impl Model {
             let index = asked.iter().position(|one| one.charge.key == charge.key);
             let index = index.expect("gathered from the charges");
             // Promise 9: a refund never fails, and is no part of all or nothing.
-            let (before, delay) = match is_refund(charge) {
+            let (before, delay) = match charge.cost.is_refund() {
                 true => (None, Span::ZERO),
                 false => (before[index], delays[index]),
             };
@@ -162,7 +162,7 @@ fn add_up<'a>(charges: &[Charge<'a>]) -> Vec<KeyTotal<'a>> {
         }
         let same = asked.iter_mut().find(|one| one.charge.key == charge.key);
         let same = same.expect("pushed above");
-        if !same.judged && !is_refund(charge) {
+        if !same.judged && !charge.cost.is_refund() {
             same.charge = *charge;
         }
         match charge.cost {
@@ -205,13 +205,9 @@ fn denying_charge(asked: &[KeyTotal<'_>], waits: &[Option<Wait>]) -> Option<usiz
     denying.into_iter().find(|index| waits[*index] == longest)
 }
 
-fn is_refund(charge: &Charge<'_>) -> bool {
-    matches!(charge.cost, Cost::Refund(_))
-}
-
 /// The first charge on a key that is not a refund.
 fn first_charge(charges: &[Charge<'_>], key: Key) -> usize {
-    let judges = |charge: &Charge<'_>| charge.key == key && !is_refund(charge);
+    let judges = |charge: &Charge<'_>| charge.key == key && !charge.cost.is_refund();
     let first = charges.iter().position(judges);
     first.expect("a key that denies has such a charge")
 }

@@ -18,7 +18,7 @@ pub fn a_denied_request_changes_nothing<S: Subject>(taste: &Taste, mut fresh: im
     check("a_denied_request_changes_nothing", CASES, |random| {
         let mut trace = Trace::new(*taste, random);
         trace.keep_on_denial();
-        let refunds = |charge: &Charge<'_>| matches!(charge.cost, Cost::Refund(_));
+        let refunds = |charge: &Charge<'_>| charge.cost.is_refund();
         trace.run_sparing(random, [&mut fresh(), &mut fresh()], |charges, verdict| {
             verdict.is_allowed() || charges.iter().any(refunds)
         });

@@ -26,6 +26,11 @@ impl Cost {
         units
     }
 
+    /// Whether it returns units, also if there are none: nothing denies it.
+    pub const fn is_refund(self) -> bool {
+        matches!(self, Cost::Refund(_))
+    }
+
     /// The units that must fit, at least one; `None` for a refund, which always fits.
     pub const fn units_needed(self) -> Option<u64> {
         match self {

@@ -25,7 +25,6 @@ mod line;
 mod separate;
 
 use denier::Denier;
-use line::is_refund;
 
 pub use charged::ChargedLine;
 pub use line::Line;
@@ -160,7 +159,7 @@ impl<'a> Bill<'a> {
             bill.judges.push(Judge {
                 line: index,
                 limit: charge.limit,
-                is_refund: is_refund(charge),
+                is_refund: charge.cost.is_refund(),
             });
         }
         Ok(bill)

@@ -17,7 +17,7 @@ mod share;
 
 use counts::Counters;
 pub use counts::FallbackCounts;
-use quotas::{Quotas, is_refund};
+use quotas::Quotas;
 use share::Share;
 
 /// The retry time of a request that is denied because the shared store has no answer.
@@ -322,7 +322,7 @@ fn first(choice: OnStoreError, charges: &[Charge<'_>], quotas: Quotas) -> Option
         charge.sharing.on_store_error == choice
             && charge.enforcement != Enforcement::Shadow
             && !quotas.is_dispensable(charge)
-            && !(is_refund(charge) && choice == OnStoreError::Deny)
+            && !(charge.cost.is_refund() && choice == OnStoreError::Deny)
     })
 }
 
@@ -345,7 +345,7 @@ fn deny_uncounted(charges: &[Charge<'_>], quotas: Quotas, counters: &Counters) -
 /// only together, so one with `error` does not count as allowed.
 fn deny(charges: &[Charge<'_>], by: usize) -> Verdict {
     let decide = |charge: &Charge<'_>| match (charge.sharing.on_store_error, charge.enforcement) {
-        _ if is_refund(charge) => allow(charge),
+        _ if charge.cost.is_refund() => allow(charge),
         (OnStoreError::Deny, _) | (OnStoreError::Error, Enforcement::Quota) => unavailable(),
         _ => allow(charge),
     };

@@ -1,6 +1,6 @@
 //! The quotas of a request that is decided without its shared store.
 
-use tollgate_core::{Charge, Cost, Enforcement, OnStoreError};
+use tollgate_core::{Charge, Enforcement, OnStoreError};
 
 /// What the quotas of a request do together. The request needs only one of them, so it is not
 /// denied, and no error, if another one can still allow it.
@@ -12,11 +12,6 @@ pub(crate) struct Quotas {
     has_local: bool,
 }
 
-/// Whether a charge returns units, which denies nothing.
-pub(crate) const fn is_refund(charge: &Charge<'_>) -> bool {
-    matches!(charge.cost, Cost::Refund(_))
-}
-
 // === impl Quotas ===
 
 impl Quotas {
@@ -24,7 +19,7 @@ impl Quotas {
         let has = |choice: OnStoreError| {
             charges.iter().any(|charge| {
                 let is_quota = charge.enforcement == Enforcement::Quota;
-                let is_judged = !is_refund(charge);
+                let is_judged = !charge.cost.is_refund();
                 is_quota && is_judged && charge.sharing.on_store_error == choice
             })
         };

@@ -4,7 +4,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tollgate_core::{Charge, Cost, StoreError, Verdict};
+use tollgate_core::{Charge, StoreError, Verdict};
 
 use crate::caches::Caches;
 use crate::fit::{FittedLimit, unfit};
@@ -102,7 +102,7 @@ impl<'r> Request<'r> {
 
     fn forget_refunded(&self) {
         for charge in self.charges {
-            if matches!(charge.cost, Cost::Refund(_)) {
+            if charge.cost.is_refund() {
                 self.caches.forget(charge.key);
             }
         }

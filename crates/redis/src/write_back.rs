@@ -112,7 +112,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
-use tollgate_core::{Charge, Cost, Decision, Mode, StoreError, Verdict};
+use tollgate_core::{Charge, Decision, Mode, StoreError, Verdict};
 
 use keeper::keep;
 use report::Report;
@@ -162,7 +162,7 @@ type Outcome = ControlFlow<Verdict, RemoteRequest>;
 fn is_counted_here(charge: &Charge<'_>) -> bool {
     charge.sharing.mode == Mode::WriteBack
         && Mode::WriteBack.suits(charge.limit)
-        && !matches!(charge.cost, Cost::Refund(_))
+        && !charge.cost.is_refund()
 }
 
 // === impl WriteBack ===

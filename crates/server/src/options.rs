@@ -1,7 +1,7 @@
 //! Settings that change requests and responses.
 
 use serde_json::{Map, Value};
-use tollgate_core::{Cost, Request};
+use tollgate_core::Request;
 use tollgate_engine::Decided;
 use tollgate_http::{DELAY_MS, Problem, STORE, STORE_UNAVAILABLE};
 use tollgate_rls::{HeaderValue, RateLimitResponse, Struct};
@@ -36,7 +36,7 @@ impl Options {
     pub(crate) fn check_refund(&self, request: &Request<'_>) -> Result<(), &'static str> {
         let own = request.descriptors.iter().filter_map(|asked| asked.cost);
         let mut costs = own.chain([request.cost]);
-        if self.allow_refund || !costs.any(|cost| matches!(cost, Cost::Refund(_))) {
+        if self.allow_refund || !costs.any(|cost| cost.is_refund()) {
             return Ok(());
         }
         Err(

@@ -97,7 +97,7 @@ impl<'a> Line<'a> {
     /// Has the limit of a charge judge the line, too. A refund is no part of the decision: neither
     /// its limit nor its enforcement counts.
     fn add_judge(&mut self, charge: &Charge<'a>) {
-        if is_refund(charge) {
+        if charge.cost.is_refund() {
             return;
         }
         if !self.judged {
@@ -123,11 +123,6 @@ impl<'a> Line<'a> {
             Cost::Peek(units) => self.peek = self.peek.saturating_add(units),
             Cost::Refund(units) => self.refund = self.refund.saturating_add(units),
         }
-        self.judged |= !is_refund(charge);
+        self.judged |= !charge.cost.is_refund();
     }
-}
-
-/// Whether it returns units, which nothing denies.
-pub(super) const fn is_refund(charge: &Charge<'_>) -> bool {
-    matches!(charge.cost, Cost::Refund(_))
 }

@@ -6,9 +6,7 @@
 //! through a form that fits all of them (`locked.rs`). Anything unusual is left to that path: a key
 //! without a state in the arena, or with one of another revision, and refunds.
 
-use tollgate_core::{
-    Algorithm, Charge, Clock, Cost, Decision, Limit, Moment, Segments, Usage, step,
-};
+use tollgate_core::{Algorithm, Charge, Clock, Decision, Limit, Moment, Segments, Usage, step};
 
 use super::locked::SlotLock;
 use super::{Memory, Time};
@@ -103,7 +101,7 @@ fn moment_for<U: Usage>(state: &U, limit: &Limit, time: &mut Time<'_>) -> Moment
 impl InPlace {
     /// `None` if the state after this charge may need other blocks than before.
     fn of(charge: &Charge<'_>) -> Option<InPlace> {
-        if matches!(charge.cost, Cost::Refund(_)) {
+        if charge.cost.is_refund() {
             return None;
         }
         match charge.limit.algorithm() {

@@ -99,7 +99,7 @@ impl<'a> SplitRequest<'a> {
     /// refunds are made.
     pub(super) fn deny_lines(&self, verdict: &mut Verdict, lines: &[usize]) {
         let decided = self.charges.iter().zip(&mut verdict.decisions);
-        let judged = decided.filter(|(charge, _)| !matches!(charge.cost, Cost::Refund(_)));
+        let judged = decided.filter(|(charge, _)| !charge.cost.is_refund());
         for (charge, decision) in judged {
             if lines
                 .iter()

@@ -173,7 +173,7 @@ impl Request {
 fn is_shareable(demands: &[Demand]) -> bool {
     demands.iter().enumerate().all(|(place, demand)| {
         let is_same = |other: &Demand| other.key == demand.key;
-        !matches!(demand.cost, Cost::Refund(_)) && !demands[..place].iter().any(is_same)
+        !demand.cost.is_refund() && !demands[..place].iter().any(is_same)
     })
 }
 

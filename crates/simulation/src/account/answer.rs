@@ -96,7 +96,7 @@ fn why_not_delayed(open: &Open, answer: &Answer, all: &[&Limited]) -> Option<Str
 fn quotas<'a>(open: &Open, all: &[&'a Limited]) -> Vec<&'a Limited> {
     let parts = open.parts.iter().zip(all);
     let quotas = parts.filter(|(part, limited)| {
-        limited.enforcement == Enforcement::Quota && !matches!(part.cost, Cost::Refund(_))
+        limited.enforcement == Enforcement::Quota && !part.cost.is_refund()
     });
     quotas.map(|(_, limited)| *limited).collect()
 }

@@ -68,7 +68,7 @@ fn must_not_allow(open: &Open, choices: &[OnStoreError], answer: &Answer) -> boo
         let judged = open.parts.iter().zip(choices).zip(answer.limited());
         judged.filter_map(move |((part, choice), limited)| {
             let is_error = wanted == Enforcement::Enforce && *choice == OnStoreError::Error;
-            let is_silent = matches!(part.cost, Cost::Refund(_)) && !is_error;
+            let is_silent = part.cost.is_refund() && !is_error;
             (limited.enforcement == wanted && !is_silent).then_some(choice)
         })
     };

@@ -123,7 +123,7 @@ impl Account {
         let Some(held) = self.most_held(by.counter) else {
             return;
         };
-        if matches!(by.cost, Cost::Refund(_)) {
+        if by.cost.is_refund() {
             self.fail(now, &format!("decision {number} was denied by a refund"));
             return;
         }

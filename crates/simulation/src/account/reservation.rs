@@ -1,7 +1,5 @@
 //! Reservations, and attempts to settle them.
 
-use tollgate_core::Cost;
-
 use super::tab::Taken;
 use crate::plan::Part;
 
@@ -30,7 +28,7 @@ pub(super) struct Settling {
 
 impl Settling {
     pub(super) const fn is_refund(&self) -> bool {
-        matches!(self.part.cost, Cost::Refund(_))
+        self.part.cost.is_refund()
     }
 
     pub(super) const fn take(&self, to: u64, units: u64) -> Taken {

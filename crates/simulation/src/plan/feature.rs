@@ -75,7 +75,7 @@ impl Plan {
                 continue;
             }
             let part = request.parts[0];
-            if !matches!(part.cost, Cost::Refund(_)) {
+            if !part.cost.is_refund() {
                 request.parts.push(Part {
                     version: index(random, counters[part.counter].limits.len()),
                     cost: random.pick(&[Cost::ONE, Cost::Take(2), Cost::Peek(1)]),
