@@ -74,6 +74,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         print_error(&message);
         return ExitCode::from(2);
     }
+    let limited = tollgate_server::tune_allocator();
     let config = match Config::read(&args.config) {
         Ok(config) => config,
         Err(error) => {
@@ -96,7 +97,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let guard = tollgate_server::init_log(&log)
         .inspect_err(|error| print_error_chain(&**error))
         .ok();
-    tollgate_server::tune_allocator();
+    if let Some(limited) = limited {
+        limited.log();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(BLOCKING_THREADS)
         .on_thread_park(tollgate_server::empty_thread_cache)

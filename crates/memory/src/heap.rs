@@ -13,10 +13,11 @@
     )
 )]
 
-/// How much of the address space an arena reserves.
+/// How much of the address space an arena reserves at a time, beside the main one. While it
+/// reserves, it takes twice as much.
 const ARENA_BYTES: u64 = 64 << 20;
-/// At most this part of a limited address space is reserved for arenas.
-const ARENAS_PART: u64 = 4;
+/// At most this part of a limited address space is reserved for arenas at their start.
+const ARENAS_PART: u64 = 8;
 /// From this size on, a block is mapped for itself and returned as soon as it is freed; an arena
 /// may have as much free at its end. These are glibc's initial values.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -72,9 +73,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arenas_take_a_quarter_of_the_address_space_at_most() {
-        assert_eq!(fit_address_space(512 << 20), 2);
+    fn arenas_take_an_eighth_of_the_address_space_at_most() {
+        assert_eq!(fit_address_space(1 << 30), 2);
+        assert_eq!(fit_address_space(512 << 20), 1);
         assert_eq!(fit_address_space(64 << 20), 1);
-        assert_eq!(fit_address_space(u64::MAX), (1 << 36) - 1);
+        assert_eq!(fit_address_space(u64::MAX), (1 << 35) - 1);
     }
 }

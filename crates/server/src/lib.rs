@@ -107,7 +107,7 @@ pub use config::{
 pub use descriptor_text::{DescriptorText, InvalidDescriptorText};
 pub use explanation::{EXPLANATION_VERSION, ExplanationReport, PastDenial, Values};
 pub use log::{LogGuard, init as init_log, log_start_error};
-pub use reclaim::tune_allocator;
+pub use reclaim::{AddressSpace, tune_allocator};
 pub use serve_error::ServeError;
 pub use server::{Running, serve, start};
 pub use setting_warning::SettingWarning;

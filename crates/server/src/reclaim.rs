@@ -25,14 +25,32 @@ const FREED_MIN: usize = 4 << 20;
 /// threads have kept, and hand over between two of these times.
 const ROUNDS: u64 = 3;
 
-/// Has the allocator return freed memory early, and limits its arenas if the address space is
-/// limited. Call it before starting threads.
-pub fn tune_allocator() {
-    heap::fix_thresholds();
-    if let Some(bytes) = getrlimit(Resource::As).current {
-        let arenas = heap::fit_address_space(bytes);
+/// A limit of the process's address space (`ulimit -v`), and how many arenas the allocator may have
+/// in it.
+#[derive(Clone, Copy, Debug)]
+pub struct AddressSpace {
+    bytes: u64,
+    arenas: u64,
+}
+
+impl AddressSpace {
+    /// Logs both numbers.
+    pub fn log(self) {
+        let Self { bytes, arenas } = self;
         info!(bytes, arenas, "the address space is limited");
     }
+}
+
+/// Has the allocator return freed memory early, and limits its arenas if the address space is
+/// limited, which it returns.
+///
+/// Call it before any thread is started, thus before [`init_log`](crate::init_log): a thread's
+/// first allocation takes an arena.
+pub fn tune_allocator() -> Option<AddressSpace> {
+    heap::fix_thresholds();
+    let bytes = getrlimit(Resource::As).current?;
+    let arenas = heap::fit_address_space(bytes);
+    Some(AddressSpace { bytes, arenas })
 }
 
 /// Returns memory until shutdown.

@@ -1,6 +1,8 @@
 //! The commands as processes.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod address_space;
 mod bounds;
 mod checking;
 mod deploying;
