@@ -92,18 +92,6 @@ async fn a_cost_above_the_share_and_not_above_the_limit_may_be_tried_again() {
             vec![of(c, &larger, Cost::Take(3)), of(c, &limit, Cost::Take(3))],
             Some((1, Wait::For(DENIED_FOR), DenialReason::StoreUnavailable)),
         ),
-        // A refund denies nothing, nor does its limit.
-        (
-            vec![of(a, &limit, Cost::Refund(1)), of(a, &limit, Cost::Take(5))],
-            Some((1, Wait::For(DENIED_FOR), DenialReason::StoreUnavailable)),
-        ),
-        (
-            vec![
-                of(c, &limit, Cost::Refund(1)),
-                of(c, &larger, Cost::Take(3)),
-            ],
-            None,
-        ),
     ];
     for (charges, expected) in cases {
         let verdict = store.decide(&charges).await.unwrap();
@@ -138,23 +126,32 @@ async fn without_redis_each_charge_does_what_it_says() {
     assert_eq!((counts.denied, counts.allowed), (1, 21));
 }
 
+/// Its units are charged in Redis, and stay so: an answer would hide that.
 #[tokio::test]
-async fn without_redis_a_refund_denies_nothing() {
+async fn without_redis_a_refund_is_an_error_whatever_its_limit_says() {
     let limit = Limit::fixed_window(10, Span::DAY).unwrap();
     let store = unavailable().await;
     let [a, b] = [b"a", b"b"].map(|name| store.key([&name[..]].into_iter()));
-    let refund = Charge {
-        cost: Cost::Refund(3),
-        ..charge(a, &limit, OnStoreError::Deny)
-    };
-    assert!(store.decide(&[refund]).await.unwrap().is_allowed());
-    let taken = charge(b, &limit, OnStoreError::Local);
-    assert!(store.decide(&[refund, taken]).await.unwrap().is_allowed());
-    // Beside a denial, it is no part of it.
-    let denied = charge(b, &limit, OnStoreError::Deny);
-    let verdict = store.decide(&[refund, denied]).await.unwrap();
-    assert_eq!(verdict.denial.unwrap().by, 1);
-    assert!(verdict.decisions[0].is_allowed());
+    for choice in CHOICES {
+        let refund = Charge {
+            cost: Cost::Refund(3),
+            ..charge(a, &limit, choice)
+        };
+        let taken = charge(b, &limit, OnStoreError::Local);
+        for charges in [vec![refund], vec![refund, taken], vec![taken, refund]] {
+            let answer = store.decide(&charges).await;
+            assert!(
+                matches!(answer, Err(StoreError::Unreachable { .. })),
+                "{answer:?}"
+            );
+        }
+        // Beside a limit that denies, it is no part of the denial.
+        let denied = charge(b, &limit, OnStoreError::Deny);
+        let verdict = store.decide(&[refund, denied]).await.unwrap();
+        assert_eq!(verdict.denial.unwrap().by, 1);
+    }
+    let counts = store.counts();
+    assert_eq!((counts.failed, counts.local, counts.denied), (12, 0, 4));
 }
 
 #[tokio::test]

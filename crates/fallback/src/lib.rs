@@ -169,6 +169,9 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
     /// Decides by the charges' `on_store_error`. The first `Deny` denies the request; without one,
     /// the first `Error` makes it an error; without that, the charges with `Local` are decided on
     /// this instance's share. Of several quotas, those with `Allow` or `Local` suffice.
+    ///
+    /// A refund is an error, whatever its charge says: its units were charged in the shared store.
+    /// If it were answered, they would stay charged, and nobody would ask again.
     async fn decide_without(
         &self,
         charges: &[Charge<'_>],
@@ -179,7 +182,8 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         if let Some(denied) = deny_uncounted(charges, quotas, counters) {
             return Ok(denied);
         }
-        if first(OnStoreError::Error, charges, quotas).is_some() {
+        let has_refund = charges.iter().any(|charge| charge.cost.is_refund());
+        if has_refund || first(OnStoreError::Error, charges, quotas).is_some() {
             counters.add(OnStoreError::Error);
             return Err(error);
         }

@@ -165,14 +165,31 @@ impl Limiter {
     /// remaining units.
     ///
     /// Refunds at most what was consumed, the newest units first. An instance that remembers a
-    /// denial of the key may repeat it for up to a second. While Redis does not answer, only the
-    /// share of this process is refunded.
+    /// denial of the key may repeat it for up to a second. While Redis does not answer, nothing is
+    /// refunded, whatever [`Limiter::on_store_error`] says: 0 is returned, and
+    /// [`Limiter::failures`] increases. [`Limiter::try_refund`] returns the error instead.
     pub async fn refund<K: SharedKey + ?Sized>(&self, key: &K, units: u64) -> u32 {
         let decision = self.decide(self.key_of(key), Cost::Refund(units)).await;
         decision.remaining()
     }
 
-    /// Refunds everything that `key` consumed; see [`Limiter::refund`].
+    /// As [`Limiter::refund`], but returns an error if Redis does not answer.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]. After [`StoreError::TimedOut`] and [`StoreError::Unanswered`], the units may
+    /// have been refunded; otherwise nothing was.
+    pub async fn try_refund<K: SharedKey + ?Sized>(
+        &self,
+        key: &K,
+        units: u64,
+    ) -> Result<u32, StoreError> {
+        let decision = self.try_decide(self.key_of(key), Cost::Refund(units)).await;
+        Ok(decision?.remaining())
+    }
+
+    /// Refunds everything that `key` consumed; see [`Limiter::refund`]. To learn whether Redis has
+    /// answered, call [`Limiter::try_refund`] with `u64::MAX`.
     pub async fn reset<K: SharedKey + ?Sized>(&self, key: &K) {
         self.refund(key, u64::MAX).await;
     }

@@ -117,6 +117,20 @@ impl Limits {
         let _refunded = self.decide(self.asks(key, Cost::Refund(units))).await;
     }
 
+    /// As [`Limits::refund`], but returns an error if Redis does not answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::try_refund`].
+    pub async fn try_refund<K: SharedKey + ?Sized>(
+        &self,
+        key: &K,
+        units: u64,
+    ) -> Result<(), StoreError> {
+        let asks = self.asks(key, Cost::Refund(units));
+        decide(&self.redis, &asks).await.map(drop)
+    }
+
     /// Refunds everything that `key` consumed of every limit.
     pub async fn reset<K: SharedKey + ?Sized>(&self, key: &K) {
         self.refund(key, u64::MAX).await;
