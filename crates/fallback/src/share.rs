@@ -80,7 +80,9 @@ fn find_denial(
     Some(RequestDenial { by, ..denial })
 }
 
-/// An instance's share of a limit: rounded down, but at least one unit if the limit has any.
+/// An instance's share of a limit: rounded down, but at least one unit if the limit has any. If all
+/// of so small a share were kept for priority, none of it is: the others would be denied until the
+/// shared store answers.
 fn share(limit: &Limit, instances: u32) -> Limit {
     let part = |units: u32| match units {
         0 => 0,
@@ -90,6 +92,10 @@ fn share(limit: &Limit, instances: u32) -> Limit {
     let shared = shared.and_then(|shared| match shared.is_bucket() {
         true => with_burst(&shared, part(limit.nominal()), limit),
         false => shared.with_parts_of(limit),
+    });
+    let shared = shared.and_then(|shared| match (shared.available(), limit.available()) {
+        (0, 1..) => shared.with_priority_share(0),
+        _ => Ok(shared),
     });
     // A smaller limit of the same window, with a burst that is refilled in time, is valid.
     shared.unwrap_or(*limit)
@@ -120,5 +126,19 @@ mod tests {
         let whole = slow.with_burst(299).unwrap();
         let share = share(&whole, 2);
         assert_eq!((share.count(), share.nominal()), (1, 74));
+    }
+
+    #[test]
+    fn a_share_has_a_unit_for_requests_without_priority_if_the_limit_has() {
+        let limit = Limit::fixed_window(10, Span::DAY).unwrap();
+        let available = |percent, instances| {
+            let limit = limit.with_priority_share(percent).unwrap();
+            share(&limit, instances).available()
+        };
+        assert_eq!([available(20, 10), available(20, 5)], [1, 1]);
+        assert_eq!([available(50, 2), available(0, 10)], [2, 1]);
+        // The limit itself has none.
+        let all = limit.with_priority_share(95).unwrap();
+        assert_eq!((all.available(), share(&all, 10).available()), (0, 0));
     }
 }
