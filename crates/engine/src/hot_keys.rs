@@ -75,6 +75,7 @@ pub struct HotKey {
 /// Counts keys while they are watched.
 pub(crate) struct HotKeyCounts {
     watchers: AtomicUsize,
+    changing_watchers: Mutex<()>,
     parts: [Mutex<Windows>; PARTS],
     hash: SetHash,
     missed: AtomicU64,
@@ -113,6 +114,7 @@ impl HotKeyCounts {
         let hash = SetHash::new();
         HotKeyCounts {
             watchers: AtomicUsize::new(0),
+            changing_watchers: Mutex::default(),
             parts: std::array::from_fn(|_| Mutex::new(Windows::new(hash, Moment::ZERO))),
             hash,
             missed: AtomicU64::new(0),
@@ -122,16 +124,24 @@ impl HotKeyCounts {
 
     /// Begins to count, for one more watcher.
     pub(crate) fn add_watcher(&self, now: Moment) {
-        if self.watchers.fetch_add(1, Ordering::AcqRel) == 0 {
+        let _one = self.lock_watchers();
+        if self.watchers.fetch_add(1, Ordering::Relaxed) == 0 {
             self.clear(now);
         }
     }
 
     /// A watcher is gone. Without any, what was counted is dropped.
     pub(crate) fn remove_watcher(&self) {
-        if self.watchers.fetch_sub(1, Ordering::AcqRel) == 1 {
+        let _one = self.lock_watchers();
+        if self.watchers.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.clear(Moment::ZERO);
         }
+    }
+
+    /// Held while a watcher comes or goes: the first one must not clear before the last one does.
+    fn lock_watchers(&self) -> MutexGuard<'_, ()> {
+        let lock = self.changing_watchers.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn clear(&self, now: Moment) {

@@ -187,3 +187,22 @@ fn only_the_most_frequent_keys_are_kept_in_order() {
     let counts: Vec<u64> = found.iter().map(|key| key.count).collect();
     assert_eq!(counts, [12, 12, 12, 12, 12, 11, 11, 11, 11, 11]);
 }
+
+/// The last watcher drops what was counted, and the first one begins to count: one may come while
+/// the other goes.
+#[test]
+fn a_watcher_that_comes_while_the_last_one_goes_is_not_forgotten() {
+    let counts = HotKeyCounts::new();
+    let now = Moment::ZERO + Span::DAY;
+    let watch = || {
+        for _ in 0..20_000 {
+            counts.add_watcher(now);
+            assert_eq!(counts.snapshot(1, now).span, Span::ZERO);
+            counts.remove_watcher();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(watch);
+        watch();
+    });
+}
