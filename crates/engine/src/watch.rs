@@ -46,7 +46,8 @@ pub async fn watch_rules<S: RuleSource>(
     changed.notify_one();
     loop {
         let order = tokio::select! {
-            order = orders.recv() => order,
+            // Disabled when there is nobody left to order a reload.
+            Some(order) = orders.recv() => Some(order),
             () = changed.notified() => {
                 debounce(&changed).await;
                 None

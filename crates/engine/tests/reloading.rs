@@ -4,9 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use tokio::sync::{Notify, mpsc};
+use tokio::time::sleep;
 use tollgate_core::{Clock, Sharing};
-use tollgate_engine::{Engine, Outcome, Reloader, RuleSource, Stores, Why};
+use tollgate_engine::{Engine, Outcome, Reloader, RuleSource, Stores, Why, watch_rules};
 use tollgate_memory::{Memory, SystemClock};
 use tollgate_rules::{Loaded, Options, RuleSet, Source};
 use tollgate_testbed::Folder;
@@ -45,6 +48,44 @@ impl RuleSource for Noticing {
     }
 }
 
+/// Counts the reloads of no file, and tells of the [`MANY`]th.
+struct Counting {
+    reloads: Arc<Mutex<u32>>,
+    many: Arc<Notify>,
+}
+
+/// Far more reloads than there are reasons for.
+const MANY: u32 = 50;
+
+impl RuleSource for Counting {
+    fn paths(&self) -> &[PathBuf] {
+        &[]
+    }
+
+    fn other_paths(&self) -> &[PathBuf] {
+        &[]
+    }
+
+    fn parse(&self, sources: &[Source]) -> Loaded {
+        RuleSet::parse(sources, &Options::default())
+    }
+
+    fn default_sharing(&self) -> Sharing {
+        Sharing::default()
+    }
+
+    fn check_others(&mut self, _why: Why) -> bool {
+        let mut reloads = self.reloads.lock().unwrap();
+        *reloads += 1;
+        if *reloads == MANY {
+            self.many.notify_one();
+        }
+        false
+    }
+
+    fn check_fit(&self, _rules: &RuleSet) {}
+}
+
 fn domains(engine: &Engine) -> Vec<String> {
     engine.rules().domains().map(str::to_owned).collect()
 }
@@ -78,4 +119,27 @@ fn a_domain_has_its_rules_until_the_settings_have_changed() {
     assert_eq!(domains(&engine), ["latter", "stays"]);
     let (latest, _) = engine.recent_reloads().swap_remove(0);
     assert_eq!((latest.rules, latest.domains), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_anyone_to_order_a_reload_there_are_those_of_the_period() {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let memory = Memory::builder().max_keys(100).clock(clock).build();
+    let engine = Arc::new(Engine::new(Stores::new(memory)));
+    let (reloads, many) = (Arc::default(), Arc::<Notify>::default());
+    let source = Counting {
+        reloads: Arc::clone(&reloads),
+        many: Arc::clone(&many),
+    };
+    let (orders, received) = mpsc::channel(1);
+    drop(orders);
+    let stop = async {
+        tokio::select! {
+            () = many.notified() => {}
+            () = sleep(Duration::from_secs(150)) => {}
+        }
+    };
+    watch_rules(Reloader::new(engine, source), received, stop).await;
+    // One at the start, and one a minute.
+    assert_eq!(*reloads.lock().unwrap(), 3);
 }
