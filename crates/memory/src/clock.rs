@@ -13,6 +13,8 @@ const WALL_PERIOD: Span = Span::SECOND;
 const SLACK: Span = Span::from_millis(1);
 /// A wall clock that is set back by up to this holds UTC still until the clock has caught up.
 const ABSORBED_MAX: Span = Span::SECOND;
+/// How often a reader spins while UTC is being corrected, before it yields the processor.
+const SPINS_MAX: u32 = 64;
 
 /// This machine's clocks.
 ///
@@ -126,6 +128,18 @@ impl SystemClock {
     }
 }
 
+/// Waits a moment for the thread that corrects UTC, which may have been suspended: spins, and then
+/// leaves it the processor.
+#[cold]
+fn wait_for_correction(spins: &mut u32) {
+    if *spins < SPINS_MAX {
+        *spins += 1;
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
 impl Default for SystemClock {
     fn default() -> SystemClock {
         SystemClock::new()
@@ -143,6 +157,7 @@ impl Clock for SystemClock {
 
     #[inline]
     fn now(&self) -> Now {
+        let mut spins = 0;
         loop {
             let sequence = self.sequence.load(Ordering::Acquire);
             let (offset, floor) = (
@@ -152,7 +167,7 @@ impl Clock for SystemClock {
             let monotonic = self.monotonic.now();
             fence(Ordering::Acquire);
             if sequence & 1 == 1 || self.sequence.load(Ordering::Relaxed) != sequence {
-                std::hint::spin_loop();
+                wait_for_correction(&mut spins);
                 continue;
             }
             let due = self.next_reading.load(Ordering::Relaxed);
