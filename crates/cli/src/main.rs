@@ -27,9 +27,12 @@ mod suggest;
 mod tls_args;
 mod top;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use message::print_error;
 
 /// A rate limiter: the service, and tools for its rules and its keys.
 #[derive(Debug, Parser)]
@@ -55,7 +58,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Tollgate::parse().command {
+    let parsed = match Tollgate::try_parse() {
+        Ok(parsed) => parsed,
+        Err(error) => return show(&error),
+    };
+    match parsed.command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
@@ -67,4 +74,14 @@ fn main() -> ExitCode {
         Command::Suggest(args) => suggest::run(&args),
         Command::Top(args) => top::run(&args),
     }
+}
+
+/// Prints help or the version, as asked for, or what is wrong with the arguments.
+fn show(error: &clap::Error) -> ExitCode {
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    if let Err(message) = output::written(printed) {
+        print_error(&message);
+        return ExitCode::from(2);
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
