@@ -10,6 +10,9 @@ use tollgate_rules::rule_files;
 
 use crate::replay::failure::is_standard;
 
+/// A symbolic link to what standard input was opened as; a system without it has no such check.
+const STANDARD_INPUT: &str = "/dev/stdin";
+
 /// Where a file is written, and the name that it gets.
 pub(crate) struct OutputFile {
     /// What is opened.
@@ -20,7 +23,7 @@ pub(crate) struct OutputFile {
 }
 
 /// Fails if `path`, the value of `option`, could not be written, or would overwrite one of
-/// `others`, or a rules file in a directory among them. To be called before anything is read:
+/// `others`, or a rules file in a directory among them; `-` is standard input. To be called before anything is read:
 /// reading and deciding can take minutes.
 pub(crate) fn check<'p>(
     option: &str,
@@ -48,10 +51,15 @@ pub(crate) fn check<'p>(
     let files_of = |path: &PathBuf| rule_files(path).unwrap_or_else(|_| vec![path.clone()]);
     let mut others = others.into_iter().flat_map(files_of);
     match others.find(is_written) {
-        Some(other) => Err(format!(
-            "{option} would overwrite {}; name another file",
-            other.display()
-        )),
+        Some(other) => {
+            let other = match is_standard(&other) {
+                true => "the file on standard input".to_owned(),
+                false => other.display().to_string(),
+            };
+            Err(format!(
+                "{option} would overwrite {other}; name another file"
+            ))
+        }
         None => Ok(()),
     }
 }
@@ -81,8 +89,13 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// One path for all names of a file, whether or not it exists.
+/// One path for all names of a file, whether or not it exists: `-`, which is read, is the file that
+/// standard input comes from.
 fn identity(path: &Path) -> PathBuf {
+    let path = match is_standard(path) {
+        true => Path::new(STANDARD_INPUT),
+        false => path,
+    };
     let existing = path.canonicalize().ok();
     let new = || Some(parent(path).canonicalize().ok()?.join(path.file_name()?));
     existing.or_else(new).unwrap_or_else(|| path.to_owned())

@@ -65,7 +65,8 @@ fn execute(args: &Args) -> Result<(), Failure> {
     }
     let inputs = || args.files.iter().chain(&args.rules).chain(&args.compare);
     if let Some(path) = &written.report {
-        let others = inputs().chain(&written.decisions);
+        let decisions = written.decisions.iter().filter(|path| !is_standard(path));
+        let others = inputs().chain(decisions);
         output_file::check("--report", path, others).map_err(Failure::Message)?;
     }
     let memories = written.memories().check();

@@ -178,6 +178,20 @@ fn decisions_go_to_a_file_but_never_over_an_input() {
         "error: --decisions would overwrite a.log; name another file\n"
     );
     assert_eq!(fs::read_to_string(scene.0.join("a.log")).unwrap(), LINE);
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["replay", "--rules", "rules.yaml"])
+        .args(BY_CLIENT)
+        .args(["--decisions", "a.log", "-"])
+        .current_dir(&scene.0)
+        .stdin(File::open(scene.0.join("a.log")).unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "error: --decisions would overwrite the file on standard input; name another file\n"
+    );
+    assert_eq!(fs::read_to_string(scene.0.join("a.log")).unwrap(), LINE);
 }
 
 #[test]
