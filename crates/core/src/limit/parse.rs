@@ -93,10 +93,11 @@ fn read_algorithm<'w, 't>(
             Ok((Algorithm::FixedWindow(Anchor::FirstRequest), options))
         }
         ("fixed_window", _) => Ok((Algorithm::FixedWindow(Anchor::Clock), options)),
-        ("sliding_window", ["in", segments, "segments" | "segment", options @ ..]) => {
-            let segments = whole_number(segments).and_then(|number| u8::try_from(number).ok());
-            let segments = Segments::new(segments.unwrap_or(u8::MAX));
-            let segments = segments.map_err(ParseLimitError::Invalid)?;
+        ("sliding_window", ["in", count, "segments" | "segment", options @ ..]) => {
+            let segments = whole_number(count).and_then(|number| u8::try_from(number).ok());
+            let segments =
+                segments.ok_or_else(|| ParseLimitError::Option(format!("in {count} segments")))?;
+            let segments = Segments::new(segments).map_err(ParseLimitError::Invalid)?;
             Ok((Algorithm::SlidingWindow(segments), options))
         }
         ("sliding_window", _) => Ok((Algorithm::SlidingWindow(Segments::ONE), options)),
@@ -272,6 +273,10 @@ mod tests {
         assert_eq!(of("1/s soft 3% x"), option("soft 3% x"));
         assert_eq!(of("1/s reserved 256%"), option("reserved 256%"));
         assert_eq!(of("1/s reserved 3% soft 3%"), option("reserved 3% soft 3%"));
+        for count in ["300", "many"] {
+            let text = format!("1/h sliding_window in {count} segments");
+            assert_eq!(of(&text), option(&format!("in {count} segments")));
+        }
         let shown = of("5/s sliding_window segments 60").to_string();
         let expected = "unknown option `segments 60` of a limit; options are, in this order: `in 6 \
             segments` of sliding_window,";
