@@ -32,7 +32,7 @@ impl MonotonicClock {
         }
     }
 
-    /// The time since a fixed time before the clock was created.
+    /// The time since the clock was created; a replacement's time is what it says.
     #[inline]
     pub(crate) fn now(&self) -> Moment {
         if let Some(replacement) = &self.replacement {

@@ -25,7 +25,7 @@ pub(super) enum Outcome {
     Allowed(Verdict, Vec<usize>),
 }
 
-// === impl Fate ===
+// === impl Outcome ===
 
 impl Outcome {
     pub(super) fn bad_reply(error: Malformed) -> Outcome {

@@ -81,8 +81,9 @@ impl Limiter {
 
     /// Sets how the instances share this limit. Default: as [`super::Builder::mode`] says.
     ///
-    /// A leaky bucket, and a limit with a share for requests with priority, are decided as in
-    /// [`Mode::Strict`] whatever the mode is, and a sliding log in place of [`Mode::WriteBack`].
+    /// Some limits are decided as in [`Mode::Strict`] whatever the mode is: leaky buckets, sliding
+    /// logs, limits with a share for requests with priority or with an elastic part, and sliding
+    /// windows with short segments in place of [`Mode::Leased`]; see [`Mode::suits`].
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Limiter {
         self.sharing.mode = mode;
