@@ -257,7 +257,7 @@ pub use tollgate_core::{
     PerDescriptor, Request, RequestDenial, RuleName, Status,
 };
 pub use tollgate_memory::{
-    BYTES_PER_KEY, Builder as MemoryBuilder, ManualClock, Memory, Stats, SystemClock,
+    BYTES_PER_KEY, Builder as MemoryBuilder, ManualClock, Memory, Shortage, Stats, SystemClock,
 };
 #[cfg(feature = "rules")]
 pub use tollgate_rules::{

@@ -8,9 +8,10 @@ mod error;
 mod held;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use tollgate_core::{Answer, Charge, Clock, Request, StoreError};
-use tollgate_memory::{Memory, Stats, SystemClock};
+use tollgate_core::{Answer, Charge, Clock, Request, RuleName, StoreError};
+use tollgate_memory::{Memory, Shortage, Stats, SystemClock};
 use tollgate_rules::{Attempt, Changes, Diagnostic, Loaded, Options, Resolved, RuleSet, Source};
 
 use active_rules::{ActiveRules, read, request_of};
@@ -188,8 +189,9 @@ impl<C: Clock> RuleLimiter<C> {
     ///
     /// If two threads reload concurrently, one waits for the other. The memory stays that for the
     /// first rules: if later ones have larger states ([`crate::BYTES_PER_KEY`] says which limits
-    /// have), live keys may be evicted for want of it, which [`Stats::evicted_keys`] counts. Then
-    /// build the store with [`crate::MemoryBuilder::limits`] or a larger
+    /// have), live keys may be evicted for want of it, which [`Stats::evicted_keys`] counts.
+    /// [`RuleLimiter::shortage`] says so in advance. Then build the store with
+    /// [`crate::MemoryBuilder::limits`] or a larger
     /// [`max_bytes`](crate::MemoryBuilder::max_bytes), and use [`RuleLimiter::from_sources`].
     ///
     /// Units stay consumed through 127 changes of a limit between two decisions on a key; an older
@@ -241,6 +243,38 @@ impl<C: Clock> RuleLimiter<C> {
     /// ```
     pub fn warnings(&self) -> Vec<Diagnostic> {
         self.rules.warnings()
+    }
+
+    /// What the memory lacks for the rules in effect, and the rule for whose keys there is the least
+    /// room; `None` if there is room for all keys of each rule. Look after a reload: the memory
+    /// stays that for the first rules.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use tollgate::{Memory, RuleLimiter, Source};
+    ///
+    /// let rules = |limit| {
+    ///     let text = format!("{{domain: shop, descriptors: [{{key: user, rate_limit: {limit}}}]}}");
+    ///     [Source::new("rules.yaml", text)]
+    /// };
+    /// let store = Memory::builder().max_keys(100_000).build();
+    /// let bucket = "{unit: hour, requests_per_unit: 100, algorithm: token_bucket}";
+    /// let limiter = RuleLimiter::from_sources(&rules(bucket), store)?;
+    /// assert_eq!(limiter.shortage(), None);
+    /// limiter.reload(&rules("{unit: hour, requests_per_unit: 100, algorithm: sliding_log}"))?;
+    /// let (rule, shortage) = limiter.shortage().expect("a log is larger than a bucket");
+    /// assert_eq!((rule.shown(), shortage.max_keys), ("user", 100_000));
+    /// assert!(shortage.keys < 100_000);
+    /// # Ok::<(), tollgate::InvalidRules>(())
+    /// ```
+    pub fn shortage(&self) -> Option<(Arc<RuleName>, Shortage)> {
+        let rules = self.rules.load();
+        let short = rules.rules().filter_map(|view| {
+            let shortage = self.store.shortage(&view.limit?)?;
+            Some((view.rule, shortage))
+        });
+        short.min_by_key(|(_, shortage)| shortage.keys)
     }
 
     /// How much is stored. Scans every slot, so it is meant for reports.
