@@ -34,7 +34,7 @@ mod values;
 
 use crate::service::Kind;
 use crate::target::Target;
-use crowd::Attacking;
+pub(crate) use crowd::Attacking;
 pub(crate) use load::{Answered, Loading};
 
 /// A named attack or load.
@@ -50,10 +50,12 @@ pub(crate) struct Attack {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effect {
     None,
-    /// The service ended connections of the attack.
-    Ended,
     /// This metric of the service has grown.
     Counted(&'static str),
+    /// This gauge of the service was at least this high during the attack. The client has a few
+    /// connections to each listener, and in CI one second is short for a slow machine to open a
+    /// thousand others.
+    Reached(&'static str, u64),
     /// The upstream restarted, and answered again.
     Restarted,
 }
@@ -77,6 +79,13 @@ macro_rules! closed {
     };
 }
 
+/// The gauge of connections of a listener.
+macro_rules! connections {
+    ($listener:literal) => {
+        concat!("tollgate_connections{listener=\"", $listener, "\"}")
+    };
+}
+
 /// The metric of requests that the service answered with an error, of a listener and a kind.
 macro_rules! error {
     ($listener:literal, $kind:literal) => {
@@ -89,6 +98,9 @@ macro_rules! error {
         )
     };
 }
+
+/// The gauge of bytes that unfinished requests hold.
+const HELD: &str = "tollgate_request_bytes_held";
 
 /// All of them, in the order in which they are run.
 pub(crate) const ATTACKS: [Attack; 54] = [
@@ -109,24 +121,67 @@ pub(crate) const ATTACKS: [Attack; 54] = [
         closed!("grpc", "flood"),
     ),
     with_metric("settings flood", floods::settings, closed!("grpc", "flood")),
-    attack("unfinished messages", bodies::unfinished_messages),
-    attack("hollow messages", hollow::messages),
-    attack("wide messages", hollow::wide_messages),
-    attack("unfinished reflection", bodies::unfinished_reflection),
-    attack("unfinished decisions", bodies::unfinished_decisions),
-    attack("unfinished http bodies", bodies::unfinished_bodies),
-    attack("bodies of single bytes", bodies::single_bytes),
-    attack("open streams", streams::open_streams),
-    attack("large headers", streams::large_headers),
-    attack("answers nobody reads", slowness::unread_answers),
-    attack("slow readers", slowness::slow_readers),
-    attack("slow writers", slowness::slow_writers),
+    effective(
+        Effect::Reached(HELD, 1 << 20),
+        attack("unfinished messages", bodies::unfinished_messages),
+    ),
+    effective(
+        Effect::Reached(HELD, 1 << 20),
+        attack("hollow messages", hollow::messages),
+    ),
+    effective(
+        Effect::Reached(HELD, 8 << 20),
+        attack("wide messages", hollow::wide_messages),
+    ),
+    effective(
+        Effect::Reached(connections!("grpc"), 32),
+        attack("unfinished reflection", bodies::unfinished_reflection),
+    ),
+    with_metric(
+        "unfinished decisions",
+        bodies::unfinished_decisions,
+        error!("grpc", "no_room"),
+    ),
+    with_metric(
+        "unfinished http bodies",
+        bodies::unfinished_bodies,
+        error!("http", "no_room"),
+    ),
+    effective(
+        Effect::Reached(connections!("http"), 32),
+        attack("bodies of single bytes", bodies::single_bytes),
+    ),
+    effective(
+        Effect::Reached(connections!("grpc"), 100),
+        attack("open streams", streams::open_streams),
+    ),
+    effective(
+        Effect::Reached(connections!("grpc"), 50),
+        attack("large headers", streams::large_headers),
+    ),
+    effective(
+        Effect::Reached(connections!("grpc"), 100),
+        attack("answers nobody reads", slowness::unread_answers),
+    ),
+    effective(
+        Effect::Reached(connections!("http"), 100),
+        attack("slow readers", slowness::slow_readers),
+    ),
+    with_metric(
+        "slow writers",
+        slowness::slow_writers,
+        closed!("http", "idle"),
+    ),
     with_metric(
         "hoarding, one address",
         hoards::from_one_address,
         closed!("grpc", "idle"),
     ),
-    attack("hoarding, many addresses", hoards::from_many_addresses),
+    with_metric(
+        "hoarding, many addresses",
+        hoards::from_many_addresses,
+        closed!("grpc", "idle"),
+    ),
     attack("large pipelines", pipelines::over_http),
     attack("large messages at once", pipelines::over_grpc),
     attack("strange and large values", values::strange_values),
@@ -136,14 +191,28 @@ pub(crate) const ATTACKS: [Attack; 54] = [
         redis_protocol::large_commands,
         error!("redis", "protocol"),
     ),
-    attack(
+    with_metric(
         "redis, unfinished commands",
         redis_protocol::unfinished_commands,
+        error!("redis", "no_room"),
     ),
-    attack("redis, hoarding", redis_protocol::hoarded_connections),
-    attack("redis, slow readers", redis_protocol::slow_readers),
-    attack("gateway, slowloris", gateway::slowloris),
-    attack("gateway, header flood", gateway::header_flood),
+    effective(
+        Effect::Reached(connections!("redis"), 500),
+        attack("redis, hoarding", redis_protocol::hoarded_connections),
+    ),
+    effective(
+        Effect::Reached(connections!("redis"), 32),
+        attack("redis, slow readers", redis_protocol::slow_readers),
+    ),
+    with_metric(
+        "gateway, slowloris",
+        gateway::slowloris,
+        closed!("gateway", "idle"),
+    ),
+    effective(
+        Effect::Reached(connections!("gateway"), 50),
+        attack("gateway, header flood", gateway::header_flood),
+    ),
     with_metric(
         "gateway, rapid reset",
         gateway::rapid_reset,
@@ -154,15 +223,28 @@ pub(crate) const ATTACKS: [Attack; 54] = [
         gateway::continuations,
         closed!("gateway", "protocol"),
     ),
-    attack("gateway, slow uploads", gateway::slow_uploads),
-    attack("gateway, slow readers", gateway::slow_readers),
+    effective(
+        Effect::Reached(connections!("gateway"), 100),
+        attack("gateway, slow uploads", gateway::slow_uploads),
+    ),
+    effective(
+        Effect::Reached(connections!("gateway"), 100),
+        attack("gateway, slow readers", gateway::slow_readers),
+    ),
     over_tls("tls, handshake flood", tls::handshake_flood),
     effective(
         Effect::Counted(closed!("http", "handshake_broken")),
         over_tls("tls, open handshakes", tls::unfinished_handshakes),
     ),
-    over_tls("tls, slow records", tls::slow_records),
-    short("timeouts, heads", slowness::late_heads, Effect::Ended),
+    effective(
+        Effect::Reached(connections!("http"), 50),
+        over_tls("tls, slow records", tls::slow_records),
+    ),
+    short(
+        "timeouts, heads",
+        slowness::late_heads,
+        Effect::Counted(error!("http", "timeout")),
+    ),
     short(
         "timeouts, bodies",
         bodies::unfinished_bodies,
@@ -186,7 +268,7 @@ pub(crate) const ATTACKS: [Attack; 54] = [
     short(
         "timeouts, gateway, heads",
         gateway::late_heads,
-        Effect::Ended,
+        Effect::Counted(error!("gateway", "timeout")),
     ),
     short(
         "timeouts, gateway, uploads",

@@ -4,20 +4,26 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::attacks::kept::{Kept, keep};
-use crate::attacks::{Answered, Attack, Begin, Effect};
+use crate::attacks::{Answered, Attack, Attacking, Begin, Effect};
 use crate::metrics;
 use crate::service::{Kind, Service, Surroundings};
 use crate::stream::Traffic;
+use crate::target::Target;
+
+/// How often the metric of an effect is read during an attack.
+const READ_EVERY: Duration = Duration::from_millis(100);
+/// For how much longer an attack goes on whose effect is not seen.
+const EFFECT_WITHIN: Duration = Duration::from_secs(20);
 
 /// What an attack or a load did, and what came of it.
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) effect: Effect,
     pub(crate) traffic: Traffic,
-    /// By how much the metric of the effect has grown.
+    /// By how much the metric of the effect has grown, or how high its gauge was.
     pub(crate) counted: u64,
     /// How often the upstream that restarts did so.
     pub(crate) restarts: u64,
@@ -39,16 +45,8 @@ pub(crate) fn run(
     surroundings: &Surroundings<'_>,
     lasts: Duration,
 ) -> Course {
-    // Without an answer nothing was counted, which is a fault if something must be.
-    let count = || match attack.effect {
-        Effect::Counted(name) => {
-            let text = runtime.block_on(metrics::read(service.target));
-            metrics::value(&text.unwrap_or_default(), name)
-        }
-        Effect::None | Effect::Ended | Effect::Restarted => 0,
-    };
     let restarts = || surroundings.restarts.load(Ordering::Relaxed);
-    let (traffic, counted, restarted) = (Traffic::now(), count(), restarts());
+    let (traffic, restarted) = (Traffic::now(), restarts());
     let mut course = Course {
         effect: attack.effect,
         traffic: Traffic::default(),
@@ -62,7 +60,8 @@ pub(crate) fn run(
     match attack.begin {
         Begin::Attack(begin) => {
             let attacking = begin(service.target);
-            let _over = runtime.block_on(async { timeout(lasts, attacking).await });
+            let until_seen = attack_until_seen(attack.effect, service.target, lasts, attacking);
+            course.counted = runtime.block_on(until_seen);
         }
         Begin::Load(begin) => {
             let answered = Answered::default();
@@ -81,9 +80,72 @@ pub(crate) fn run(
         }
     }
     course.traffic = Traffic::now().since(traffic);
-    course.counted = count().saturating_sub(counted);
     course.restarts = restarts() - restarted;
     course
+}
+
+/// Lets an attack go on for so long, and then until its effect is seen, or for [`EFFECT_WITHIN`]:
+/// a slow machine has hardly begun with it after a second. Returns the most that was seen of it.
+async fn attack_until_seen(
+    effect: Effect,
+    target: Target,
+    lasts: Duration,
+    attacking: Attacking,
+) -> u64 {
+    let end = Instant::now() + lasts;
+    let before = effect.read(target).await;
+    let mut most = 0;
+    let watching = async {
+        loop {
+            most = effect.seen(before, effect.read(target).await).max(most);
+            if Instant::now() >= end && effect.is_had(most) {
+                return;
+            }
+            sleep(READ_EVERY).await;
+        }
+    };
+    let attacking = async {
+        tokio::select! {
+            () = watching => {}
+            _ended = attacking => {}
+        }
+    };
+    let _over = timeout(lasts + EFFECT_WITHIN, attacking).await;
+    effect.seen(before, effect.read(target).await).max(most)
+}
+
+// === impl Effect ===
+
+impl Effect {
+    /// The metric's value. Without an answer nothing was counted, which is a fault if something
+    /// must be.
+    async fn read(self, target: Target) -> u64 {
+        match self {
+            Effect::Counted(name) | Effect::Reached(name, _) => {
+                let text = metrics::read(target).await.unwrap_or_default();
+                metrics::value(&text, name)
+            }
+            Effect::None | Effect::Restarted => 0,
+        }
+    }
+
+    /// By how much a counter has grown since `before`, or how high a gauge is.
+    const fn seen(self, before: u64, value: u64) -> u64 {
+        match self {
+            Effect::Counted(_) => value.saturating_sub(before),
+            Effect::Reached(..) => value,
+            Effect::None | Effect::Restarted => 0,
+        }
+    }
+
+    /// Whether so much of it is enough.
+    const fn is_had(self, seen: u64) -> bool {
+        match self {
+            Effect::Counted(_) => seen > 0,
+            Effect::Reached(_, least) => seen >= least,
+            Effect::None | Effect::Restarted => true,
+        }
+    }
 }
 
 // === impl Course ===
@@ -100,18 +162,20 @@ impl Course {
             fault("nothing was sent");
         }
         match self.effect {
-            Effect::None => {}
-            Effect::Ended if self.traffic.ended == 0 => {
-                fault("the service ended no connection");
-            }
-            Effect::Counted(name) if self.counted == 0 => {
+            Effect::Counted(name) if !self.effect.is_had(self.counted) => {
                 fault(&format!("`{name}` has not grown"));
+            }
+            Effect::Reached(name, least) if !self.effect.is_had(self.counted) => {
+                fault(&format!(
+                    "`{name}` was {} at most, not {least}",
+                    self.counted
+                ));
             }
             Effect::Restarted if self.restarts == 0 => fault("the upstream did not restart"),
             Effect::Restarted if self.recovered == 0 => {
                 fault("no request was answered after a restart of the upstream");
             }
-            Effect::Ended | Effect::Counted(_) | Effect::Restarted => {}
+            Effect::None | Effect::Counted(_) | Effect::Reached(..) | Effect::Restarted => {}
         }
         if let Some(kept) = &self.kept {
             faults.extend(kept.faults());
@@ -152,7 +216,10 @@ pub(crate) mod tests {
         let missed: [fn(&mut Course); 9] = [
             |course| course.traffic.opened = 0,
             |course| course.traffic.sent = 0,
-            |course| course.effect = Effect::Ended,
+            |course| {
+                course.effect = Effect::Reached("connections", 8);
+                course.counted = 7;
+            },
             |course| course.effect = Effect::Counted("floods"),
             |course| course.effect = Effect::Restarted,
             |course| {
@@ -179,8 +246,8 @@ pub(crate) mod tests {
     fn an_effect_that_was_had_is_no_fault() {
         let had: [fn(&mut Course); 3] = [
             |course| {
-                course.effect = Effect::Ended;
-                course.traffic.ended = 1;
+                course.effect = Effect::Reached("connections", 8);
+                course.counted = 8;
             },
             |course| {
                 course.effect = Effect::Counted("floods");
