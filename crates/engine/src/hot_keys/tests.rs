@@ -191,7 +191,7 @@ fn only_the_most_frequent_keys_are_kept_in_order() {
 /// The last watcher drops what was counted, and the first one begins to count: one may come while
 /// the other goes.
 #[test]
-fn a_watcher_that_comes_while_the_last_one_goes_is_not_forgotten() {
+fn a_watcher_that_comes_while_the_last_one_goes_is_counted() {
     let counts = HotKeyCounts::new();
     let now = Moment::ZERO + Span::DAY;
     let watch = || {
