@@ -23,8 +23,8 @@ pub(crate) struct OutputFile {
 }
 
 /// Fails if `path`, the value of `option`, could not be written, or would overwrite one of
-/// `others`, or a rules file in a directory among them; `-` is standard input. To be called before anything is read:
-/// reading and deciding can take minutes.
+/// `others`, or a rules file in a directory among them; `-` is standard input. To be called before
+/// anything is read: reading and deciding can take minutes.
 pub(crate) fn check<'p>(
     option: &str,
     path: &Path,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
-use tokio::time::sleep;
+use tokio::time::timeout;
 use tollgate_core::{Clock, Sharing};
 use tollgate_engine::{Engine, Outcome, Reloader, RuleSource, Stores, Why, watch_rules};
 use tollgate_memory::{Memory, SystemClock};
@@ -134,10 +134,7 @@ async fn without_anyone_to_order_a_reload_there_are_those_of_the_period() {
     let (orders, received) = mpsc::channel(1);
     drop(orders);
     let stop = async {
-        tokio::select! {
-            () = many.notified() => {}
-            () = sleep(Duration::from_secs(150)) => {}
-        }
+        let _over = timeout(Duration::from_secs(150), many.notified()).await;
     };
     watch_rules(Reloader::new(engine, source), received, stop).await;
     // One at the start, and one a minute.

@@ -245,9 +245,9 @@ impl<C: Clock> RuleLimiter<C> {
         self.rules.warnings()
     }
 
-    /// What the memory lacks for the rules in effect, and the rule for whose keys there is the least
-    /// room; `None` if there is room for all keys of each rule. Look after a reload: the memory
-    /// stays that for the first rules.
+    /// What the memory lacks for the rules in effect, and the rule for whose keys there is the
+    /// least room; `None` if there is room for all keys of each rule. Look after a reload: the
+    /// memory stays that for the first rules.
     ///
     /// # Example
     ///
@@ -255,8 +255,8 @@ impl<C: Clock> RuleLimiter<C> {
     /// use tollgate::{Memory, RuleLimiter, Source};
     ///
     /// let rules = |limit| {
-    ///     let text = format!("{{domain: shop, descriptors: [{{key: user, rate_limit: {limit}}}]}}");
-    ///     [Source::new("rules.yaml", text)]
+    ///     let rule = format!("{{key: user, rate_limit: {limit}}}");
+    ///     [Source::new("r.yaml", format!("{{domain: shop, descriptors: [{rule}]}}"))]
     /// };
     /// let store = Memory::builder().max_keys(100_000).build();
     /// let bucket = "{unit: hour, requests_per_unit: 100, algorithm: token_bucket}";
