@@ -4,6 +4,8 @@ mod at_once;
 
 mod batch;
 
+mod cached_denials;
+
 mod cancelled;
 
 mod charged_denials;
@@ -54,7 +56,6 @@ mod versions;
 
 use std::sync::LazyLock;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tollgate_behaviour::{
@@ -63,7 +64,7 @@ use tollgate_behaviour::{
 use tollgate_core::{Bill, Charge, Cost, Key, KeyHasher, Limit, Now, Span, Verdict, Wait};
 use tollgate_testbed as testbed;
 
-use crate::config::{Config, InvalidConfig, Servers};
+use crate::config::{Config, InvalidConfig};
 use crate::fit::{FittedLimit, GRAIN};
 use crate::names::reservation_name;
 use crate::script_reply::{ScriptReply, Status};
@@ -115,7 +116,7 @@ impl Driven {
         };
         let store = runtime.block_on(async {
             let store = connect(&config).expect("the config is valid");
-            wait_for_connections(&store, &config).await;
+            servers::wait_for_connections(&store, &config).await;
             store
         });
         Driven {
@@ -185,23 +186,6 @@ impl Driven {
         }));
         verdicts.into_iter().flatten().collect()
     }
-}
-
-/// Waits until every connection is open. The runtime stands still between two decisions: a
-/// connection that is being opened meanwhile would time out, and the next decision with it.
-async fn wait_for_connections(store: &TimedRedis, config: &Config) {
-    let servers = match &config.servers {
-        Servers::Single(_) | Servers::Sentinel { .. } => 1,
-        Servers::Cluster(seeds) => seeds.len(),
-    };
-    let all = u64::try_from(servers * config.connections).expect("a few");
-    let opened = async {
-        while store.counts().connections < all {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let in_time = tokio::time::timeout(Duration::from_secs(30), opened).await;
-    in_time.expect("every server of the suite accepts connections");
 }
 
 /// Uses a charge as the only line of a step, for this many requests.

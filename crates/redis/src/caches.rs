@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::time::Instant;
-use tollgate_core::{Charge, Cost, Key, StoreError};
+use tollgate_core::{Charge, Cost, Key, Mode, OnDenial, StoreError, Verdict};
 
 use crate::denials::Denials;
 use crate::environment::Environment;
@@ -17,11 +17,14 @@ use crate::script_request::ScriptRequest;
 use crate::stats::Stats;
 
 /// The caches of Redis's replies. A refund of a key drops its entries, and begins a generation:
-/// only a request of the current generation may cache the reply that it gets.
+/// only a request of the current generation may cache the reply that it gets. So does a charge, but
+/// estimates count those of the requests that they let pass.
 ///
 /// Shared, because a refund may be made by a task that outlives its caller.
 pub(crate) struct Caches {
     generations: Generations,
+    /// The generations that charges begin, for cached denials only.
+    charges: Generations,
     denials: Denials,
     estimates: Estimates,
 }
@@ -31,6 +34,15 @@ pub(crate) struct Caches {
 pub(crate) struct RefundGuard {
     caches: Arc<Caches>,
     keys: Vec<Key>,
+}
+
+/// Drops what is known of the keys that a request charges, unless it turns out to have charged
+/// nothing: a cached denial would lack these units. Without a verdict, because of an error or since
+/// the caller has gone, they may have been charged.
+pub(crate) struct ChargeGuard<'c> {
+    caches: &'c Caches,
+    charges: &'c [Charge<'c>],
+    is_denied: bool,
 }
 
 /// Whether a charge returns units.
@@ -44,6 +56,7 @@ impl Caches {
     pub(crate) fn new(environment: &Environment, stats: &Arc<Stats>) -> Caches {
         Caches {
             generations: Generations::default(),
+            charges: Generations::default(),
             denials: Denials::new(environment.caches_denials, Arc::clone(stats)),
             estimates: Estimates::new(environment.caches_denials),
         }
@@ -64,12 +77,23 @@ impl Caches {
         self.generations.of(key)
     }
 
-    /// Drops what is known of a key that got units back, or was reset, also by replies that are
-    /// still in flight.
+    /// The generation of a key by its charges, for a request that begins.
+    pub(crate) fn generation_of_charges(&self, key: Key) -> Generation<'_> {
+        self.charges.of(key)
+    }
+
+    /// Drops what is known of a key that got units back, was reset, or was charged without its
+    /// estimate, also by replies that are still in flight.
     pub(crate) fn forget(&self, key: Key) {
         self.generations.advance(key);
         self.denials.forget(key);
         self.estimates.forget(key);
+    }
+
+    /// Drops a cached denial of a key that was charged, also by a reply that is still in flight.
+    pub(crate) fn forget_denial(&self, key: Key) {
+        self.charges.advance(key);
+        self.denials.forget(key);
     }
 
     /// Drops what is known of the keys to which `charges` return units.
@@ -136,5 +160,39 @@ impl RefundGuard {
 impl Drop for RefundGuard {
     fn drop(&mut self) {
         self.forget();
+    }
+}
+
+// === impl ChargeGuard ===
+
+impl<'c> ChargeGuard<'c> {
+    /// A guard of a request that Redis is about to decide.
+    pub(crate) const fn new(caches: &'c Caches, charges: &'c [Charge<'c>]) -> ChargeGuard<'c> {
+        ChargeGuard {
+            caches,
+            charges,
+            is_denied: false,
+        }
+    }
+
+    /// Ends it with the verdict, if there is one.
+    pub(crate) fn end(mut self, verdict: Option<&Verdict>) {
+        self.is_denied = verdict.is_some_and(|verdict| !verdict.is_allowed());
+    }
+}
+
+impl Drop for ChargeGuard<'_> {
+    fn drop(&mut self) {
+        let charged = self.charges.iter().filter(|charge| {
+            let is_kept = self.is_denied && charge.on_denial == OnDenial::Keep;
+            matches!(charge.cost, Cost::Take(1..)) && !is_kept
+        });
+        for charge in charged {
+            // An estimate has learned from the reply to a single charge.
+            match (self.charges, charge.sharing.mode) {
+                ([_], Mode::Leased) => self.caches.forget_denial(charge.key),
+                _ => self.caches.forget(charge.key),
+            }
+        }
     }
 }

@@ -6,11 +6,11 @@
 //! it might fit, Redis decides. Time before the reply arrived is not counted, so no request
 //! is allowed too early, and none is denied for more than one round trip too long.
 //!
-//! A refund or a reset through this store, a lease that it returns, or a changed limit drops the
-//! entry, and so does a new connection: it may lead to another primary, with another clock or
-//! without the state. What another instance refunds, returns or resets, a refund through this store
-//! that Redis executes after the timeout, and `FLUSHALL` are not seen here. So no entry lasts for
-//! longer than [`DENIAL_CACHE_MAX`], however long the wait.
+//! A charge, a refund or a reset through this store, a lease that it returns, or a changed limit
+//! drops the entry, and so does a new connection: it may lead to another primary, with another
+//! clock or without the state. What another instance charges, refunds, returns or resets, what
+//! Redis executes for this store after the timeout, and `FLUSHALL` are not seen here. So no entry
+//! lasts for longer than [`DENIAL_CACHE_MAX`], however long the wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -128,8 +128,8 @@ impl Denials {
         Some(verdict)
     }
 
-    /// Stores the state on which a script denied a charge, unless its key got units back since the
-    /// request began.
+    /// Stores the state on which a script denied a charge, unless its key was charged or got units
+    /// back since the request began: the state may be from before.
     pub(crate) fn insert(
         &self,
         only: &Single<'_>,
@@ -155,7 +155,7 @@ impl Denials {
             connections,
         };
         let mut shard = self.shards.of(charge.key);
-        if !only.generation.is_current() {
+        if !only.generation.is_current() || !only.charges.is_current() {
             return;
         }
         let before = shard.len();
@@ -180,7 +180,7 @@ impl Denials {
         self.shards.of(key).contains_key(&key)
     }
 
-    /// Drops a key that got units back, or was reset.
+    /// Drops a key that was charged, got units back, or was reset.
     pub(crate) fn forget(&self, key: Key) {
         if self.shards.of(key).remove(&key).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
@@ -246,6 +246,7 @@ mod tests {
             charge: &charge,
             fitted: FittedLimit::new(&limit).expect("a day is whole"),
             generation,
+            charges: generation,
         };
         let denials = Denials::new(true, Arc::default());
         let now = Instant::now();
@@ -276,6 +277,7 @@ mod tests {
             charge: &charge,
             fitted,
             generation: generations.of(charge.key),
+            charges: generations.of(charge.key),
         };
         denials.insert(&only, (snapshot, now), Span::DAY, 1, received_at);
         let after = |millis| {
@@ -317,6 +319,7 @@ mod tests {
                 charge: &charge,
                 fitted: *denied_by,
                 generation: generations.of(charge.key),
+                charges: generations.of(charge.key),
             };
             let state = (used(units), now);
             denials.insert(&only, state, Span::SECOND, 1, received_at);

@@ -1,17 +1,20 @@
-//! Generations of keys: they distinguish a reply that was made before a refund from later ones.
+//! Generations of keys: they distinguish a reply that was made before a refund from later ones, or
+//! before a charge.
 //!
 //! A request that was in flight together with a refund may be answered after it with the state from
 //! before. Such a state must not be cached: nobody would find the refunded units until it expires.
+//! Nor would a cached denial count the units of a charge that it was in flight with.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tollgate_core::Key;
 
-/// Groups of keys with a common generation. A refund of another key of the same group costs a
-/// cached state, and so one call.
+/// Groups of keys with a common generation. A refund or a charge of another key of the same group
+/// costs a cached state of a request in flight, and so one call.
 const GROUPS: usize = 4_096;
 
-/// The generations of all keys: how often a key of their group got units back, modulo 2^32.
+/// The generations of all keys: how often a key of their group got units back, or was
+/// charged, modulo 2^32.
 #[derive(Debug)]
 pub(crate) struct Generations {
     counts: Box<[AtomicU32]>,
@@ -63,7 +66,7 @@ impl Default for Generations {
 // === impl Generation ===
 
 impl Generation<'_> {
-    /// Whether no units were returned since.
+    /// Whether no units were returned or charged since.
     pub(crate) fn is_current(self) -> bool {
         self.count.load(Ordering::Relaxed) == self.seen
     }

@@ -263,8 +263,9 @@ impl Renewer {
         let reply = match ask(&self.router, &renewal, &charge, since).await {
             Ok(reply) => reply,
             Err(failure) => {
-                if !failure.failure.is_unknown() {
-                    renewal.abort();
+                match failure.failure.is_unknown() {
+                    true => self.caches.forget_denial(renewal.key),
+                    false => renewal.abort(),
                 }
                 return Err(failure);
             }
@@ -273,6 +274,10 @@ impl Renewer {
             .lease()
             .map_err(|_| NodeFailure::bad_reply(renewal.key))?;
         self.stats.count_settled_units(renewal.spent, renewal.left);
+        let is_settled = units > 0 || renewal.spent > 0;
+        if is_settled || caller.is_charged(&reply, &charge, &fitted) {
+            self.caches.forget_denial(renewal.key);
+        }
         if units == 0 {
             if renewal.want == 0 {
                 self.stats.count_lease_return();
@@ -359,6 +364,13 @@ impl Caller {
             enforcement: charge.enforcement,
             on_denial: charge.on_denial,
         }
+    }
+
+    /// Whether the call may have charged the caller's units, although it may have gone.
+    fn is_charged(&self, reply: &ScriptReply, charge: &Charge<'_>, fitted: &FittedLimit) -> bool {
+        let verdict = reply.of_one(charge, fitted);
+        let is_denied = verdict.is_ok_and(|verdict| !verdict.is_allowed());
+        !is_denied || self.on_denial == OnDenial::Charge
     }
 
     fn charge<'f>(&self, key: Key, fitted: &'f FittedLimit) -> Charge<'f> {

@@ -13,4 +13,6 @@ pub(crate) struct Single<'r> {
     /// That of its key when its request began: while it is current, replies to the request may be
     /// cached.
     pub(crate) generation: Generation<'r>,
+    /// The same by the charges of its key, for denials: they would lack what was charged since.
+    pub(crate) charges: Generation<'r>,
 }

@@ -84,6 +84,7 @@ impl<'r> Request<'r> {
                     charge,
                     fitted,
                     generation: caches.generation(charge.key),
+                    charges: caches.generation_of_charges(charge.key),
                 }),
                 Err(invalid) => return Break(Err(unfit(invalid))),
             },

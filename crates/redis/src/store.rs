@@ -11,7 +11,7 @@ use tollgate_core::{
     SettledCharge, Store, StoreError, Verdict,
 };
 
-use crate::caches::Caches;
+use crate::caches::{Caches, ChargeGuard};
 use crate::config::{Config, InvalidConfig};
 use crate::connection::Opener;
 use crate::cross_slot::CrossSlot;
@@ -27,7 +27,7 @@ use crate::settlement::Settlements;
 use crate::stage::{Budget, Request, Stage, end_or_pass};
 use crate::stats::Stats;
 use crate::strict::Strict;
-use crate::write_back::WriteBack;
+use crate::write_back::{SetAside, WriteBack};
 
 /// The shared store: any number of instances share one budget.
 ///
@@ -87,7 +87,7 @@ impl Redis {
         let caches = Arc::new(Caches::new(environment, &stats));
         Ok(Redis {
             leased: Leased::new(environment, shared(), &caches),
-            write_back: WriteBack::new(config, environment, shared()),
+            write_back: WriteBack::new(config, environment, shared(), &caches),
             denial_cache: DenialCache::new(Arc::clone(&caches)),
             strict: Strict::new(Arc::clone(&router)),
             cross_slot: CrossSlot::new(environment, Arc::clone(&router), &caches),
@@ -180,10 +180,22 @@ impl Redis {
         let passed = end_or_pass(self.write_back.decide(charges, budget).await)?;
         let request = Request::new(charges, passed.is_blocked, budget.turn(), &self.caches)?;
         self.denial_cache.decide(&request, &spend)?;
-        let ask = end_or_pass(self.leased.renew(&request, spend).await)?;
-        let refunds = end_or_pass(self.strict.decide(&request, ask).await)?;
-        let decided = self.cross_slot.decide(&request, refunds, passed.aside);
-        Break(decided.await)
+        let guard = ChargeGuard::new(&self.caches, charges);
+        let Break(decided) = self.ask_redis(&request, spend, passed.aside).await;
+        guard.end(decided.as_ref().ok());
+        Break(decided)
+    }
+
+    /// Runs the stages that have Redis decide.
+    async fn ask_redis(
+        &self,
+        request: &Request<'_>,
+        spend: Spend,
+        aside: Option<SetAside>,
+    ) -> Stage<Infallible> {
+        let ask = end_or_pass(self.leased.renew(request, spend).await)?;
+        let refunds = end_or_pass(self.strict.decide(request, ask).await)?;
+        Break(self.cross_slot.decide(request, refunds, aside).await)
     }
 
     /// Decides, and stores a reservation if the request is allowed; see
@@ -196,7 +208,10 @@ impl Redis {
         let since = Instant::now();
         self.settlements.check(charges, new)?;
         let _not_counted_here = self.write_back.pass_on(charges, since).await?;
-        self.settlements.reserve(charges, new, since).await
+        let guard = ChargeGuard::new(&self.caches, charges);
+        let reserved = self.settlements.reserve(charges, new, since).await;
+        guard.end(reserved.as_ref().ok().map(|reserved| &reserved.verdict));
+        reserved
     }
 
     pub(crate) async fn find_kept(

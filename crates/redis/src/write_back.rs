@@ -114,13 +114,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tollgate_core::{Charge, Decision, Mode, StoreError, Verdict};
 
-use keeper::keep;
+use keeper::Reporter;
 use report::Report;
 pub use table::KEYS_MAX;
 use table::Next;
 pub(crate) use table::SetAside;
 use table::Table;
 
+use crate::caches::{Caches, ChargeGuard};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::fit::FittedLimit;
@@ -140,11 +141,11 @@ const ASKS_MAX: usize = 4;
 pub(crate) struct WriteBack {
     table: Arc<Table>,
     router: Arc<Router>,
-    stats: Arc<Stats>,
+    reporter: Reporter,
     /// Whether anything was ever decided here.
     is_used: AtomicBool,
     /// Reports the local counts in the background, for as long as it is held.
-    _reporter: JoinSet<()>,
+    _keeper: JoinSet<()>,
 }
 
 /// A request that Redis has to decide.
@@ -173,23 +174,29 @@ impl WriteBack {
         config: &Config,
         environment: &Environment,
         (router, stats): (Arc<Router>, Arc<Stats>),
+        caches: &Arc<Caches>,
     ) -> WriteBack {
         let clock = MonotonicClock::new(environment.clock.clone());
         let lasts = config.sync_interval + config.timeout;
         let table = Table::new(clock, environment.count_time.clone(), lasts);
-        let mut reporter = JoinSet::new();
-        reporter.spawn(keep(
-            Arc::clone(&table),
-            Arc::clone(&router),
-            Arc::clone(&stats),
-            (config.sync_interval, config.timeout),
-        ));
+        let reporter = Reporter {
+            table: Arc::clone(&table),
+            router: Arc::clone(&router),
+            stats,
+            caches: Arc::clone(caches),
+        };
+        let mut keeper = JoinSet::new();
+        keeper.spawn(
+            reporter
+                .clone()
+                .keep((config.sync_interval, config.timeout)),
+        );
         WriteBack {
             table,
             router,
-            stats,
+            reporter,
             is_used: AtomicBool::new(false),
-            _reporter: reporter,
+            _keeper: keeper,
         }
     }
 
@@ -250,6 +257,7 @@ impl WriteBack {
         since: Instant,
     ) -> Result<Outcome, StoreError> {
         let learning = self.table.learn(charge.key);
+        let guard = ChargeGuard::new(&self.reporter.caches, std::slice::from_ref(charge));
         let reply = self.router.ask_one(charge, fitted, since).await?;
         if reply.is_blocked() {
             let keys = std::iter::once(charge.key);
@@ -261,6 +269,7 @@ impl WriteBack {
             }));
         }
         let verdict = reply.of_one(charge, fitted).map_err(bad_reply)?;
+        guard.end(Some(&verdict));
         let Ok((snapshot, now)) = reply.snapshot(fitted) else {
             return Ok(ControlFlow::Break(verdict));
         };
@@ -293,9 +302,8 @@ impl WriteBack {
 
     /// Reports in a separate task: a report must not be lost if the caller goes away or times out.
     async fn report(&self, report: Report, deadline: Instant) -> Result<(), StoreError> {
-        let table = Arc::clone(&self.table);
-        let (router, stats) = (Arc::clone(&self.router), Arc::clone(&self.stats));
-        let sent = tokio::spawn(async move { keeper::send(report, &table, &router, &stats).await });
+        let reporter = self.reporter.clone();
+        let sent = tokio::spawn(async move { reporter.send(report).await });
         match timeout_at(deadline, sent).await {
             Ok(Ok(sent)) => match sent.failure {
                 None => Ok(()),
@@ -336,7 +344,7 @@ impl WriteBack {
     /// Reports everything, and waits for reports in flight; gives up at the deadline.
     pub(crate) async fn report_all(&self, deadline: Instant) {
         while Instant::now() < deadline {
-            let round = keeper::report_round(&self.table, &self.router, &self.stats);
+            let round = self.reporter.report_round();
             let _kept_if_it_was_not_sent = timeout_at(deadline, round).await;
             if self.table.is_reported() {
                 return;

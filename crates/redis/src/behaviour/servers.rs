@@ -1,11 +1,14 @@
 //! The connections to the servers of the suite, and the migration of a slot among them.
 
+use std::time::Duration;
+
 use tollgate_core::Key;
 use tollgate_testbed as testbed;
 
 use super::{ENCRYPTED, SENTINELS};
 use crate::config::{Config, Secret, Servers, Tls};
 use crate::keys;
+use crate::store::under_test::TimedRedis;
 
 /// The migration of a key's slot to another node of a Cluster.
 pub(super) struct Migration<'c> {
@@ -36,6 +39,23 @@ pub(super) fn tls() -> Config {
         prefix: "limits:".to_owned(),
         ..Config::single(redis.address())
     }
+}
+
+/// Waits until every connection is open. The runtime stands still between two decisions: a
+/// connection that is being opened meanwhile would time out, and the next decision with it.
+pub(super) async fn wait_for_connections(store: &TimedRedis, config: &Config) {
+    let servers = match &config.servers {
+        Servers::Single(_) | Servers::Sentinel { .. } => 1,
+        Servers::Cluster(seeds) => seeds.len(),
+    };
+    let all = u64::try_from(servers * config.connections).expect("a few");
+    let opened = async {
+        while store.counts().connections < all {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(30), opened).await;
+    in_time.expect("every server of the suite accepts connections");
 }
 
 // === impl Migration ===

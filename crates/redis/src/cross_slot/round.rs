@@ -9,7 +9,7 @@ mod undo;
 use std::sync::Arc;
 
 use tokio::time::{Duration, Instant, sleep};
-use tollgate_core::{Span, StoreError, Verdict};
+use tollgate_core::{Key, Span, StoreError, Verdict};
 
 use super::grouping::Grouping;
 use super::outcome::{Commitment, Outcome};
@@ -247,6 +247,7 @@ impl Round<'_, '_> {
         }
         self.release_later(unknown, &plan.no_counts());
         let confirmed = self.confirm(&counts, &holds).await;
+        self.forget(plan.keys_of(&counts));
         let mut failures = confirmed.iter().flatten();
         settled.has_failed |= failures.any(Result::is_err);
         settled.is_charged = decided.iter().any(|decided| !decided.charged.is_empty());
@@ -254,6 +255,12 @@ impl Round<'_, '_> {
         self.answer_all(decided, callers, &confirmed, (&counts, &charge_time))
             .await;
         settled
+    }
+
+    /// Drops what is cached of keys that were charged, or may have been: their callers, who do so
+    /// as well, may have gone.
+    fn forget(&self, keys: impl Iterator<Item = Key>) {
+        keys.for_each(|key| self.rounds.caches.forget(key));
     }
 
     /// Has every slot charge the reserved units of allowed requests, and release the rest.

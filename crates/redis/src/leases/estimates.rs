@@ -306,6 +306,7 @@ mod tests {
             charge: &charge,
             fitted,
             generation: generations.of(KEY),
+            charges: generations.of(KEY),
         };
         estimates.update(&only, left(units), 1);
         let mut shard = estimates.shards.of(KEY);

@@ -106,6 +106,7 @@ impl Redis {
             charge,
             fitted: FittedLimit::new(charge.limit).expect("the limit is whole"),
             generation: self.caches.generation(charge.key),
+            charges: self.caches.generation_of_charges(charge.key),
         };
         let (now, wait) = (1, charge.limit.interval().expect("a bucket"));
         let debt = wait.times(charge.limit.capacity().into());
@@ -114,6 +115,11 @@ impl Redis {
         let connections = self.stats.connections();
         let denials = self.caches.denials();
         denials.insert(&only, state, wait, connections, Instant::now());
+    }
+
+    /// Drops a cached denial.
+    pub(crate) fn forget_denial(&self, key: Key) {
+        self.caches.forget_denial(key);
     }
 
     /// Whether a denial of a key is cached, even if it has expired since.

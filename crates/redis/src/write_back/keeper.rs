@@ -7,6 +7,7 @@ use tollgate_core::Span;
 
 use super::report::{self, Line, Report};
 use super::table::Table;
+use crate::caches::Caches;
 use crate::failure::Failure;
 use crate::join::join_all;
 use crate::resp::Malformed;
@@ -25,60 +26,13 @@ const AT_ONCE: usize = 2;
 /// been closed, so a late reply is still applied.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Reports at every interval; never returns.
-///
-/// Units must have been reported within an interval and a timeout. So if a round of reports took
-/// longer than half the timeout, because it has very many keys, the next one starts earlier by that
-/// time, but not by more than half the interval. If rounds take longer than that, the table decides
-/// less ([`Table::adapt`]).
-pub(crate) async fn keep(
-    table: Arc<Table>,
-    router: Arc<Router>,
-    stats: Arc<Stats>,
-    (every, timeout): (Span, Span),
-) {
-    let (every, half) = (Duration::from(every), Duration::from(every) / 2);
-    let in_time = Duration::from(timeout) / 2;
-    loop {
-        let start = Instant::now();
-        let lines = report_round(&table, &router, &stats).await;
-        let took = start.elapsed();
-        if let Some(lines) = lines {
-            table.adapt(lines, took, half);
-        }
-        let rest = match took {
-            took if took <= in_time => every,
-            took => every.saturating_sub(took).max(half),
-        };
-        sleep_until(start + rest).await;
-    }
-}
-
-/// Reports all lines that are due, and returns their number; `None` if some could not be reported,
-/// which are then left for another round.
-pub(crate) async fn report_round(table: &Table, router: &Router, stats: &Stats) -> Option<usize> {
-    table.begin_round();
-    let most = match router.is_cluster() {
-        true => LINES_OF_CLUSTER,
-        false => LINES,
-    };
-    let reporter = || async {
-        let mut lines = Some(0);
-        loop {
-            let report = table.take_due(most);
-            if report.lines.is_empty() {
-                return lines;
-            }
-            let sent = send(report, table, router, stats).await;
-            if sent.applied == 0 {
-                return None;
-            }
-            // In a Cluster, one unreachable node does not delay reports to the others.
-            lines = sent.failure.is_none().then_some(lines? + sent.applied);
-        }
-    };
-    let lines = join_all((0..AT_ONCE).map(|_| reporter()).collect()).await;
-    lines.into_iter().sum()
+/// Reports local counts to Redis.
+#[derive(Clone)]
+pub(crate) struct Reporter {
+    pub(crate) table: Arc<Table>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) caches: Arc<Caches>,
 }
 
 /// The outcome of a report.
@@ -89,34 +43,93 @@ pub(crate) struct Sent {
     pub(crate) failure: Option<NodeFailure>,
 }
 
-/// Sends a report, and applies the replies to the table.
-pub(crate) async fn send(report: Report, table: &Table, router: &Router, stats: &Stats) -> Sent {
-    let groups = report.into_groups(router.is_cluster());
-    let request = |at: usize| report::request(&groups[at]);
-    let since = Instant::now() + LATE;
-    let (answers, messages) = router.ask_all(groups.len(), request, since).await;
-    stats.count_report(messages, groups.iter().map(Vec::len).sum());
-    let mut sent = Sent {
-        applied: 0,
-        failure: None,
-    };
-    for (lines, answer) in groups.into_iter().zip(answers) {
-        let applied = answer.and_then(|reply| apply_replies(&reply, &lines, table));
-        let Err(failure) = applied else {
-            sent.applied += lines.len();
-            continue;
-        };
-        match &failure.failure {
-            // The connection broke, or is as good as broken: it may have been charged.
-            Failure::OutcomeUnknown | Failure::Malformed(_) => {
-                stats.count_lost_report();
-                lines.iter().for_each(|line| table.drop_line(line));
+// === impl Reporter ===
+
+impl Reporter {
+    /// Reports at every interval; never returns.
+    ///
+    /// Units must have been reported within an interval and a timeout. So if a round of reports
+    /// took longer than half the timeout, because it has very many keys, the next one starts
+    /// earlier by that time, but not by more than half the interval. If rounds take longer than
+    /// that, the table decides less ([`Table::adapt`]).
+    pub(crate) async fn keep(self, (every, timeout): (Span, Span)) {
+        let (every, half) = (Duration::from(every), Duration::from(every) / 2);
+        let in_time = Duration::from(timeout) / 2;
+        loop {
+            let start = Instant::now();
+            let lines = self.report_round().await;
+            let took = start.elapsed();
+            if let Some(lines) = lines {
+                self.table.adapt(lines, took, half);
             }
-            _ => lines.into_iter().for_each(|line| table.put_back(line)),
+            let rest = match took {
+                took if took <= in_time => every,
+                took => every.saturating_sub(took).max(half),
+            };
+            sleep_until(start + rest).await;
         }
-        sent.failure.get_or_insert(failure);
     }
-    sent
+
+    /// Reports all lines that are due, and returns their number; `None` if some could not be
+    /// reported, which are then left for another round.
+    pub(crate) async fn report_round(&self) -> Option<usize> {
+        self.table.begin_round();
+        let most = match self.router.is_cluster() {
+            true => LINES_OF_CLUSTER,
+            false => LINES,
+        };
+        let reporter = || async {
+            let mut lines = Some(0);
+            loop {
+                let report = self.table.take_due(most);
+                if report.lines.is_empty() {
+                    return lines;
+                }
+                let sent = self.send(report).await;
+                if sent.applied == 0 {
+                    return None;
+                }
+                // In a Cluster, one unreachable node does not delay reports to the others.
+                lines = sent.failure.is_none().then_some(lines? + sent.applied);
+            }
+        };
+        let lines = join_all((0..AT_ONCE).map(|_| reporter()).collect()).await;
+        lines.into_iter().sum()
+    }
+
+    /// Sends a report, and applies the replies to the table.
+    pub(crate) async fn send(&self, report: Report) -> Sent {
+        let groups = report.into_groups(self.router.is_cluster());
+        let request = |at: usize| report::request(&groups[at]);
+        let since = Instant::now() + LATE;
+        let (answers, messages) = self.router.ask_all(groups.len(), request, since).await;
+        let stats = &self.stats;
+        stats.count_report(messages, groups.iter().map(Vec::len).sum());
+        let mut sent = Sent {
+            applied: 0,
+            failure: None,
+        };
+        for (lines, answer) in groups.into_iter().zip(answers) {
+            // A line without parts only fetches a count.
+            let charged = lines.iter().filter(|line| !line.parts.is_empty());
+            charged.for_each(|line| self.caches.forget(line.key));
+            let applied = answer.and_then(|reply| apply_replies(&reply, &lines, &self.table));
+            let Err(failure) = applied else {
+                sent.applied += lines.len();
+                continue;
+            };
+            match &failure.failure {
+                // The connection broke, or is as good as broken: it may have been charged.
+                Failure::OutcomeUnknown | Failure::Malformed(_) => {
+                    stats.count_lost_report();
+                    lines.iter().for_each(|line| self.table.drop_line(line));
+                }
+                _ => lines.into_iter().for_each(|line| self.table.put_back(line)),
+            }
+            sent.failure.get_or_insert(failure);
+        }
+        sent
+    }
 }
 
 fn apply_replies(reply: &ScriptReply, lines: &[Line], table: &Table) -> Result<(), NodeFailure> {

@@ -47,11 +47,18 @@ impl Plan<'_> {
         (!lines.is_empty()).then(|| ScriptRequest::step(Step::Undo { charged_at }, &lines))
     }
 
-    /// The keys of the lines that `back` counts.
-    pub(in super::super) fn keys_of(&self, back: &Counts) -> impl Iterator<Item = Key> {
-        let lines = self.lines.iter().zip(&back.allowed);
-        let counted = lines.filter(|(_, times)| **times > 0);
+    /// The keys of the lines that `counts` counts.
+    pub(in super::super) fn keys_of(&self, counts: &Counts) -> impl Iterator<Item = Key> {
+        let times = counts.allowed.iter().zip(&counts.denied);
+        let lines = self.lines.iter().zip(times);
+        let counted = lines.filter(|(_, (allowed, denied))| **allowed > 0 || **denied > 0);
         counted.map(|(planned, _)| planned.line.charge.key)
+    }
+
+    /// The keys of one part.
+    pub(in super::super) fn keys_in(&self, part: usize) -> impl Iterator<Item = Key> {
+        let lines = self.parts[part].lines.iter();
+        lines.map(|line| self.lines[*line].line.charge.key)
     }
 }
 

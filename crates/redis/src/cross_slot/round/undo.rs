@@ -47,8 +47,7 @@ impl Round<'_, '_> {
             self.ask(part, |_| request.clone(), Instant::now()).await
         };
         let reply = join_all(requests.map(undo).collect()).await;
-        let keys = self.plan.keys_of(back);
-        keys.for_each(|key| self.rounds.caches.forget(key));
+        self.forget(self.plan.keys_of(back));
         reply.iter().all(Result::is_ok)
     }
 
