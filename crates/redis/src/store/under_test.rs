@@ -17,6 +17,7 @@ use crate::script_reply::ScriptReply;
 use crate::script_request::ScriptRequest;
 use crate::single::Single;
 use crate::snapshot::{Snapshot, moment};
+use crate::write_back::WriteBack;
 
 /// A store, its time, and that of Redis.
 pub(crate) struct TimedRedis {
@@ -78,6 +79,11 @@ impl TimedRedis {
         Ok(TimedRedis { store, own, now })
     }
 
+    /// Reports local counts only when the test says so.
+    pub(crate) fn stop_reports(&mut self) {
+        self.store.write_back.stop_keeper();
+    }
+
     /// Sets the time, in microseconds since 1970.
     pub(crate) fn set_now(&self, micros: u64) {
         self.set_clocks(micros, micros);
@@ -125,6 +131,10 @@ impl Redis {
     /// Whether a denial of a key is cached, even if it has expired since.
     pub(crate) fn caches_denial_of(&self, key: Key) -> bool {
         self.caches.denials().contains(key)
+    }
+
+    pub(crate) const fn write_back(&self) -> &WriteBack {
+        &self.write_back
     }
 
     pub(crate) async fn report_all(&self, deadline: Instant) {

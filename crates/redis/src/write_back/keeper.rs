@@ -79,18 +79,19 @@ impl Reporter {
             false => LINES,
         };
         let reporter = || async {
-            let mut lines = Some(0);
+            let (mut lines, mut is_complete) = (0, true);
             loop {
                 let report = self.table.take_due(most);
                 if report.lines.is_empty() {
-                    return lines;
+                    return is_complete.then_some(lines);
                 }
                 let sent = self.send(report).await;
                 if sent.applied == 0 {
                     return None;
                 }
                 // In a Cluster, one unreachable node does not delay reports to the others.
-                lines = sent.failure.is_none().then_some(lines? + sent.applied);
+                lines += sent.applied;
+                is_complete &= sent.failure.is_none();
             }
         };
         let lines = join_all((0..AT_ONCE).map(|_| reporter()).collect()).await;

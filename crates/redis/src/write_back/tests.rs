@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -12,16 +13,26 @@ use tollgate_core::{
 };
 use tollgate_testbed as testbed;
 
+use super::WriteBack;
 use super::report::Report;
 use super::table::{KEYS_MAX, Next, Table};
 use crate::config::{Config, SYNC_INTERVAL_MAX};
 use crate::fit::GRAIN;
+use crate::keys;
 use crate::monotonic::MonotonicClock;
 use crate::snapshot::Snapshot;
 use crate::store::under_test::{TimedRedis, environment};
 
 static SINGLE: LazyLock<testbed::Redis> = LazyLock::new(testbed::Redis::start);
 static CLUSTER: LazyLock<testbed::Cluster> = LazyLock::new(testbed::Cluster::start);
+
+impl WriteBack {
+    /// Stops reporting in the background.
+    pub(crate) fn stop_keeper(&mut self) {
+        let WriteBack { _keeper, .. } = self;
+        _keeper.abort_all();
+    }
+}
 
 /// An instance with local counts, at times that the test chooses.
 struct Instance {
@@ -600,6 +611,35 @@ fn what_was_lost_is_not_repeated_and_what_was_not_sent_is() {
     assert!(due(&table).lines.is_empty());
     learn(&table, &charge);
     assert!(due(&table).lines.is_empty());
+}
+
+/// A node of a Cluster is away, and there are so many keys that each of the two reporters sends
+/// more than one message after the first that fails in part.
+#[test]
+fn a_node_that_is_away_delays_no_report_to_the_others() {
+    const KEYS: usize = 6 * 1_024;
+    // `redis-cli` gives each of three primaries a third of the slots, the first one these.
+    const AWAY: Range<u16> = 0..5_461;
+    let cluster = testbed::Cluster::start();
+    let mut instance = Instance::new(&Config::cluster(cluster.addresses()), 0);
+    let limit = Limit::fixed_window(10, Span::MINUTE).unwrap();
+    let keys: Vec<Key> = (0..KEYS)
+        .map(|key| instance.key(&key.to_string()))
+        .collect();
+    // The first decision is made by Redis, the second one here.
+    for key in keys.iter().chain(&keys) {
+        let charge = Charge::new(*key, &limit, Cost::ONE);
+        assert!(instance.decide(second(0), &[charge]).is_allowed());
+    }
+    let table = Arc::clone(&instance.store.write_back().table);
+    instance.store.stop_reports();
+    cluster.master_of(AWAY.start).kill();
+    let round = instance.store.write_back().reporter.report_round();
+    let lines = instance.runtime.block_on(round);
+    assert_eq!(lines, None, "some could not be reported");
+    let left = due(&table).lines.into_iter();
+    let delayed = left.filter(|line| !AWAY.contains(&keys::slot(line.key)));
+    assert_eq!(delayed.count(), 0);
 }
 
 #[test]
