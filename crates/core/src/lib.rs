@@ -95,7 +95,9 @@ pub use request::{
     Override, OwnedDescriptor, OwnedRequest, PerDescriptor, Request,
 };
 pub use reserved::{Reserved, Settlement};
-pub use shared_store::{SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue};
+pub use shared_store::{
+    CLOSE_WITHIN, SharedStore, StoreEvent, StoreMetric, StoreMetricUnit, StoreMetricValue,
+};
 pub use sharing::{Mode, OnStoreError, SEGMENT_LEASED_MIN, Sharing};
 pub use sliding_log::{Entries, Entry as LogEntry, Plain, SlidingLog};
 pub use sliding_window::{COUNTERS_MAX, SlidingWindow};

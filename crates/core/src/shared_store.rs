@@ -1,6 +1,7 @@
 //! The interface between the engine and a store that several instances share.
 
 use std::future::Future;
+use std::time::Duration;
 
 use crate::charge::Charge;
 use crate::kept_reservation::{
@@ -8,6 +9,10 @@ use crate::kept_reservation::{
 };
 use crate::key::Key;
 use crate::store::{Store, StoreError};
+
+/// How long a store may take to close: a graceful shutdown waits for no longer, and a store that
+/// does not get through to its servers gives up by then.
+pub const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// A store that several instances share, usually over a network.
 ///
@@ -89,8 +94,8 @@ pub trait SharedStore: Store {
         async { Ok(None) }
     }
 
-    /// Returns this instance's leased units and flushes its local counts. The store must not be
-    /// asked for a decision afterwards.
+    /// Returns this instance's leased units and flushes its local counts, within [`CLOSE_WITHIN`].
+    /// The store must not be asked for a decision afterwards.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tollgate_core::{
-    Charge, Clock, DecidedBy, Key, KeyHasher, Limit, Moment, SharedStore, Store, StoreError,
-    StoreMetric, Timeline, Verdict,
+    CLOSE_WITHIN, Charge, Clock, DecidedBy, Key, KeyHasher, Limit, Moment, SharedStore, Store,
+    StoreError, StoreMetric, Timeline, Verdict,
 };
 use tollgate_fallback::{Fallback, FallbackCounts};
 use tollgate_memory::{Memory, Shortage, Stats};
@@ -19,10 +18,6 @@ use crate::any_shared::AnyShared;
 
 /// The name of the store that serves every domain which no other store serves.
 pub const DEFAULT_STORE: &str = "default";
-
-/// How long a shared store may take, when it is closed, to return what this instance has leased and
-/// to report what it has counted.
-pub const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// All stores. One memory of a fixed size has the state of all domains that are kept in memory, and
 /// of the domains that are decided locally while their shared store is unavailable.
@@ -233,9 +228,13 @@ impl NamedStore {
             return;
         };
         let store = &*self.name;
-        match timeout(CLOSE_WITHIN, fallback.shared().close()).await {
-            Ok(()) => debug!(store, "leases returned, counts reported"),
-            Err(_) => warn!(
+        let deadline = Instant::now() + CLOSE_WITHIN;
+        match timeout_at(deadline, fallback.shared().close()).await {
+            // At the deadline, it has given up.
+            Ok(()) if Instant::now() < deadline => {
+                debug!(store, "leases returned, counts reported")
+            }
+            _ => warn!(
                 store,
                 within = ?CLOSE_WITHIN,
                 "not all leases could be returned, and they expire by themselves; some counts may \

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Duration, Instant};
-use tollgate_core::{Charge, InspectStore, Key, KeyState, Span, StoreError, StoreEvent};
+use tokio::time::{Instant, timeout_at};
+use tollgate_core::{
+    CLOSE_WITHIN, Charge, InspectStore, Key, KeyState, Span, StoreError, StoreEvent,
+};
 
 use super::Redis;
 use crate::denials::DENIAL_CACHE_MAX;
 use crate::inspect;
 use crate::stats::Counts;
 use crate::trouble::ErrorCount;
-
-/// How long closing a store may take.
-const CLOSE_MAX: Duration = Duration::from_secs(3);
 
 impl Redis {
     /// The counters of the store.
@@ -79,15 +78,19 @@ impl Redis {
 
     /// Reports every local count, returns every lease, stops leasing, and leaves the members. To
     /// be called before the store is dropped; units that are not returned are charged when their
-    /// lease expires, [`crate::LEASE_LASTS`] later. Takes three seconds at most, however short
+    /// lease expires, [`crate::LEASE_LASTS`] later. Takes [`CLOSE_WITHIN`] at most, however short
     /// [`Config::timeout`](crate::Config::timeout) is: nobody waits for a decision any more.
     pub async fn close(&self) {
-        let deadline = Instant::now() + CLOSE_MAX;
-        tokio::join!(
-            self.write_back.report_all(deadline),
-            self.leased.close(deadline)
-        );
-        self.membership.leave().await;
+        let deadline = Instant::now() + CLOSE_WITHIN;
+        // While a node is away, not everything is reported, but this instance can leave.
+        let closed = async {
+            tokio::join!(
+                self.write_back.report_all(deadline),
+                self.leased.close(deadline),
+                self.membership.leave()
+            )
+        };
+        let _or_given_up = timeout_at(deadline, closed).await;
     }
 }
 

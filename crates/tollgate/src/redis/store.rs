@@ -144,8 +144,8 @@ impl Redis {
     }
 
     /// Returns leased units, reports local counts and leaves the other instances. To be called
-    /// before a program ends, when nothing is decided any more. Waits for Redis for a few times
-    /// [`Config::timeout`] at most.
+    /// before a program ends, when nothing is decided any more. Waits for Redis for two seconds at
+    /// most, whatever [`Config::timeout`] is.
     ///
     /// What is not returned is unavailable to other instances until its lease ends, after at most
     /// 10 s; local counts of [`Mode::WriteBack`] that are not reported are lost.
