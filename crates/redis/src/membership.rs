@@ -15,7 +15,7 @@
 //! A Redis that has come back empty counts the instances one by one, as they send their heartbeats.
 //! So a smaller count takes effect only after [`EXPIRES_AFTER`] without interruption.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::task::JoinSet;
@@ -65,8 +65,9 @@ struct Member {
     counted: Mutex<Counted>,
     /// The count in effect, to be read without the lock.
     count: AtomicU32,
-    /// Whether this instance has left.
-    has_left: AtomicBool,
+    /// Whether this instance has left. Locked until a heartbeat is answered: the last one must not
+    /// reach Redis after this instance has left.
+    has_left: tokio::sync::Mutex<bool>,
 }
 
 /// The number of members.
@@ -108,7 +109,8 @@ impl Membership {
 
     /// Leaves the members.
     pub(crate) async fn leave(&self) {
-        let had_left = self.member.has_left.swap(true, Ordering::Relaxed);
+        let mut has_left = self.member.has_left.lock().await;
+        let had_left = std::mem::replace(&mut *has_left, true);
         if had_left || self.heartbeat.get().is_none() {
             return;
         }
@@ -126,7 +128,7 @@ impl Member {
             key: format!("{prefix}{KEY}"),
             counted: Mutex::default(),
             count: AtomicU32::new(0),
-            has_left: AtomicBool::new(false),
+            has_left: tokio::sync::Mutex::default(),
         })
     }
 
@@ -186,8 +188,14 @@ impl Counted {
 /// Sends heartbeats until the instance leaves.
 async fn send_heartbeats(member: Arc<Member>, router: Arc<Router>) {
     let mut pause = RETRY_AFTER;
-    while !member.has_left.load(Ordering::Relaxed) {
-        match member.beat(&router, EXPIRES_AFTER).await {
+    loop {
+        let has_left = member.has_left.lock().await;
+        if *has_left {
+            return;
+        }
+        let beaten = member.beat(&router, EXPIRES_AFTER).await;
+        drop(has_left);
+        match beaten {
             Ok(_) => {
                 pause = RETRY_AFTER;
                 sleep(HEARTBEAT.into()).await;
