@@ -79,16 +79,30 @@ pub(crate) struct Unanswered {
 /// leaves at the moment at which the request is sent, of any. So only what may be processed twice,
 /// which is `is_idempotent`, is taken for unprocessed when a server leaves.
 pub(crate) fn is_unprocessed(error: &hyper::Error, is_idempotent: bool) -> bool {
+    find_stream_error(error).is_some_and(|error| {
+        let leaves = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
+        let rejects = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (leaves && is_idempotent || rejects)
+    })
+}
+
+/// Whether this side has ended a stream, or a whole connection, because of what the server sent.
+/// Requests that share the connection cannot know whose response that was.
+fn breaks_protocol(error: &hyper::Error) -> bool {
+    let is_closing = |error: &h2::Error| error.reason() == Some(h2::Reason::NO_ERROR);
+    find_stream_error(error).is_some_and(|error| error.is_library() && !is_closing(error))
+}
+
+/// The error of HTTP/2 that is the reason of another one.
+fn find_stream_error(error: &hyper::Error) -> Option<&h2::Error> {
     let mut cause = error.source();
     while let Some(inner) = cause {
-        if let Some(error) = inner.downcast_ref::<h2::Error>() {
-            let leaves = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
-            let rejects = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-            return error.is_remote() && (leaves && is_idempotent || rejects);
+        if let Some(error) = inner.downcast_ref() {
+            return Some(error);
         }
         cause = inner.source();
     }
-    false
+    None
 }
 
 // === impl Failure ===
@@ -111,7 +125,12 @@ impl Failure {
             Some(BodyError::Idle(limit)) => Failure::IdleBody(*limit),
             Some(BodyError::Slow(rate)) => Failure::SlowBody(*rate),
             Some(BodyError::Incomplete(_)) => Failure::IncompleteBody,
-            None if error.is_parse() || TooMuchRead::is_reason_of(error) => Failure::Malformed,
+            None if error.is_parse()
+                || TooMuchRead::is_reason_of(error)
+                || breaks_protocol(error) =>
+            {
+                Failure::Malformed
+            }
             // Late is a body only after its response.
             Some(BodyError::Late) | None => Failure::Closed,
         }

@@ -17,7 +17,11 @@ use crate::request_body::RequestBody;
 use crate::request_body::tests::unfinished;
 use crate::settings::RetrySettings;
 
+mod frames;
+
 mod interim;
+
+mod malformed;
 
 mod retried;
 

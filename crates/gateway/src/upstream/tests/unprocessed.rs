@@ -3,11 +3,10 @@
 use std::future::pending;
 use std::sync::atomic::AtomicUsize;
 
+use super::frames::{accept, answer_stream, h2c_upstream, next_request, send, serve};
 use super::*;
 use crate::upstream::tried::SENDS_MAX;
 
-/// An empty SETTINGS.
-const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// GOAWAY without an error: no stream was processed.
 const GOAWAY: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// The same, up to stream 1, which was.
@@ -17,48 +16,8 @@ const REJECTED: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 7];
 const BROKEN: &[u8] = &[0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 2];
 /// Where the number of the stream is in them.
 const NUMBER: std::ops::Range<usize> = 5..9;
-/// The head of a frame of HEADERS with a byte, which ends its stream; and 204, compressed.
-const HEADERS: [u8; 5] = [0, 0, 1, 1, 5];
-const NO_CONTENT: u8 = 0x89;
-/// The type of HEADERS, and the length of what a client sends before all frames.
-const TYPE_HEADERS: u8 = 1;
-const PREFACE_BYTES: usize = 24;
 /// Retries of a request, where there are any.
 const ATTEMPTS: usize = 2;
-
-/// A connection from its first frame on.
-async fn accept(listener: &TcpListener) -> TcpStream {
-    let (mut stream, _peer) = listener.accept().await.unwrap();
-    stream.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
-    stream.write_all(SETTINGS).await.unwrap();
-    stream
-}
-
-/// Reads up to the next request, and returns the four bytes of its stream's number.
-async fn next_request(stream: &mut TcpStream) -> [u8; 4] {
-    loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).await.unwrap();
-        let [a, b, c, kind, _flags, number @ ..] = head;
-        let length = u32::from_be_bytes([0, a, b, c]);
-        let mut payload = vec![0; usize::try_from(length).unwrap()];
-        stream.read_exact(&mut payload).await.unwrap();
-        if kind == TYPE_HEADERS {
-            return number;
-        }
-    }
-}
-
-async fn answer_stream(stream: &mut TcpStream, number: [u8; 4]) {
-    let head = [&HEADERS[..], &number, &[NO_CONTENT]].concat();
-    stream.write_all(&head).await.unwrap();
-}
-
-async fn h2c_upstream() -> (Upstream, TcpListener) {
-    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = server.local_addr().unwrap().to_string();
-    (upstream_of(vec![address], UpstreamProtocol::H2c, 8), server)
-}
 
 fn put(body: RequestBody) -> Box<Request<RequestBody>> {
     Box::new(Request::put("http://api/").body(body).unwrap())
@@ -69,27 +28,10 @@ async fn reject_all(listener: TcpListener) {
     let mut streams = Vec::new();
     loop {
         let mut stream = accept(&listener).await;
-        next_request(&mut stream).await;
+        next_request(&mut stream).await.unwrap();
         stream.write_all(GOAWAY).await.unwrap();
         streams.push(stream);
     }
-}
-
-/// Runs a server until what is returned is dropped.
-fn serve(serving: impl Future<Output = ()> + Send + 'static) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    tasks.spawn(serving);
-    tasks
-}
-
-async fn send(
-    upstream: &Upstream,
-    request: Box<Request<RequestBody>>,
-) -> Result<StatusCode, Unanswered> {
-    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
-    let lease = upstream.lease().await.unwrap();
-    let sent = upstream.send(lease, request, TIMEOUT, &clock).await;
-    sent.map(|(response, _lease)| response.status())
 }
 
 /// Nothing has happened.
@@ -99,13 +41,13 @@ async fn a_request_that_was_not_processed_is_sent_again() {
         let (upstream, server) = h2c_upstream().await;
         let _serving = serve(async move {
             let mut stream = accept(&server).await;
-            let first = next_request(&mut stream).await;
+            let first = next_request(&mut stream).await.unwrap();
             assert_eq!(first, [0, 0, 0, 1]);
             stream.write_all(rejection).await.unwrap();
             if is_closing {
                 stream = accept(&server).await;
             }
-            let again = next_request(&mut stream).await;
+            let again = next_request(&mut stream).await.unwrap();
             answer_stream(&mut stream, again).await;
             pending().await
         });
@@ -150,7 +92,7 @@ async fn reset_all(
 ) {
     let mut stream = accept(&listener).await;
     loop {
-        let number = next_request(&mut stream).await;
+        let number = next_request(&mut stream).await.unwrap();
         let index = count.fetch_add(1, Ordering::Relaxed);
         let mut reset = resets[index.min(resets.len() - 1)].to_vec();
         reset[NUMBER].copy_from_slice(&number);
@@ -190,7 +132,7 @@ async fn a_request_that_may_have_been_processed_is_not_sent_again() {
         let (upstream, server) = h2c_upstream().await;
         let _serving = serve(async move {
             let mut stream = accept(&server).await;
-            next_request(&mut stream).await;
+            next_request(&mut stream).await.unwrap();
             stream.write_all(end).await.unwrap();
         });
         let sent = send(&upstream, put(RequestBody::empty())).await;
