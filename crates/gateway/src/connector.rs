@@ -41,7 +41,8 @@ const SEND_BYTES: usize = 64 * 1024;
 const RESETS_REMEMBERED: usize = 1024;
 /// How often the server of a connection of HTTP/2 is sent a PING, and how long it may take. Servers
 /// of gRPC close connections with more than one in 5 minutes without data. A host that is gone is
-/// found by the kernel, below; this finds a process that answers nothing any more.
+/// found by the kernel, below, unless something is on its way to it; this finds that too, and a
+/// process that answers nothing any more.
 const PING_INTERVAL: Duration = Duration::from_secs(330);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -54,12 +55,14 @@ pub(crate) const SHARED_IDLE_TIME: Duration = Duration::from_secs(15);
 /// When the kernel asks the server of a connection on which nothing arrives whether it still has
 /// it, how often it asks again without an answer, and how many times. A server that lost its power,
 /// or whose last packet was lost, never says that it is gone.
+///
+/// `TCP_USER_TIMEOUT` is not set. It would replace the number of times; and it would also end the
+/// connection of a server that is there and reads nothing, which may be as long as the timeouts of
+/// the settings allow. They bound the wait for a host that is gone while something is on its way to
+/// it, because then the kernel does not ask.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 5;
-/// For how long nothing of what was sent is acknowledged by a host that is still there. The kernel
-/// asks a host only on connections where nothing is on its way.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(30);
 
 /// How long requests go over a connection to a server that is known by its name. Then the name is
 /// looked up again: under steady load, no connection would ever be idle and be closed.
@@ -219,7 +222,6 @@ impl Connector {
         let _ = stream.set_nodelay(true);
         let socket = SockRef::from(&stream);
         let _ = socket.set_tcp_keepalive(&keepalive());
-        let _ = socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX));
         Ok(match &self.tls {
             None => Connected::Plain(stream),
             Some(tls) => Connected::Tls(Box::new(tls.handshake(stream, self.protocol).await?)),
@@ -342,25 +344,35 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_server_that_is_silently_gone_is_noticed_within_half_a_minute() {
+    /// The connection to a server, which need not accept it.
+    async fn connect() -> (TcpStream, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let limit = Duration::from_secs(5);
         let connector = Connector::new(address, UpstreamProtocol::Http1, None, limit);
-        let Connected::Plain(stream) = connector.connect().await.unwrap() else {
-            panic!("there is no TLS");
-        };
+        match connector.connect().await.unwrap() {
+            Connected::Plain(stream) => (stream, listener),
+            Connected::Tls(_) => panic!("there is no TLS"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_silently_gone_is_noticed_within_half_a_minute() {
+        let (stream, _listener) = connect().await;
         let socket = SockRef::from(&stream);
         assert!(socket.keepalive().unwrap());
         let probes = socket.tcp_keepalive_retries().unwrap();
-        let (idle, interval) = (
-            socket.tcp_keepalive_time().unwrap(),
-            socket.tcp_keepalive_interval().unwrap(),
-        );
-        assert_eq!((idle, interval, probes), (limit, limit, 5));
+        let idle = socket.tcp_keepalive_time().unwrap();
+        let interval = socket.tcp_keepalive_interval().unwrap();
+        assert_eq!((idle, interval, probes), (Duration::from_secs(5), idle, 5));
         assert_eq!(idle + interval * probes, Duration::from_secs(30));
-        let unacknowledged = socket.tcp_user_timeout().unwrap();
-        assert_eq!(unacknowledged, Some(Duration::from_secs(30)));
+    }
+
+    /// With a user timeout, the kernel would close it, whatever the settings say.
+    #[tokio::test]
+    async fn the_kernel_does_not_bound_how_long_a_server_reads_nothing() {
+        let (stream, _listener) = connect().await;
+        let user_timeout = SockRef::from(&stream).tcp_user_timeout().unwrap();
+        assert_eq!(user_timeout, None);
     }
 }
