@@ -27,7 +27,13 @@ pub struct BoundedReads<S> {
 
 /// How many bytes a [`BoundedReads`] may still give. At first, any number.
 #[derive(Clone, Debug)]
-pub struct ReadBound(Arc<AtomicUsize>);
+pub struct ReadBound(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    bytes_left: AtomicUsize,
+    reads: AtomicUsize,
+}
 
 /// A server has sent more than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +44,7 @@ pub struct TooMuchRead;
 impl ReadBound {
     /// Allows so many bytes from now on.
     pub fn set(&self, bytes: usize) {
-        self.0.store(bytes, Ordering::Relaxed);
+        self.0.bytes_left.store(bytes, Ordering::Relaxed);
     }
 
     /// Allows any number from now on.
@@ -46,12 +52,18 @@ impl ReadBound {
         self.set(UNBOUNDED);
     }
 
+    /// How often something was read, bounded or not. After the largest number comes 0.
+    pub fn reads(&self) -> usize {
+        self.0.reads.load(Ordering::Relaxed)
+    }
+
     /// Counts bytes that were read.
     fn count(&self, bytes: usize) {
+        self.0.reads.fetch_add(1, Ordering::Relaxed);
         let left = |left: usize| (left != UNBOUNDED).then(|| left.saturating_sub(bytes));
-        // Relaxed: nothing else is read or written by who sees the count. Without a bound, nothing
-        // is counted.
-        let (order, counted) = (Ordering::Relaxed, &self.0);
+        // Relaxed: nothing else is read or written by who sees the count. Without a bound, no bytes
+        // are counted.
+        let (order, counted) = (Ordering::Relaxed, &self.0.bytes_left);
         let _ = counted.fetch_update(order, order, left);
     }
 }
@@ -61,7 +73,10 @@ impl ReadBound {
 impl<S> BoundedReads<S> {
     /// The stream, and its bound.
     pub fn new(stream: S) -> (BoundedReads<S>, ReadBound) {
-        let bound = ReadBound(Arc::new(AtomicUsize::new(UNBOUNDED)));
+        let bound = ReadBound(Arc::new(Counts {
+            bytes_left: AtomicUsize::new(UNBOUNDED),
+            reads: AtomicUsize::new(0),
+        }));
         let bounded = BoundedReads {
             stream,
             bound: bound.clone(),
@@ -76,7 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedReads<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.bound.0.load(Ordering::Relaxed) == 0 {
+        if self.bound.0.bytes_left.load(Ordering::Relaxed) == 0 {
             let error = io::Error::new(io::ErrorKind::InvalidData, TooMuchRead);
             return Poll::Ready(Err(error));
         }
@@ -172,5 +187,19 @@ mod tests {
         stream.read_exact(&mut read).await.unwrap();
         stream.write_all(b"x").await.unwrap();
         assert_eq!(peer.read_u8().await.unwrap(), b'x');
+    }
+
+    #[tokio::test]
+    async fn each_read_that_gives_something_is_counted() {
+        let (stream, mut peer) = duplex(64);
+        let (mut stream, bound) = BoundedReads::new(stream);
+        assert_eq!(bound.reads(), 0);
+        stream.write_all(b"x").await.unwrap();
+        assert_eq!(bound.reads(), 0);
+        for reads in 1..=2 {
+            peer.write_all(b"x").await.unwrap();
+            stream.read_u8().await.unwrap();
+            assert_eq!(bound.reads(), reads);
+        }
     }
 }

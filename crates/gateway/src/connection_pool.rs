@@ -14,11 +14,12 @@ use crate::address_health::AddressHealth;
 use crate::connector::{Connector, Http1, IDLE_TIME};
 use crate::request_body::{Held, RequestBody, UPLOAD_TIME};
 use crate::settings::UpstreamProtocol;
-use crate::stream_count::StreamCount;
+
+mod liveness;
 
 mod shared_connections;
 
-use shared_connections::SharedConnections;
+use shared_connections::{Share, SharedConnections};
 
 /// The most connections to one address that wait for the next request; further ones are closed.
 const IDLE_MAX: usize = 256;
@@ -62,6 +63,8 @@ pub(crate) struct Lease {
     counted: Arc<Counted>,
     /// Whether it has served another request before, so that the server may just have closed it.
     is_reused: bool,
+    /// Over HTTP/2, how often something had arrived on the connection when the request was sent.
+    arrivals: usize,
 }
 
 /// Counts a request in flight until it is dropped.
@@ -69,7 +72,7 @@ pub(crate) struct Lease {
 struct Counted {
     pool: Arc<ConnectionPool>,
     /// Over HTTP/2, counts it on its connection too.
-    stream: Option<StreamCount>,
+    share: Option<Share>,
 }
 
 // === impl ConnectionPool ===
@@ -123,6 +126,7 @@ impl ConnectionPool {
             sender: Some(Sender::Http1(connection)),
             counted: Arc::new(counted),
             is_reused: true,
+            arrivals: 0,
         })
     }
 
@@ -147,7 +151,7 @@ impl ConnectionPool {
             },
             UpstreamProtocol::H2c | UpstreamProtocol::H2 => {
                 let (stream, is_reused) = self.shared.share(&self.connector).await?;
-                counted.stream = Some(stream.count);
+                counted.share = Some(stream.share);
                 (Sender::Http2(stream.sender), is_reused)
             }
         };
@@ -155,6 +159,7 @@ impl ConnectionPool {
             sender: Some(sender),
             counted: Arc::new(counted),
             is_reused,
+            arrivals: 0,
         })
     }
 
@@ -263,8 +268,18 @@ impl Lease {
                 request
                     .body_mut()
                     .hold(Arc::<Counted>::clone(&self.counted));
+                let share = self.counted.share.as_ref();
+                self.arrivals = share.map_or(0, |share| share.liveness.arrivals());
                 sender.try_send_request(*request).await
             }
+        }
+    }
+
+    /// The head of the response has not come in time. If nothing else has come either since the
+    /// request was sent, the connection gets no more requests; those that it has go on.
+    pub(crate) fn report_late_head(&self) {
+        if let Some(share) = &self.counted.share {
+            share.liveness.check_since(self.arrivals);
         }
     }
 
@@ -311,7 +326,7 @@ impl Counted {
         let counting = pool.in_flight.fetch_update(order, order, another);
         counting.is_ok().then(|| Counted {
             pool: Arc::clone(pool),
-            stream: None,
+            share: None,
         })
     }
 }
@@ -319,7 +334,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.pool.in_flight.fetch_sub(1, Ordering::Relaxed);
-        drop(self.stream.take());
+        drop(self.share.take());
     }
 }
 

@@ -95,6 +95,8 @@ pub(crate) struct Http1<B> {
 pub(crate) struct Http2<B> {
     pub(crate) sender: http2::SendRequest<B>,
     pub(crate) opened_at: Instant,
+    /// Counts what arrives; there is no bound.
+    pub(crate) arrivals: ReadBound,
     limit: Weak<dyn StreamLimit>,
     task: AbortHandle,
 }
@@ -268,11 +270,9 @@ async fn begin_http2<B: Sent>(stream: impl Stream) -> io::Result<Http2<B>> {
         // their responses could have the connection closed on all others; servers are trusted.
         .max_local_error_reset_streams(None)
         .max_header_list_size(u32::try_from(HEAD_BYTES_MAX).expect("it is small"));
-    let shaken = builder
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other);
-    let (sender, connection) = shaken?;
+    let (stream, arrivals) = BoundedReads::new(stream);
+    let shaken = builder.handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(io::Error::other)?;
     // The library's limit of streams is known to the connection, and not to its senders.
     let connection = Arc::new(Mutex::new(connection));
     let limit = Arc::downgrade(&connection);
@@ -283,6 +283,7 @@ async fn begin_http2<B: Sent>(stream: impl Stream) -> io::Result<Http2<B>> {
     Ok(Http2 {
         sender,
         opened_at: Instant::now(),
+        arrivals,
         limit,
         task: task.abort_handle(),
     })
@@ -319,9 +320,18 @@ impl<B> Http2<B> {
     pub(crate) fn task(&self) -> Task {
         Task(self.task.clone())
     }
+
+    /// Closes the connection when that is called.
+    pub(crate) fn abort_handle(&self) -> AbortHandle {
+        self.task.clone()
+    }
 }
 
-impl<S: Stream, B: Sent> StreamLimit for Mutex<http2::Connection<TokioIo<S>, B, TokioExecutor>> {
+impl<S, B> StreamLimit for Mutex<http2::Connection<TokioIo<BoundedReads<S>>, B, TokioExecutor>>
+where
+    S: Stream,
+    B: Sent,
+{
     fn streams_max(&self) -> usize {
         let connection = self.lock().unwrap_or_else(PoisonError::into_inner);
         connection.current_max_send_streams()

@@ -5,12 +5,13 @@
 //! more: the next request goes over another.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hyper::client::conn::http2;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 
+use super::liveness::Liveness;
 use crate::connector::{Connector, Http2, SHARED_IDLE_TIME};
 use crate::request_body::RequestBody;
 use crate::settings::HTTP2_CONNECTIONS_MAX;
@@ -29,6 +30,7 @@ pub(super) struct SharedConnections {
 struct Shared {
     connection: Http2<RequestBody>,
     streams: Streams,
+    liveness: Arc<Liveness>,
     /// When it got its last request.
     used_at: Instant,
 }
@@ -37,7 +39,14 @@ struct Shared {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) sender: http2::SendRequest<RequestBody>,
-    pub(super) count: StreamCount,
+    pub(super) share: Share,
+}
+
+/// Counts a request on its connection until it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    _count: StreamCount,
+    pub(super) liveness: Arc<Liveness>,
 }
 
 // === impl SharedConnections ===
@@ -88,12 +97,7 @@ impl SharedConnections {
             return Err(io::Error::from(io::ErrorKind::ResourceBusy));
         }
         // In a box, as with HTTP/1.1.
-        let connection = Box::pin(connector.connect_http2()).await?;
-        let mut shared = Shared {
-            connection,
-            streams: Streams::default(),
-            used_at: Instant::now(),
-        };
+        let mut shared = Shared::new(Box::pin(connector.connect_http2()).await?);
         let stream = shared.begin();
         self.lock().push(shared);
         Ok((stream, false))
@@ -125,8 +129,19 @@ impl SharedConnections {
 // === impl Shared ===
 
 impl Shared {
+    fn new(connection: Http2<RequestBody>) -> Shared {
+        let liveness = Liveness::new(connection.arrivals.clone(), connection.abort_handle());
+        Shared {
+            connection,
+            streams: Streams::default(),
+            liveness: Arc::new(liveness),
+            used_at: Instant::now(),
+        }
+    }
+
     fn is_usable(&self, connector: &Connector) -> bool {
-        !self.connection.sender.is_closed() && !connector.is_outdated(self.connection.opened_at)
+        let is_open = !self.connection.sender.is_closed() && !self.liveness.is_silent();
+        is_open && !connector.is_outdated(self.connection.opened_at)
     }
 
     /// Whether the server takes another request. Until it has said so, the library assumes 100, the
@@ -144,7 +159,10 @@ impl Shared {
         self.used_at = Instant::now();
         Stream {
             sender: self.connection.sender.clone(),
-            count: self.streams.begin(),
+            share: Share {
+                _count: self.streams.begin(),
+                liveness: Arc::clone(&self.liveness),
+            },
         }
     }
 }

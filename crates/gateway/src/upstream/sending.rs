@@ -96,7 +96,10 @@ impl Upstream {
         for _send in 1..=SENDS_MAX {
             let pool = Arc::clone(lease.pool());
             let answered = answer(&mut lease, request, head_timeout).await;
-            let answered = answered.ok_or_else(|| sent(Failure::SlowHead(head_timeout), &pool))?;
+            let answered = answered.ok_or_else(|| {
+                lease.report_late_head();
+                sent(Failure::SlowHead(head_timeout), &pool)
+            })?;
             let mut error = match answered {
                 Ok(mut response) => {
                     let is_one_length = merge_lengths(response.headers_mut());

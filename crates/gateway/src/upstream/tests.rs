@@ -27,6 +27,8 @@ mod retried;
 
 mod searches;
 
+mod silent;
+
 mod unprocessed;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
