@@ -48,10 +48,13 @@ pub trait SharedStore: Store {
     /// Decides as [`Store::decide`]; if the request is allowed, keeps a reservation where any
     /// instance finds it. A store need not keep reservations.
     ///
+    /// No charge may be a refund: a request that waits for units may be sent again, and a refund
+    /// happens each time.
+    ///
     /// # Errors
     ///
     /// [`StoreError::Unfit`] if the store cannot keep a reservation for this request, with the
-    /// reason as its source: nothing was charged.
+    /// reason as its source, or if a charge is a refund: nothing was charged.
     fn reserve(
         &self,
         charges: &[Charge<'_>],

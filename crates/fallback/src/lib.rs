@@ -126,7 +126,8 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
     ///
     /// # Errors
     ///
-    /// As [`Store::decide`], and [`StoreError::Unfit`] if the store keeps none of this request.
+    /// As [`Store::decide`], and [`StoreError::Unfit`] if the store keeps none of this request, or
+    /// a charge is a refund.
     pub async fn reserve(
         &self,
         charges: &[Charge<'_>],

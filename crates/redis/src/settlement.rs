@@ -53,6 +53,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Why Redis cannot store a reservation for a request. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoReservation {
+    /// A charge is a refund, which each attempt would make: see [`Settlements::ask_until_free`].
+    Refund,
     WriteBack,
     SeveralSlots,
     LongMemo,
@@ -77,6 +79,9 @@ impl Settlements {
         new: &NewReservation<'_>,
     ) -> Result<(), NoReservation> {
         let keys = charges.iter().map(|charge| charge.key);
+        if charges.iter().any(|charge| charge.cost.is_refund()) {
+            return Err(NoReservation::Refund);
+        }
         if charges.iter().any(is_written_back) {
             return Err(NoReservation::WriteBack);
         }
@@ -301,6 +306,10 @@ impl From<NoReservation> for StoreError {
 impl fmt::Display for NoReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            NoReservation::Refund => {
+                "the cost of a reservation is an estimate of what will be consumed, and a refund \
+                 is none; send the refund by itself"
+            }
             NoReservation::WriteBack => {
                 "a limit in mode `write_back` has no reservations, because Redis does not know all \
                  of its units; use `strict` or `leased`"

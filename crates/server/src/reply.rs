@@ -216,6 +216,7 @@ impl From<ReserveError> for Failure {
         let (kind, status) = match error {
             ReserveError::Store(error) => return Failure::from(error),
             ReserveError::Unfit { .. } => ("reserve_unsupported", StatusCode::NOT_IMPLEMENTED),
+            ReserveError::Refund => ("bad_request", StatusCode::BAD_REQUEST),
             ReserveError::TooManyLimits { .. } => ("too_many_limits", StatusCode::BAD_REQUEST),
             ReserveError::Full { .. } => ("reservations_full", StatusCode::SERVICE_UNAVAILABLE),
             _ => ("no_randomness", StatusCode::SERVICE_UNAVAILABLE),

@@ -63,6 +63,8 @@ pub enum ReserveError {
         /// How many.
         max: usize,
     },
+    /// A limit of the request is to be refunded units: the cost of a reservation is an estimate.
+    Refund,
     /// The request has more than [`RESERVED_LIMITS_MAX`] limits.
     TooManyLimits {
         /// How many.
@@ -90,6 +92,9 @@ fn charges_to_reserve<'r>(
     resolution: Resolution,
 ) -> Result<PerCharge<Charge<'r>>, ReserveError> {
     let charges = resolved.charges_under(resolution);
+    if charges.iter().any(|charge| charge.cost.is_refund()) {
+        return Err(ReserveError::Refund);
+    }
     match charges.len() {
         0..=RESERVED_LIMITS_MAX => Ok(charges),
         limits => Err(ReserveError::TooManyLimits { limits }),
@@ -101,7 +106,8 @@ fn charges_to_reserve<'r>(
 impl Engine {
     /// Decides on a request as [`Engine::decide`] does; its cost is an estimate. If it is allowed,
     /// returns a reservation, which [`Engine::settle`] settles once, unless it met no limit: then
-    /// there is nothing to settle. A reservation that is not settled stays charged.
+    /// there is nothing to settle. A reservation that is not settled stays charged. The cost of no
+    /// descriptor may be a refund.
     ///
     /// # Errors
     ///
@@ -265,6 +271,10 @@ impl fmt::Display for ReserveError {
                 f,
                 "{max} reservations are open, and that is the most; settle them, retry when some \
                  have expired, or raise `reservations.max`"
+            ),
+            ReserveError::Refund => f.write_str(
+                "the cost of a reservation is an estimate of what will be consumed, and a refund \
+                 is none; send the refund by itself",
             ),
             ReserveError::TooManyLimits { limits } => write!(
                 f,

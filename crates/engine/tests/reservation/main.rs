@@ -126,6 +126,20 @@ async fn a_reservation_is_settled_once() {
 }
 
 #[tokio::test]
+async fn a_refund_is_not_reserved() {
+    let bench = Bench::with("- {key: a, rate_limit: 100/hour}\n- {key: b, rate_limit: 100/hour}\n");
+    assert!(bench.reserve(&["a", "b"], 40).await.is_some());
+    let mut request = request(&["a", "b"], Cost::Take(5));
+    request.descriptors[1].cost = Some(Cost::Refund(5));
+    let reserved = bench.engine.reserve(&request).await;
+    assert!(matches!(reserved, Err(ReserveError::Refund)));
+    let owned = bench.engine.reserve_owned(&request).await;
+    assert!(matches!(owned, Err(ReserveError::Refund)));
+    assert_eq!(bench.remaining("a").await, 60);
+    assert_eq!(bench.remaining("b").await, 60);
+}
+
+#[tokio::test]
 async fn every_limit_that_was_charged_is_settled() {
     let rules = "- {key: a, rate_limit: 100/hour}\n- {key: b, rate_limit: 50/minute}\n\
                  - {key: free, rate_limit: {unlimited: true}}\n";

@@ -188,7 +188,10 @@ fn what_redis_cannot_keep_is_an_error_and_charges_nothing() {
     let one = Charge::new(one, &limit, Cost::Take(10));
     let other = Charge::new(other, &limit, Cost::Take(10));
     let written_back = one.shared(Sharing::in_mode(Mode::WriteBack));
-    for charges in [&[one, other][..], &[written_back]] {
+    let refund = Charge::new(other.key, &limit, Cost::Refund(5));
+    let now = Now::at(Taste::MICROSECONDS.start.utc);
+    assert!(apart.decide(now, &[other]).is_allowed());
+    for charges in [&[one, other][..], &[written_back], &[refund]] {
         let new = new(7);
         let reserved = apart.store.reserve_kept(charges, &new);
         let error = apart
@@ -198,8 +201,9 @@ fn what_redis_cannot_keep_is_an_error_and_charges_nothing() {
         assert!(matches!(error, StoreError::Unfit { .. }), "{error:?}");
     }
     let peek = Charge::new(one.key, &limit, Cost::Peek(1));
-    let now = Now::at(Taste::MICROSECONDS.start.utc);
     assert_eq!(apart.decide(now, &[peek]).decisions[0].remaining(), 100);
+    let peek = Charge::new(other.key, &limit, Cost::Peek(1));
+    assert_eq!(apart.decide(now, &[peek]).decisions[0].remaining(), 90);
 }
 
 /// A Redis that is out of memory rejects the first write of a script if it needs memory, and no
