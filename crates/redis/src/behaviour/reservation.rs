@@ -246,6 +246,31 @@ fn the_short_script_does_what_the_general_one_does() {
     assert!(short > 500 && general > 50, "{short} and {general}");
 }
 
+#[test]
+fn a_larger_bucket_owes_no_more_than_the_former_one_after_the_clock_is_set_back() {
+    let of = |count| Limit::token_bucket(count, Span::from_secs(count.into()));
+    let (small, large) = (of(10).expect("valid"), of(100).expect("valid"));
+    let lasts = 20_000;
+    for is_at_once in [false, true] {
+        let mut pair = Pair::new();
+        let take = |limit, units| Charge::new(pair.keys[0], limit, Cost::Take(units));
+        let (first, next) = (take(&small, 10), take(&large, 85));
+        pair.charge_at_once(first, 1);
+        pair.now = Now::at(pair.now.utc - Span::from_secs(5));
+        match is_at_once {
+            false => pair.step(
+                Step::Reserve {
+                    name: pair.names[1],
+                    lasts,
+                },
+                next,
+                1,
+            ),
+            true => pair.charge_at_once(next, 1),
+        }
+    }
+}
+
 /// Something happens to both keys.
 fn act(random: &mut Random, pair: &mut Pair, limit: &Limit) {
     let cost = random.pick(&[

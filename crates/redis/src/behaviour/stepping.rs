@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_behaviour::{Random, Rule, Subject, Taste, check};
 use tollgate_core::{
-    Algorithm, Charge, Cost, Ledger, Limit, Mode, Moment, Now, Sharing, Span, Verdict, Wait,
+    Algorithm, Charge, Cost, Key, Ledger, Limit, Mode, Moment, Now, Sharing, Span, Verdict, Wait,
 };
 
 use super::{Driven, SINGLE};
@@ -270,5 +270,28 @@ fn a_bucket_owes_nothing_for_a_clock_that_was_set_back() {
         let denied = decide(&clocks, 0, mode, Cost::Take(1));
         let wait = denied.wait().and_then(Wait::to_duration);
         assert_eq!(wait, Some(Span::from_millis(500).into()), "{mode:?}");
+    }
+}
+
+/// A bucket with 10 units of debt becomes larger, and the clock of Redis is set back: the debt is
+/// no larger than the former limit allowed, for one request in a call and for several.
+#[test]
+fn a_larger_bucket_owes_no_more_than_the_former_one() {
+    let of = |count| Limit::token_bucket(count, Span::from_secs(count.into()));
+    let (small, large) = (of(10).expect("valid"), of(100).expect("valid"));
+    for count in [1, 3] {
+        let mut redis = Driven::new(&Config::single(SINGLE.address()));
+        let keys: Vec<Key> = (0..count).map(|key| redis.key(&key.to_string())).collect();
+        let requests = |limit, cost| -> Vec<Vec<Charge<'_>>> {
+            let charge = |key: &Key| vec![Charge::new(*key, limit, cost)];
+            keys.iter().map(charge).collect()
+        };
+        let now = Taste::MICROSECONDS.start;
+        let allowed = redis.decide_together(now, &requests(&small, Cost::Take(10)));
+        assert!(allowed.iter().all(Verdict::is_allowed));
+        let before = Now::at(now.utc - Span::from_secs(5));
+        for verdict in redis.decide_together(before, &requests(&large, Cost::Peek(1))) {
+            assert_eq!(verdict.decisions[0].remaining(), 90, "{count} in a call");
+        }
     }
 }

@@ -27,7 +27,7 @@ if #KEYS == 1 and plain == 1 then
   if kind == FIXED_CLOCK then word, add, fresh, ends = 0, 1, 0, now - now % span + span end
   local is_plain = not state
   if state then
-    local known, at, was, its
+    local known, at, was, its, its_cap
     if #state ~= 18 then
       -- For the general script.
     elseif ends then
@@ -35,8 +35,8 @@ if #KEYS == 1 and plain == 1 then
       is_plain = known == kind and (at <= now or at == ends and its == span and was <= room)
       if at > now then word = was end
     else
-      known, at, its = read('>BI7I6', state)
-      is_plain = known == kind and its == span and at <= now + room
+      known, at, its, its_cap = read('>BI7I6I4', state)
+      is_plain = known == kind and its == span and at <= now + min(room, its_cap * span)
       if at > now then word = at end
     end
   end
@@ -82,7 +82,7 @@ for i = 1, #KEYS do
   if not word then
     word = fresh[which]
     if state then
-      local kind, at, was, its
+      local kind, at, was, its, its_cap
       if #state > 18 then
         local last = byte(state) == HELD and 2 + HOLD * byte(state, 2) or 0
         local held, count = {}, 0
@@ -107,7 +107,7 @@ for i = 1, #KEYS do
       elseif ends[which] then
         kind, at, was, its = read('>BI7I4I6', state)
       else
-        kind, at, its = read('>BI7I6', state)
+        kind, at, its, its_cap = read('>BI7I6I4', state)
       end
       if not word then
         -- For the general script.
@@ -118,7 +118,7 @@ for i = 1, #KEYS do
       elseif kind == FIXED_CLOCK then
         local is_same = at == ends[which] and its == spans[which] and was <= rooms[which]
         if at > now then word = is_same and was or nil end
-      elseif its ~= spans[which] or at > now + rooms[which] then
+      elseif its ~= spans[which] or at > now + min(rooms[which], its_cap * its) then
         word = nil
       else
         full_at = at

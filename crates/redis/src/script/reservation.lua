@@ -66,8 +66,8 @@ for i = 1, #KEYS do
       is_short = till == ends and its == span and was <= cap
     end
   else
-    local _, till, its = read('>BI7I6', state)
-    is_short = its == span and till <= now + cap * span
+    local _, till, its, its_cap = read('>BI7I6I4', state)
+    is_short = its == span and till <= now + min(cap, its_cap) * span
     if till <= now then
       state = ''
     elseif is_short then
