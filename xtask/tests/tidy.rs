@@ -26,7 +26,7 @@ const POLLS: &str = "waits for a condition of a real process, between looks, up 
 const VIRTUAL: &str = "in virtual time";
 const LOAD: &str = "asks real servers at a given rate, or leaves a fault or a lease its time";
 /// The files whose tests may sleep, and why.
-const SLEEPS: [(&str, &str); 39] = [
+const SLEEPS: [(&str, &str); 40] = [
     ("attack/src/client.rs", VIRTUAL),
     ("crates/cli/tests/envoy/mesh.rs", POLLS),
     ("crates/cli/tests/envoy/waiting.rs", LOAD),
@@ -34,6 +34,7 @@ const SLEEPS: [(&str, &str); 39] = [
     ("crates/engine/tests/toy_store.rs", VIRTUAL),
     ("crates/dial/src/race.rs", VIRTUAL),
     ("crates/gateway/src/reservation/tests.rs", VIRTUAL),
+    ("crates/listen/src/accept/tests/unread_streams.rs", VIRTUAL),
     ("crates/redis/src/connection_task/tests.rs", VIRTUAL),
     ("crates/redis/src/membership.rs", VIRTUAL),
     ("crates/redis/src/session/tests.rs", VIRTUAL),

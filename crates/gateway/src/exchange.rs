@@ -105,7 +105,6 @@ pub(crate) async fn exchange(
         .clients()
         .record(passage.client, &head.headers);
     record.set_route(route.metrics.name(), passage.client.address);
-    let own = |text| ResponseBody::own(text, Arc::clone(arrival.connection));
     match passage.run(head, body, record).await {
         Ok(response) => {
             record.set_outcome(FORWARDED);
@@ -115,18 +114,18 @@ pub(crate) async fn exchange(
         Err(Stop::Denied(response)) => {
             record.set_outcome("denied");
             counted.end(RouteMetrics::count_denial);
-            (*response).map(own)
+            (*response).map(ResponseBody::own)
         }
         Err(Stop::Rejected(outcome, response)) => {
             record.set_outcome(outcome);
             counted.end(|metrics| metrics.count_failure(outcome));
-            (*response).map(own)
+            (*response).map(ResponseBody::own)
         }
         Err(Stop::Failed(failure)) => {
             record.set_outcome(failure.kind());
             counted.end(|metrics| metrics.count_failure(failure.kind()));
             let response = route.responder.fail(&failure.problem(), &method, &seen);
-            response.map(own)
+            response.map(ResponseBody::own)
         }
     }
 }
@@ -254,7 +253,7 @@ impl Passage<'_> {
             }
             switched.announce(&mut head.headers);
             self.begin_tunnel(server, (lease, permits), record);
-            let body = ResponseBody::own(Bytes::new(), Arc::clone(self.arrival.connection));
+            let body = ResponseBody::own(Bytes::new());
             return Ok(Response::from_parts(head, body));
         }
         let (metrics, idle) = (Arc::clone(&upstream.metrics), bounds.body_timeout);

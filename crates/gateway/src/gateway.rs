@@ -254,7 +254,7 @@ impl Gateway {
                     active
                         .responder
                         .fail(&failure.problem(), &head.method, &head.headers);
-                response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
+                response.map(ResponseBody::own)
             }
         };
         // The HTTP library closes a connection on which much of a body has not come.

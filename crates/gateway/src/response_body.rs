@@ -21,14 +21,9 @@ use crate::received_body::{CutOff, ReceivedBody};
 use crate::request_body::{IdleTimer, Progress};
 
 /// The body of a response.
-///
-/// It records whether the client reads it.
 #[derive(Debug)]
 pub struct ResponseBody {
     source: Source,
-    connection: Arc<Connection>,
-    /// The period of the part that was sent last, until the client has room for the next one.
-    period: Option<usize>,
     record: LogRecord,
     /// `None` if its end says nothing about what its request costs, or has come.
     meter: Option<Box<Meter>>,
@@ -77,12 +72,10 @@ impl ResponseBody {
     }
 
     /// A text of our own.
-    pub fn own(text: impl Into<Bytes>, connection: Arc<Connection>) -> ResponseBody {
+    pub fn own(text: impl Into<Bytes>) -> ResponseBody {
         let text: Bytes = text.into();
         ResponseBody {
             source: Source::Own(Some(text).filter(|text| !text.is_empty())),
-            connection,
-            period: None,
             record: LogRecord::default(),
             meter: None,
         }
@@ -98,7 +91,6 @@ impl ResponseBody {
         in_flight: InFlight,
         permits: Permits,
     ) -> ResponseBody {
-        let connection = Arc::clone(&in_flight.0);
         let mut streamed = Streamed {
             incoming,
             lease: Some(lease),
@@ -112,8 +104,6 @@ impl ResponseBody {
         streamed.finish_at_end();
         ResponseBody {
             source: Source::Upstream(Box::new(streamed)),
-            connection,
-            period: None,
             record: LogRecord::default(),
             meter: None,
         }
@@ -165,12 +155,6 @@ impl ResponseBody {
             meter.finish(is_complete);
         }
     }
-
-    fn end_wait(&mut self) {
-        if let Some(period) = self.period.take() {
-            self.connection.end_response(period);
-        }
-    }
 }
 
 impl Body for ResponseBody {
@@ -182,18 +166,13 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        // The client has room for the next part, so it has read the last one.
-        this.end_wait();
         let polled = match &mut this.source {
             Source::Own(text) => Poll::Ready(text.take().map(Frame::data).map(Ok)),
             Source::Upstream(streamed) => streamed.poll_frame(cx),
         };
         match &polled {
             Poll::Ready(Some(Ok(frame))) => match frame.data_ref() {
-                Some(data) => {
-                    this.record.add_bytes(data.len());
-                    this.period = Some(this.connection.begin_response());
-                }
+                Some(data) => this.record.add_bytes(data.len()),
                 None => this.record.complete(),
             },
             Poll::Ready(None) => this.record.complete(),
@@ -223,7 +202,6 @@ impl Body for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.end_wait();
         // It may not have been asked again after its last part.
         let is_complete = self.is_end_stream();
         if is_complete {

@@ -1,7 +1,7 @@
 //! Accepts connections and serves each of them.
 //!
 //! A connection is closed if a request's head does not arrive in time, if the peer does not read,
-//! does not answer pings, opens no window for its responses, or sends a flood of frames.
+//! does not answer pings, takes nothing of its responses, or sends a flood of frames.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use crate::shutdown::ShutdownSignal;
 mod http_session;
 mod session;
 mod stream_session;
+mod stream_tasks;
 mod warnings;
 
 pub use http_session::Http;
@@ -212,13 +213,11 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         let _whichever = timeout(ACCEPT_PAUSE, ended).await;
     }
 
-    /// Closes connections that are too old, and those whose peers open no window for responses.
+    /// Closes connections that are too old.
     fn expire_connections(&self, connections: &Connections) {
         let limits = &self.terms.limits;
         for connection in connections.all() {
-            if connection.next_period() {
-                connection.close(Close::UnreadAnswers);
-            } else if let Some(drained) = connection.time_since_drain() {
+            if let Some(drained) = connection.time_since_drain() {
                 if drained > limits.drain_timeout {
                     connection.close(Close::Drained);
                 }

@@ -17,9 +17,6 @@ use crate::quantum::Quantum;
 use crate::source::Source;
 use crate::tunnel::Tunnel;
 
-/// The counters of unread responses: for the current period, the one before it, and the next one.
-const PERIODS: usize = 3;
-
 /// The orders as numbers; 0 is none.
 const DRAIN: u8 = 1;
 const CLOSE: u8 = 2;
@@ -35,7 +32,7 @@ pub(crate) enum Close {
     Flood(&'static str),
     /// The peer read nothing of what was written.
     SlowReader,
-    /// The peer opened no window for its responses.
+    /// The peer took nothing of its responses.
     UnreadAnswers,
     /// It did not close in time when it was drained.
     Drained,
@@ -76,9 +73,6 @@ pub struct Connection {
     order: AtomicU8,
     notify: Notify,
     close: OnceLock<Close>,
-    /// Responses that wait for the peer, by the period in which they were written.
-    unread: [AtomicU32; PERIODS],
-    period: AtomicUsize,
     /// Milliseconds from `opened` to the order to drain, or 0.
     drained: AtomicU64,
     /// For calls without an end, which no order reaches.
@@ -116,8 +110,6 @@ impl Connection {
             order: AtomicU8::new(0),
             notify: Notify::new(),
             close: OnceLock::new(),
-            unread: [const { AtomicU32::new(0) }; PERIODS],
-            period: AtomicUsize::new(1),
             drained: AtomicU64::new(0),
             drain_begins: Notify::new(),
             tunnel: Mutex::default(),
@@ -340,25 +332,6 @@ impl Connection {
     pub(crate) fn repeat_order(&self) {
         self.notify.notify_one();
     }
-
-    /// Part of a response waits for the peer from now on. Returns the period, for
-    /// [`Connection::end_response`].
-    pub fn begin_response(&self) -> usize {
-        let period = self.period.load(Ordering::Relaxed) % PERIODS;
-        self.unread[period].fetch_add(1, Ordering::Relaxed);
-        period
-    }
-
-    /// That part no longer waits.
-    pub fn end_response(&self, period: usize) {
-        self.unread[period].fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Begins a new period; whether a response has waited throughout the one that ends.
-    pub(crate) fn next_period(&self) -> bool {
-        let ended = self.period.fetch_add(1, Ordering::Relaxed);
-        self.unread[(ended - 1) % PERIODS].load(Ordering::Relaxed) > 0
-    }
 }
 
 impl Drop for Connection {
@@ -391,7 +364,7 @@ impl fmt::Display for Close {
             Close::Flood(kind) => write!(f, "it sent too many {kind} frames"),
             Close::SlowReader => f.write_str("it did not read within `write_timeout`"),
             Close::UnreadAnswers => {
-                f.write_str("it opened no window for its responses within `write_timeout`")
+                f.write_str("it took nothing of its responses within `write_timeout`")
             }
             Close::Drained => f.write_str("it did not end within `drain_timeout`"),
         }
@@ -416,23 +389,6 @@ mod tests {
         let budget = Arc::new(Budget::new(&Limits::default()));
         let peer = PeerAddress::Unix;
         Connection::new(peer, false, 1000, budget, Instant::now())
-    }
-
-    #[test]
-    fn a_response_that_waits_for_a_whole_period_is_noticed() {
-        let connection = connection();
-        let read = connection.begin_response();
-        connection.end_response(read);
-        let unread = connection.begin_response();
-        assert!(!connection.next_period());
-        connection.end_response(connection.begin_response());
-        assert!(connection.next_period());
-        connection.end_response(unread);
-        for _ in 0..7 {
-            let read = connection.begin_response();
-            assert!(!connection.next_period());
-            connection.end_response(read);
-        }
     }
 
     #[test]

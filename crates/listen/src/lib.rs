@@ -49,6 +49,10 @@ mod binding;
 
 mod answered;
 
+mod outflow;
+
+mod backlog;
+
 mod permits;
 
 mod frames;

@@ -37,15 +37,13 @@ enum State {
     Ended,
 }
 
-/// The body of a response. It records whether the peer reads it, and a response without an end of
-/// its own ends on shutdown, or once its connection drains.
+/// The body of a response. One without an end of its own ends on shutdown, or once its connection
+/// drains.
 pub(crate) struct ResponseBody {
     content: Content,
     connection: Arc<Connection>,
     /// Bytes of the content that are reserved and not sent.
     reserved: usize,
-    /// The period of the part that was sent last, until the peer has room for the next one.
-    period: Option<usize>,
     /// For responses that may never end.
     stop: Option<CallEnd>,
 }
@@ -307,7 +305,6 @@ impl ResponseBody {
             content,
             connection,
             reserved,
-            period: None,
             stop: None,
         }
     }
@@ -332,12 +329,6 @@ impl ResponseBody {
             hold(bytes, length, Arc::clone(&self.connection))
         })
     }
-
-    fn end_wait(&mut self) {
-        if let Some(period) = self.period.take() {
-            self.connection.end_response(period);
-        }
-    }
 }
 
 impl HttpBody for ResponseBody {
@@ -349,15 +340,8 @@ impl HttpBody for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        // The peer has room for the next part, so it has read the last one.
-        this.end_wait();
         let polled = this.content.poll_frame(cx);
         let polled = polled.map(|frame| frame.map(|frame| frame.map(|frame| this.hold(frame))));
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && frame.is_data()
-        {
-            this.period = Some(this.connection.begin_response());
-        }
         if polled.is_pending()
             && let Some(stop) = &mut this.stop
             && let Poll::Ready(status) = stop.as_mut().poll(cx)
@@ -392,7 +376,6 @@ impl HttpBody for ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        self.end_wait();
         self.connection.release(self.reserved);
     }
 }

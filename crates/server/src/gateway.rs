@@ -97,7 +97,7 @@ impl Service<Request<Incoming>> for GatewayService {
         Box::pin(async move {
             let is_http2 = request.version() == Version::HTTP_2;
             let mut response = if connection.is_reserved() {
-                handler.answer_overload(&request, &connection)
+                handler.answer_overload(&request)
             } else {
                 let gateway = &handler.gateway;
                 gateway.answer(request, &connection, handler.scheme).await
@@ -119,16 +119,12 @@ impl Service<Request<Incoming>> for GatewayService {
 
 impl GatewayHandler {
     /// The response to a connection for which there was no permit.
-    fn answer_overload(
-        &self,
-        request: &Request<Incoming>,
-        connection: &Arc<Connection>,
-    ) -> Response<ResponseBody> {
+    fn answer_overload(&self, request: &Request<Incoming>) -> Response<ResponseBody> {
         let detail = "the connection limit is reached; use fewer connections, or retry in a second";
         let failure = Failure::new("overloaded", StatusCode::SERVICE_UNAVAILABLE, detail);
         self.metrics.count_error(NAME, failure.kind);
         let response =
             Responder::default().fail(&failure.problem, request.method(), request.headers());
-        response.map(|text| ResponseBody::own(text, Arc::clone(connection)))
+        response.map(ResponseBody::own)
     }
 }

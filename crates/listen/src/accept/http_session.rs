@@ -8,13 +8,15 @@ use std::time::Instant;
 
 use hyper::body::Bytes;
 use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tracing::debug;
 
 use super::session::{Session, Terms, before_request, drive, header_timeout};
+use super::stream_tasks::StreamTasks;
 use crate::answered::Answered;
+use crate::backlog::Measured;
 use crate::connection::Connection;
 use crate::drain_end::DRAIN_QUIET;
 use crate::frames::Frames;
@@ -226,7 +228,8 @@ impl<H: Handler> Http<H> {
             Some(frames),
             limits.write_timeout,
         );
-        let mut connection = http2::Builder::new(TokioExecutor::new())
+        let tasks = StreamTasks::new(known, limits.write_timeout, &terms.warnings);
+        let mut connection = http2::Builder::new(tasks)
             .timer(TokioTimer::new())
             .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))
             .max_header_list_size(limits.header_bytes)
@@ -238,7 +241,7 @@ impl<H: Handler> Http<H> {
             .max_local_error_reset_streams(LOCAL_RESETS_MAX)
             .keep_alive_interval(limits.ping_interval)
             .keep_alive_timeout(limits.ping_timeout)
-            .serve_connection(TokioIo::new(socket), self.0.service(known));
+            .serve_connection(TokioIo::new(socket), Measured(self.0.service(known)));
         Box::pin(async move {
             let shut_down = http2::Connection::graceful_shutdown;
             let Some(Err(error)) = drive(&mut connection, known, shut_down).await else {

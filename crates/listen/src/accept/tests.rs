@@ -6,6 +6,7 @@ mod fairness;
 mod own_responses;
 mod slow_peers;
 mod stopping;
+mod unread_streams;
 mod upgrades;
 
 use std::convert::Infallible;

@@ -18,6 +18,7 @@ pub(crate) struct Warnings {
     cannot_accept: Throttle,
     no_file: Throttle,
     closed: Throttle,
+    reset: Throttle,
     broken: Throttle,
     handshakes: [Throttle; Failure::COUNT],
 }
@@ -33,6 +34,7 @@ impl Warnings {
             cannot_accept: Throttle::default(),
             no_file: Throttle::default(),
             closed: Throttle::default(),
+            reset: Throttle::default(),
             broken: Throttle::default(),
             handshakes: Default::default(),
         }
@@ -85,6 +87,17 @@ impl Warnings {
         {
             let listener = self.listener;
             warn!(listener, %peer, withheld, "connection closed: {close}");
+        }
+    }
+
+    /// A peer did not take one of its responses.
+    pub(crate) fn log_reset(&self, peer: PeerAddress) {
+        if let Some(withheld) = self.reset.allow() {
+            let listener = self.listener;
+            warn!(
+                listener, %peer, withheld,
+                "stream reset: less than 1 KiB of its response was taken within `write_timeout`"
+            );
         }
     }
 
@@ -141,13 +154,14 @@ mod tests {
             warnings.log_cannot_accept(&error());
             warnings.log_no_file(&error());
             warnings.log_closed(Close::Flood("RST_STREAM"), peer);
+            warnings.log_reset(peer);
             warnings.log_broken("too many resets", peer);
             warnings.log_handshake(&expired, peer);
             warnings.log_handshake(&broken, peer);
         }
         let lines = journal.lines("WARN");
-        assert_eq!(lines.len(), 7, "{lines:#?}");
-        assert_eq!(journal.count("peer=192.0.2.7"), 5, "{lines:#?}");
+        assert_eq!(lines.len(), 8, "{lines:#?}");
+        assert_eq!(journal.count("peer=192.0.2.7"), 6, "{lines:#?}");
         // An operator learns when lines are missing.
         assert!(
             lines.iter().all(|line| line.contains("withheld=0")),

@@ -154,7 +154,7 @@ impl Service<Request<Incoming>> for Answering {
                     // Enough for this body.
                     polls.store(8, Ordering::Relaxed);
                     let mut response = Response::new(Ended {
-                        inner: Some(ResponseBody::own("", connection)),
+                        inner: Some(ResponseBody::own("")),
                         polls,
                         end,
                     });

@@ -1,0 +1,250 @@
+//! Peers of HTTP/2 that do not take one of their responses, or none, or take them slowly.
+
+use std::time::Duration;
+
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream};
+use hyper::body::{Body, Bytes, Frame};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+use super::*;
+
+/// Each part of a response.
+const PART: [u8; 16 * 1024] = [b'x'; 16 * 1024];
+/// The window of a stream by default.
+const WINDOW: u32 = 65_535;
+/// The window of a connection that is that of a slow line.
+const SHARED: u32 = 256 * 1024;
+/// A window that is never full here.
+const WIDE: u32 = 1 << 30;
+/// `write_timeout`.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than two periods: by then a response is reset that must be.
+const LONG: Duration = Duration::from_secs(60);
+/// On a line of 100 kB/s.
+const LINE_PER_BYTE: Duration = Duration::from_micros(10);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Answers with a body that never ends, or at `/never` not at all.
+#[derive(Clone)]
+struct Downloads;
+
+struct Endless;
+
+/// A connection to [`Downloads`], in memory.
+struct Peer {
+    requests: SendRequest<Bytes>,
+    connection: Arc<Connection>,
+}
+
+impl ConnectionCounts for Downloads {
+    fn count_open(&self) {}
+
+    fn count_end(&self) {}
+
+    fn count_close(&self, reason: &'static str) {
+        panic!("{reason}");
+    }
+
+    fn count_error(&self, kind: &'static str) {
+        panic!("{kind}");
+    }
+}
+
+impl Handler for Downloads {
+    type Body = Endless;
+    type Service = Downloads;
+
+    fn service(&self, _connection: &Arc<Connection>) -> Downloads {
+        self.clone()
+    }
+}
+
+impl Service<Request<Incoming>> for Downloads {
+    type Response = Response<Endless>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Endless>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        match request.uri().path() {
+            "/never" => Box::pin(pending()),
+            _ => Box::pin(ready(Ok(Response::new(Endless)))),
+        }
+    }
+}
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&PART)))))
+    }
+}
+
+impl Peer {
+    /// One that opens these windows for each stream, and for the connection.
+    async fn open(stream_window: u32, connection_window: u32) -> Peer {
+        let limits = Limits {
+            write_timeout: TIMEOUT,
+            ..Limits::default()
+        };
+        let budget = Arc::new(Budget::new(&limits));
+        let connection = Connection::new(
+            PeerAddress::Unix,
+            false,
+            limits.turn_bytes,
+            Arc::clone(&budget),
+            Instant::now(),
+        );
+        let connection = Arc::new(connection);
+        let terms = Terms {
+            protocol: Protocol::Http2,
+            half_close: false,
+            limits,
+            budget,
+            warnings: Arc::new(Warnings::new("gateway")),
+        };
+        let (client, stream) = duplex(ROOM);
+        let known = Arc::clone(&connection);
+        tokio::spawn(async move { Http(Downloads).serve(stream, &known, &terms).await });
+        let handshake = Builder::new()
+            .initial_window_size(stream_window)
+            .initial_connection_window_size(connection_window)
+            .handshake(client);
+        let (requests, client) = handshake.await.unwrap();
+        tokio::spawn(client);
+        Peer {
+            requests,
+            connection,
+        }
+    }
+
+    async fn send(&mut self, path: &str) -> ResponseFuture {
+        let uri = format!("http://a{path}");
+        let request = Request::get(uri).body(()).unwrap();
+        let mut requests = self.requests.clone().ready().await.unwrap();
+        requests.send_request(request, true).unwrap().0
+    }
+
+    /// Begins a download.
+    async fn begin(&mut self) -> RecvStream {
+        self.send("/").await.await.unwrap().into_body()
+    }
+
+    /// Whether the connection goes on.
+    fn is_open(&self) -> bool {
+        self.connection.close_reason().is_none()
+    }
+}
+
+/// Takes what is there, so many bytes each second, until the stream is reset.
+async fn read(mut stream: RecvStream, each_second: usize) -> h2::Error {
+    loop {
+        let mut data = match stream.data().await.unwrap() {
+            Ok(data) => data,
+            Err(error) => return error,
+        };
+        while !data.is_empty() {
+            let taken = data.split_to(data.len().min(each_second)).len();
+            stream.flow_control().release_capacity(taken).unwrap();
+            sleep(SECOND * u32::try_from(taken).unwrap() / u32::try_from(each_second).unwrap())
+                .await;
+        }
+    }
+}
+
+/// Takes nothing until the stream is reset.
+async fn leave(mut stream: RecvStream) -> Option<Reason> {
+    while let Some(data) = stream.data().await {
+        if let Err(error) = data {
+            return error.reason();
+        }
+    }
+    None
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_not_read_is_reset_and_those_beside_it_go_on() {
+    let mut peer = Peer::open(WINDOW, WIDE).await;
+    let unread = peer.begin().await;
+    let reading = tokio::spawn(read(peer.begin().await, 4 * PART.len()));
+    let began = tokio::time::Instant::now();
+    let reset = timeout(LONG, leave(unread)).await;
+    assert_eq!(reset, Ok(Some(Reason::CANCEL)));
+    let after = began.elapsed();
+    assert!((TIMEOUT..3 * TIMEOUT).contains(&after), "{after:?}");
+    sleep(LONG).await;
+    assert!(!reading.is_finished());
+    assert!(peer.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_not_read_does_not_end_requests_that_are_being_answered() {
+    let mut peer = Peer::open(WINDOW, WIDE).await;
+    let unanswered = tokio::spawn(peer.send("/never").await);
+    let reset = timeout(LONG, leave(peer.begin().await)).await;
+    assert_eq!(reset, Ok(Some(Reason::CANCEL)));
+    sleep(LONG).await;
+    assert!(!unanswered.is_finished());
+    assert!(peer.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_of_which_nothing_is_taken_is_closed() {
+    for (stream_window, connection_window) in [(0, WIDE), (WINDOW, WIDE), (WIDE, WINDOW)] {
+        let mut peer = Peer::open(stream_window, connection_window).await;
+        let mut unread = Vec::new();
+        for _ in 0..8 {
+            unread.push(peer.begin().await);
+        }
+        sleep(LONG).await;
+        assert_eq!(peer.connection.close_reason(), Some(Close::UnreadAnswers));
+    }
+}
+
+/// However long a part of a response is.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_read_slowly_goes_on() {
+    let mut peer = Peer::open(1024, WIDE).await;
+    let reading = tokio::spawn(read(peer.begin().await, 512));
+    sleep(LONG).await;
+    assert!(!reading.is_finished());
+    assert!(peer.is_open());
+}
+
+/// On a slow line, each of many responses waits longer than `write_timeout` for its turn.
+#[tokio::test(start_paused = true)]
+async fn responses_that_share_a_slow_line_go_on() {
+    let mut peer = Peer::open(WIDE, SHARED).await;
+    let line = Arc::new(Mutex::new(()));
+    let mut readers = Vec::new();
+    for _ in 0..100 {
+        let (mut stream, line) = (peer.begin().await, Arc::clone(&line));
+        readers.push(tokio::spawn(async move {
+            loop {
+                let data = stream.data().await.unwrap().unwrap();
+                let _turn = line.lock().await;
+                sleep(LINE_PER_BYTE * u32::try_from(data.len()).unwrap()).await;
+                stream.flow_control().release_capacity(data.len()).unwrap();
+            }
+        }));
+    }
+    sleep(2 * LONG).await;
+    let ended = readers.iter().filter(|reader| reader.is_finished()).count();
+    assert_eq!(ended, 0);
+    assert!(peer.is_open());
+}
+
+/// Who opens a window by a byte now and then does not hold a stream by it.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_read_byte_by_byte_is_reset() {
+    let mut peer = Peer::open(1, WIDE).await;
+    let reset = timeout(LONG, read(peer.begin().await, 1)).await;
+    assert_eq!(reset.unwrap().reason(), Some(Reason::CANCEL));
+    assert!(peer.is_open());
+}

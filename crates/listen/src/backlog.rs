@@ -1,0 +1,183 @@
+//! What of a response waits to be sent.
+
+use std::future::Future;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use hyper::Response;
+use hyper::body::{Body, Buf, Frame, SizeHint};
+use hyper::service::Service;
+use pin_project_lite::pin_project;
+use tokio::task_local;
+
+use crate::outflow::Outflow;
+
+task_local! {
+    /// Of the response that is made in this task.
+    static BACKLOG: Arc<Backlog>;
+}
+
+/// The bytes of one response that the HTTP library was given, and those of them that it has sent.
+///
+/// The library asks for the next part of a response before the last one has left, and not while
+/// one waits, so that the body of the response cannot tell how much has left. Its bytes can.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    given: AtomicU64,
+    sent: AtomicU64,
+    outflow: Arc<Outflow>,
+}
+
+/// Part of a response, whose bytes are counted as they are sent.
+pub(crate) struct Part<D> {
+    data: D,
+    backlog: Arc<Backlog>,
+}
+
+/// Answers as `S` does; what its responses wait for is counted.
+pub(crate) struct Measured<S>(
+    /// What answers.
+    pub(crate) S,
+);
+
+pin_project! {
+    /// An answer to come.
+    pub(crate) struct MeasuredAnswer<F> {
+        #[pin]
+        answer: F,
+    }
+}
+
+pin_project! {
+    /// The body of a response.
+    pub(crate) struct MeasuredBody<B> {
+        #[pin]
+        body: B,
+        backlog: Arc<Backlog>,
+    }
+}
+
+// === impl Backlog ===
+
+impl Backlog {
+    /// Of a response that has not begun.
+    pub(crate) fn new(outflow: Arc<Outflow>) -> Arc<Backlog> {
+        Arc::new(Backlog {
+            given: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            outflow,
+        })
+    }
+
+    /// The same task, whose response this is of.
+    pub(crate) fn scope<F: Future>(self: Arc<Self>, task: F) -> impl Future<Output = F::Output> {
+        BACKLOG.scope(self, task)
+    }
+
+    /// How many bytes there were.
+    pub(crate) fn given_bytes(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// How many of them have left.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Whether bytes wait.
+    pub(crate) fn waits(&self) -> bool {
+        self.sent_bytes() < self.given_bytes()
+    }
+
+    fn record_sent(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+        self.outflow.record_sent(bytes);
+    }
+}
+
+// === impl Part ===
+
+impl<D: Buf> Part<D> {
+    fn new(data: D, backlog: &Arc<Backlog>) -> Part<D> {
+        let bytes = u64::try_from(data.remaining()).unwrap_or(u64::MAX);
+        backlog.given.fetch_add(bytes, Ordering::Relaxed);
+        Part {
+            data,
+            backlog: Arc::clone(backlog),
+        }
+    }
+}
+
+impl<D: Buf> Buf for Part<D> {
+    fn remaining(&self) -> usize {
+        self.data.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.data.chunk()
+    }
+
+    fn chunks_vectored<'a>(&'a self, parts: &mut [IoSlice<'a>]) -> usize {
+        self.data.chunks_vectored(parts)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.data.advance(bytes);
+        self.backlog.record_sent(bytes);
+    }
+}
+
+// === impl Measured ===
+
+impl<S: Service<R, Response = Response<B>>, R, B> Service<R> for Measured<S> {
+    type Response = Response<MeasuredBody<B>>;
+    type Error = S::Error;
+    type Future = MeasuredAnswer<S::Future>;
+
+    fn call(&self, request: R) -> Self::Future {
+        MeasuredAnswer {
+            answer: self.0.call(request),
+        }
+    }
+}
+
+// === impl MeasuredAnswer ===
+
+impl<F: Future<Output = Result<Response<B>, E>>, B, E> Future for MeasuredAnswer<F> {
+    type Output = Result<Response<MeasuredBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(self.project().answer.poll(cx))?;
+        let backlog = BACKLOG.with(Arc::clone);
+        Poll::Ready(Ok(response.map(|body| MeasuredBody { body, backlog })))
+    }
+}
+
+// === impl MeasuredBody ===
+
+impl<B: Body> Body for MeasuredBody<B> {
+    type Data = Part<B::Data>;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Part<B::Data>>, B::Error>>> {
+        let this = self.project();
+        let frame = ready!(this.body.poll_frame(cx));
+        let part = |data| Part::new(data, this.backlog);
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
