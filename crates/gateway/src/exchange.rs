@@ -28,7 +28,7 @@ use crate::received_body::ReceivedBody;
 use crate::refund::{Refund, Refunder};
 use crate::request_body::RequestBody;
 use crate::reservation::{Reservation, Settler};
-use crate::response_body::{InFlight, ResponseBody};
+use crate::response_body::{InFlight, ResponseBody, has_body};
 use crate::route::Route;
 use crate::tunnel::{OpenTunnel, Tunnel};
 use crate::upgrade::Switched;
@@ -225,6 +225,7 @@ impl Passage<'_> {
         }
         let body = self.bound_body(head, body, reservation.as_mut());
         let progress = body.progress();
+        let method = head.method.clone();
         // In a box, because it passes through several futures.
         let request = Box::new(Request::from_parts(take_head(head), body));
         let sending = upstream.send(lease, request, bounds.head_timeout, &terms.clock);
@@ -241,7 +242,7 @@ impl Passage<'_> {
         let switched = Switched::of(&response);
         let (mut head, body) = response.into_parts();
         let body = ReceivedBody::new(body, head.version);
-        rewrite_response(&mut head.headers, head.version);
+        rewrite_response(&mut head.headers, head.status, head.version);
         head.version = Version::HTTP_11;
         if let Some(answer) = &answer {
             let now = terms.wall_clock();
@@ -258,6 +259,7 @@ impl Passage<'_> {
         }
         let (metrics, idle) = (Arc::clone(&upstream.metrics), bounds.body_timeout);
         let body = ResponseBody::upstream(body, lease, idle, metrics, in_flight, permits);
+        let body = body.with_body(has_body(&method, head.status));
         let body = body.with_request(progress).with_meter(meter);
         Ok(Response::from_parts(head, body))
     }

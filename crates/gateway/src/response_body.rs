@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::{Method, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tollgate_listen::Connection;
 
@@ -39,6 +40,8 @@ enum Source {
 #[derive(Debug)]
 struct Streamed {
     incoming: ReceivedBody,
+    /// Whether the response has a body by its head.
+    has_body: bool,
     lease: Option<Lease>,
     idle: IdleTimer,
     idle_limit: Duration,
@@ -61,6 +64,21 @@ pub struct BodyError(Cause);
 enum Cause {
     Idle(Duration),
     Broken(CutOff),
+}
+
+/// Whether there is a body behind this head (RFC 9110, section 6.4.1).
+pub(crate) fn has_body(method: &Method, status: StatusCode) -> bool {
+    let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+    *method != Method::HEAD && !bodiless.contains(&status)
+}
+
+/// Whether this is no part of a body: its data is empty, or it is trailers. The HTTP library itself
+/// rejects some bodies that must not be.
+fn is_empty(polled: &Result<Frame<Bytes>, CutOff>) -> bool {
+    let Ok(frame) = polled else {
+        return false;
+    };
+    frame.data_ref().is_none_or(Bytes::is_empty)
 }
 
 // === impl ResponseBody ===
@@ -93,6 +111,7 @@ impl ResponseBody {
     ) -> ResponseBody {
         let mut streamed = Streamed {
             incoming,
+            has_body: true,
             lease: Some(lease),
             idle: IdleTimer::new(idle_limit),
             idle_limit,
@@ -121,6 +140,14 @@ impl ResponseBody {
             streamed.request = request;
             // It may have ended with its head.
             streamed.finish_at_end();
+        }
+        self
+    }
+
+    /// Ends where a body would begin, unless the response has one by its head.
+    pub(crate) fn with_body(mut self, has_body: bool) -> ResponseBody {
+        if let Source::Upstream(streamed) = &mut self.source {
+            streamed.has_body = has_body;
         }
         self
     }
@@ -195,7 +222,9 @@ impl Body for ResponseBody {
                 let bytes = text.as_ref().map_or(0, Bytes::len);
                 SizeHint::with_exact(u64::try_from(bytes).unwrap_or(u64::MAX))
             }
-            Source::Upstream(streamed) => streamed.incoming.size_hint(),
+            Source::Upstream(streamed) if streamed.has_body => streamed.incoming.size_hint(),
+            // The library would write what the head said of it into the head.
+            Source::Upstream(_) => SizeHint::default(),
         }
     }
 }
@@ -242,6 +271,11 @@ impl Streamed {
         self.idle.stop();
         let polled = match polled {
             None => {
+                self.finish();
+                None
+            }
+            // The head was all of it, whatever follows. What does is reset when this is dropped.
+            Some(polled) if !self.has_body && !is_empty(&polled) => {
                 self.finish();
                 None
             }

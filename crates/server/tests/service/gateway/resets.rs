@@ -26,6 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const DATA: u8 = 0;
 /// `:status: 200`.
 const OK: &[u8] = b"\x88";
+/// `:status: 204`, and a `content-length` of 4.
+const NO_CONTENT: &[u8] = b"\x89\x0f\x0d\x014";
+/// `:status: 304`.
+const NOT_MODIFIED: &[u8] = b"\x8b";
 /// POST, http, `/` and the authority `h`, without compression.
 const POST: &[u8] = b"\x83\x86\x84\x01\x01h";
 const NO_ERROR: u32 = 0;
@@ -172,6 +176,45 @@ async fn a_response_that_is_reset_is_cut_off_with_a_code_of_our_own() {
         let end = body.frame().await.expect("it does not end");
         let error = end.expect_err("it is cut off");
         assert_eq!(reason(&error), Some(INTERNAL_ERROR), "{code}: {error:?}");
+        upstream = Some(peer);
+    }
+}
+
+/// Over HTTP/1.1, the library drops it. Clients of HTTP/2 take it for a broken response.
+#[tokio::test]
+async fn a_body_behind_a_head_that_has_none_is_dropped() {
+    let server = Server::open().await;
+    let house = server.gateway().await;
+    let mut client = connect(&house).await;
+    let mut upstream = None;
+    for (method, status) in [
+        ("GET", NO_CONTENT),
+        ("GET", NOT_MODIFIED),
+        ("HEAD", OK),
+        ("GET", NO_CONTENT),
+    ] {
+        let respond = async {
+            let mut peer = match upstream.take() {
+                Some(peer) => peer,
+                None => server.accept().await,
+            };
+            let stream = peer.next_of(HEADERS).await.stream;
+            peer.send(HEADERS, END_HEADERS, stream, status).await;
+            peer.send(DATA, 0, stream, b"body").await;
+            assert_eq!(peer.next_of(RST_STREAM).await.stream, stream);
+            peer
+        };
+        let mut request = get("/");
+        *request.method_mut() = method.parse().unwrap();
+        let answered = async {
+            let response = client.send_request(request).await.unwrap();
+            assert!(!response.headers().contains_key("content-length"));
+            let whole = response.into_body().collect().await.unwrap();
+            assert_eq!(whole.to_bytes(), "", "{method} {status:?}");
+        };
+        let ((), peer) = timeout(TIMEOUT, async { tokio::join!(answered, respond) })
+            .await
+            .unwrap();
         upstream = Some(peer);
     }
 }
