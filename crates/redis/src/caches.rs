@@ -42,7 +42,17 @@ pub(crate) struct RefundGuard {
 pub(crate) struct ChargeGuard<'c> {
     caches: &'c Caches,
     charges: &'c [Charge<'c>],
-    is_denied: bool,
+    end: End,
+}
+
+/// How a request ended that may have charged keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Without a verdict, or with one from which no estimate has learned.
+    Unlearned,
+    Denied,
+    /// A decision. If its only charge is in `leased`, its estimate has learned from the reply.
+    Allowed,
 }
 
 /// Whether a charge returns units.
@@ -171,26 +181,37 @@ impl<'c> ChargeGuard<'c> {
         ChargeGuard {
             caches,
             charges,
-            is_denied: false,
+            end: End::Unlearned,
         }
     }
 
     /// Ends it with the verdict, if there is one.
     pub(crate) fn end(mut self, verdict: Option<&Verdict>) {
-        self.is_denied = verdict.is_some_and(|verdict| !verdict.is_allowed());
+        self.end = match verdict {
+            Some(verdict) if verdict.is_allowed() => End::Allowed,
+            Some(_) => End::Denied,
+            None => End::Unlearned,
+        };
+    }
+
+    /// The same of a reservation, from which no estimate learns.
+    pub(crate) fn end_reservation(mut self, verdict: Option<&Verdict>) {
+        if verdict.is_some_and(|verdict| !verdict.is_allowed()) {
+            self.end = End::Denied;
+        }
     }
 }
 
 impl Drop for ChargeGuard<'_> {
     fn drop(&mut self) {
         let charged = self.charges.iter().filter(|charge| {
-            let is_kept = self.is_denied && charge.on_denial == OnDenial::Keep;
+            let is_kept = self.end == End::Denied && charge.on_denial == OnDenial::Keep;
             matches!(charge.cost, Cost::Take(1..)) && !is_kept
         });
         for charge in charged {
-            // An estimate has learned from the reply to a single charge.
-            match (self.charges, charge.sharing.mode) {
-                ([_], Mode::Leased) => self.caches.forget_denial(charge.key),
+            // An estimate learns what a single charge has left behind, and not what a denial has.
+            match (self.charges, charge.sharing.mode, self.end) {
+                ([_], Mode::Leased, End::Allowed) => self.caches.forget_denial(charge.key),
                 _ => self.caches.forget(charge.key),
             }
         }

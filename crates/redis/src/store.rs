@@ -210,7 +210,7 @@ impl Redis {
         let _not_counted_here = self.write_back.pass_on(charges, since).await?;
         let guard = ChargeGuard::new(&self.caches, charges);
         let reserved = self.settlements.reserve(charges, new, since).await;
-        guard.end(reserved.as_ref().ok().map(|reserved| &reserved.verdict));
+        guard.end_reservation(reserved.as_ref().ok().map(|reserved| &reserved.verdict));
         reserved
     }
 

@@ -54,6 +54,19 @@ impl Driven {
         assert!(self.store.caches_denial_of(key));
     }
 
+    /// Reserves what a charge takes.
+    fn reserve_units(&mut self, charge: Charge<'_>) {
+        let new = NewReservation {
+            secret: 5,
+            lifetime: Span::HOUR,
+            memo: b"",
+        };
+        let charges = [charge];
+        let reserved = self.store.reserve_kept(&charges, &new);
+        let reserved = self.runtime.block_on(reserved).expect("Redis answers");
+        assert!(reserved.verdict.is_allowed());
+    }
+
     /// Whether denials and peeks find this many units, and say when there are 30.
     fn assert_left(&mut self, key: Key, limit: &Limit, left: u32, after: &str) {
         let interval = limit.interval().expect("a bucket has one");
@@ -103,24 +116,38 @@ fn a_charge_of_several_limits_is_counted() {
     }
 }
 
-/// In `leased`, what is left of a key that has nothing to lease is estimated by the requests that
-/// this instance sends for it alone.
+/// In `leased`, what is left of a key that has nothing to lease is estimated by the decisions that
+/// this instance asks for on it alone. Other charges are not among them.
 #[test]
-fn an_estimate_does_not_outlast_a_charge_of_several_limits() {
+fn an_estimate_does_not_outlast_another_charge() {
     let (now, limit) = (Taste::MICROSECONDS.start, limit());
-    let mut instance = instance(false);
-    let [key, other] = ["only", "other"].map(|name| instance.key(name));
-    instance.cache_denial(key, &limit);
-    let leased = take(key, &limit, 30).shared(Sharing::in_mode(Mode::Leased));
-    // The second one leases nothing, and after that, none tries to for a while.
-    for _ in 0..2 {
-        instance.store.forget_denial(key);
-        assert!(!instance.decide(now, &[leased]).is_allowed());
+    let leased = |key, units| take(key, &limit, units).shared(Sharing::in_mode(Mode::Leased));
+    for (way, left) in [("several", 4), ("reserved", 4), ("charged denial", 0)] {
+        let mut instance = instance(false);
+        let [key, other] = ["only", "other"].map(|name| instance.key(name));
+        instance.cache_denial(key, &limit);
+        // The second one leases nothing, and after that, none tries to for a while.
+        for _ in 0..2 {
+            instance.store.forget_denial(key);
+            assert!(!instance.decide(now, &[leased(key, 30)]).is_allowed());
+        }
+        match way {
+            "several" => {
+                let charges = [take(key, &limit, 6), take(other, &limit, 1)];
+                assert!(instance.decide(now, &charges).is_allowed());
+            }
+            "reserved" => instance.reserve_units(leased(key, 6)),
+            _ => {
+                let charged = Charge {
+                    on_denial: OnDenial::Charge,
+                    ..leased(key, 11)
+                };
+                assert!(!instance.decide(now, &[charged]).is_allowed());
+            }
+        }
+        let denied = instance.decide(now, &[leased(key, 30)]);
+        assert_eq!(denied.decisions[0].remaining(), left, "{way}");
     }
-    let charges = [take(key, &limit, 6), take(other, &limit, 1)];
-    assert!(instance.decide(now, &charges).is_allowed());
-    let denied = instance.decide(now, &[leased]);
-    assert_eq!(denied.decisions[0].remaining(), 4);
 }
 
 #[test]
@@ -143,15 +170,7 @@ fn a_reservation_is_counted() {
     let mut instance = instance(false);
     let key = instance.key("only");
     instance.cache_denial(key, &limit);
-    let charges = [take(key, &limit, 6)];
-    let new = NewReservation {
-        secret: 5,
-        lifetime: Span::HOUR,
-        memo: b"",
-    };
-    let reserved = instance.store.reserve_kept(&charges, &new);
-    let reserved = instance.runtime.block_on(reserved).expect("Redis answers");
-    assert!(reserved.verdict.is_allowed());
+    instance.reserve_units(take(key, &limit, 6));
     instance.assert_left(key, &limit, 4, "a reservation");
 }
 
