@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tollgate_core::Key;
 
 /// Groups of keys with a common generation. A refund or a charge of another key of the same group
-/// costs a cached state of a request in flight, and so one call.
-const GROUPS: usize = 4_096;
+/// costs the cached state of a request in flight. A key that is charged all the time thus has Redis
+/// decide each denial of the others of its group.
+const GROUPS: usize = 16_384;
 
 /// The generations of all keys: how often a key of their group got units back, or was
 /// charged, modulo 2^32.

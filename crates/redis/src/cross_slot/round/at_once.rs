@@ -25,7 +25,8 @@ impl Round<'_, '_> {
         let times = self.plan.count_committed(&commitments);
         let charge = |part: usize| self.charge_part(part, times[part]);
         let reply = join_all(parts.iter().copied().map(charge).collect()).await;
-        self.forget(parts.iter().flat_map(|part| self.plan.keys_in(*part)));
+        let charged = parts.iter().filter(|part| times[**part] > 0);
+        self.forget(charged.flat_map(|part| self.plan.keys_in(*part)));
         ledger.read(self.plan, parts.into_iter().zip(reply));
         commitments
     }
