@@ -15,7 +15,7 @@
 //! A Redis that has come back empty counts the instances one by one, as they send their heartbeats.
 //! So a smaller count takes effect only after [`EXPIRES_AFTER`] without interruption.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tokio::task::JoinSet;
@@ -65,9 +65,11 @@ struct Member {
     counted: Mutex<Counted>,
     /// The count in effect, to be read without the lock.
     count: AtomicU32,
-    /// Whether this instance has left. Locked until a heartbeat is answered: the last one must not
-    /// reach Redis after this instance has left.
-    has_left: tokio::sync::Mutex<bool>,
+    /// Whether this instance has left, or begun to.
+    has_left: AtomicBool,
+    /// Locked until a heartbeat is answered: the last one must not reach Redis after this instance
+    /// has left.
+    beating: tokio::sync::Mutex<()>,
 }
 
 /// The number of members.
@@ -109,11 +111,12 @@ impl Membership {
 
     /// Leaves the members.
     pub(crate) async fn leave(&self) {
-        let mut has_left = self.member.has_left.lock().await;
-        let had_left = std::mem::replace(&mut *has_left, true);
+        // Before the wait, during which the caller may give up.
+        let had_left = self.member.has_left.swap(true, Ordering::Relaxed);
         if had_left || self.heartbeat.get().is_none() {
             return;
         }
+        let _after_any_other = self.member.beating.lock().await;
         // If this fails, the heartbeat expires soon.
         let _replied = self.member.beat(&self.router, Span::ZERO).await;
     }
@@ -128,7 +131,8 @@ impl Member {
             key: format!("{prefix}{KEY}"),
             counted: Mutex::default(),
             count: AtomicU32::new(0),
-            has_left: tokio::sync::Mutex::default(),
+            has_left: AtomicBool::new(false),
+            beating: tokio::sync::Mutex::default(),
         })
     }
 
@@ -189,12 +193,13 @@ impl Counted {
 async fn send_heartbeats(member: Arc<Member>, router: Arc<Router>) {
     let mut pause = RETRY_AFTER;
     loop {
-        let has_left = member.has_left.lock().await;
-        if *has_left {
+        let only_one = member.beating.lock().await;
+        // Relaxed: the lock orders it after an instance that has left.
+        if member.has_left.load(Ordering::Relaxed) {
             return;
         }
         let beaten = member.beat(&router, EXPIRES_AFTER).await;
-        drop(has_left);
+        drop(only_one);
         match beaten {
             Ok(_) => {
                 pause = RETRY_AFTER;

@@ -38,7 +38,8 @@ async fn beat(store: &Redis, lasts: Span) -> u32 {
 async fn silent_stores(count: usize, redis: &testbed::Redis) -> Vec<Redis> {
     let stores = stores(count, &Config::single(redis.address()));
     for store in &stores {
-        *store.membership().member.has_left.lock().await = true;
+        let member = &store.membership().member;
+        member.has_left.store(true, Ordering::Relaxed);
         beat(store, EXPIRES_AFTER).await;
     }
     stores
@@ -123,12 +124,12 @@ async fn a_heartbeat_does_not_undo_that_its_instance_leaves() {
     let redis = testbed::Redis::start();
     let stores = stores(2, &Config::single(redis.address()));
     beat(&stores[1], EXPIRES_AFTER).await;
-    let has_left = stores[0].membership().member.has_left.lock().await;
+    let beating = stores[0].membership().member.beating.lock().await;
     let mut closing = Box::pin(stores[0].close());
     let poll = |context: &mut Context<'_>| Poll::Ready(closing.as_mut().poll(context));
     assert!(poll_fn(poll).await.is_pending());
     assert_eq!(beat(&stores[0], EXPIRES_AFTER).await, 2);
-    drop(has_left);
+    drop(beating);
     closing.await;
     assert_eq!(beat(&stores[1], EXPIRES_AFTER).await, 1);
 }
