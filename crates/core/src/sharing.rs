@@ -48,8 +48,8 @@ pub enum OnStoreError {
     /// what it means. Envoy does what its `failure_mode_deny` says.
     Error,
     /// The instance decides alone, on its share of the limit: the units divided by
-    /// [`Sharing::instances`], rounded down, and at least one, which is then not kept for priority.
-    /// During the outage the instances
+    /// [`Sharing::instances`], rounded down, and at least one. At least one is not kept for
+    /// priority, if the limit has such units. During the outage the instances
     /// together allow at most the sum of their shares per window, in addition to what was consumed
     /// before it. The default: without its store, a service neither denies nor allows all requests.
     #[default]

@@ -149,6 +149,7 @@ async fn without_redis_a_refund_is_an_error_whatever_its_limit_says() {
         let denied = charge(b, &limit, OnStoreError::Deny);
         let verdict = store.decide(&[refund, denied]).await.unwrap();
         assert_eq!(verdict.denial.unwrap().by, 1);
+        assert_eq!(verdict.decisions[0].remaining(), 0);
     }
     let counts = store.counts();
     assert_eq!((counts.failed, counts.local, counts.denied), (12, 0, 4));

@@ -350,7 +350,8 @@ fn deny_uncounted(charges: &[Charge<'_>], quotas: Quotas, counters: &Counters) -
 /// only together, so one with `error` does not count as allowed.
 fn deny(charges: &[Charge<'_>], by: usize) -> Verdict {
     let decide = |charge: &Charge<'_>| match (charge.sharing.on_store_error, charge.enforcement) {
-        _ if charge.cost.is_refund() => allow(charge),
+        // Nothing was refunded, and nobody knows what remains.
+        _ if charge.cost.is_refund() => Decision::Allow(Grant::new(0, Span::ZERO)),
         (OnStoreError::Deny, _) | (OnStoreError::Error, Enforcement::Quota) => unavailable(),
         _ => allow(charge),
     };

@@ -81,8 +81,8 @@ fn find_denial(
 }
 
 /// An instance's share of a limit: rounded down, but at least one unit if the limit has any. If all
-/// of so small a share were kept for priority, none of it is: the others would be denied until the
-/// shared store answers.
+/// of a small share were kept for priority, one unit is not: requests without priority would be
+/// denied until the shared store answers.
 fn share(limit: &Limit, instances: u32) -> Limit {
     let part = |units: u32| match units {
         0 => 0,
@@ -94,11 +94,18 @@ fn share(limit: &Limit, instances: u32) -> Limit {
         false => shared.with_parts_of(limit),
     });
     let shared = shared.and_then(|shared| match (shared.available(), limit.available()) {
-        (0, 1..) => shared.with_priority_share(0),
+        (0, 1..) => shared.with_priority_share(percent_of_all_but_one(shared.nominal())),
         _ => Ok(shared),
     });
     // A smaller limit of the same window, with a burst that is refilled in time, is valid.
     shared.unwrap_or(*limit)
+}
+
+/// The largest percentage of so many units, rounded up, that leaves one.
+fn percent_of_all_but_one(units: u32) -> u8 {
+    let units = u64::from(units);
+    let percent = units.saturating_sub(1) * 100 / units.max(1);
+    u8::try_from(percent).unwrap_or(0)
 }
 
 /// The bucket with the parts of `limit` and room for `burst`, or for a half of it, a quarter and so
@@ -137,6 +144,10 @@ mod tests {
         };
         assert_eq!([available(20, 10), available(20, 5)], [1, 1]);
         assert_eq!([available(50, 2), available(0, 10)], [2, 1]);
+        let large = Limit::fixed_window(1_000, Span::DAY).unwrap();
+        let large = large.with_priority_share(90).unwrap();
+        let small = share(&large, 150);
+        assert_eq!((small.count(), small.available()), (6, 1));
         // The limit itself has none.
         let all = limit.with_priority_share(95).unwrap();
         assert_eq!((all.available(), share(&all, 10).available()), (0, 0));
