@@ -298,9 +298,9 @@ impl Progress {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(UNKNOWN)
     }
 
-    /// The response has ended.
+    /// The response has ended, or was given up. The first of these counts.
     pub(crate) fn record_answer(&self) {
-        self.answered.store(self.millis(), Ordering::Relaxed);
+        self.answered.fetch_min(self.millis(), Ordering::Relaxed);
     }
 
     /// Whether the response ended so long ago that the body must not go on.

@@ -46,11 +46,18 @@ struct Streamed {
     idle: IdleTimer,
     idle_limit: Duration,
     metrics: Arc<UpstreamMetrics>,
-    /// Of the request's body; `None` if that is empty.
-    request: Option<Arc<Progress>>,
+    upload: Upload,
     permits: Permits,
     _in_flight: InFlight,
 }
+
+/// The body of the request, unless that is empty.
+///
+/// Nobody waits for the response any more when it has ended, or when it is dropped: then what is
+/// still to come of the request has a bound. Before the request has ended, the HTTP library does
+/// not reset the stream of a response that is dropped.
+#[derive(Debug)]
+struct Upload(Option<Arc<Progress>>);
 
 /// Keeps the connection of a client from being idle while an upstream works on its request.
 #[derive(Debug)]
@@ -116,7 +123,7 @@ impl ResponseBody {
             idle: IdleTimer::new(idle_limit),
             idle_limit,
             metrics,
-            request: None,
+            upload: Upload(None),
             permits,
             _in_flight: in_flight,
         };
@@ -137,7 +144,7 @@ impl ResponseBody {
     /// Counts no failure of the upstream if this body of the request fails: it ends the connection.
     pub(crate) fn with_request(mut self, request: Option<Arc<Progress>>) -> ResponseBody {
         if let Source::Upstream(streamed) = &mut self.source {
-            streamed.request = request;
+            streamed.upload = Upload(request);
             // It may have ended with its head.
             streamed.finish_at_end();
         }
@@ -240,6 +247,22 @@ impl Drop for ResponseBody {
     }
 }
 
+// === impl Upload ===
+
+impl Upload {
+    fn bound(&self) {
+        if let Some(request) = &self.0 {
+            request.record_answer();
+        }
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.bound();
+    }
+}
+
 // === impl InFlight ===
 
 impl InFlight {
@@ -287,7 +310,7 @@ impl Streamed {
                 Some(Ok(frame))
             }
             Some(Err(error)) => {
-                let request = self.request.as_deref();
+                let request = self.upload.0.as_deref();
                 if request.is_none_or(|request| request.error().is_none()) {
                     self.metrics.count_failure("body");
                 }
@@ -307,9 +330,7 @@ impl Streamed {
     fn finish(&mut self) {
         // Before the client sees the end, so that its next request finds them.
         self.permits.release();
-        if let Some(request) = &self.request {
-            request.record_answer();
-        }
+        self.upload.bound();
         if let Some(lease) = self.lease.take() {
             lease.finish();
         }
@@ -328,5 +349,32 @@ impl fmt::Display for BodyError {
             Cause::Idle(limit) => write!(f, "the upstream sent nothing for {limit:?}"),
             Cause::Broken(error) => write!(f, "the upstream's response ended too early: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::future::poll_fn;
+
+    use tokio::time::{advance, pause};
+
+    use super::*;
+    use crate::request_body::UPLOAD_TIME;
+    use crate::request_body::tests::unfinished;
+
+    #[tokio::test]
+    async fn a_response_that_is_dropped_bounds_its_upload() {
+        let (mut body, (client, _serving)) = unfinished().await;
+        let upload = Upload(body.progress());
+        let part = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        assert_eq!(part.unwrap().unwrap().into_data().unwrap(), "part");
+        pause();
+        drop(upload);
+        advance(UPLOAD_TIME + Duration::from_millis(1)).await;
+        let late = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        assert!(late.unwrap().is_err());
+        drop(client);
     }
 }

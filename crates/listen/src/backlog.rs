@@ -92,6 +92,11 @@ impl Backlog {
         self.sent_bytes() < self.given_bytes()
     }
 
+    /// The response has ended: also one without bytes, such as to HEAD, shows that its peer goes on.
+    pub(crate) fn record_end(&self) {
+        self.outflow.record_sent(1);
+    }
+
     fn record_sent(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.sent.fetch_add(bytes, Ordering::Relaxed);

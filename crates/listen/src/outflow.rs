@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The bytes of a connection's responses that were sent, and how many of them wait.
+/// The bytes of a connection's responses that were sent, with one for the end of each response, and
+/// how many of them wait.
 #[derive(Debug, Default)]
 pub(crate) struct Outflow {
     sent: AtomicU64,

@@ -318,8 +318,8 @@ impl Exchange {
         (response.map(Content::from), 0)
     }
 
-    /// The response as it is sent: counted as unread until the peer has read it, ended on shutdown
-    /// if it has no end of its own, and with the announcement that the connection ends.
+    /// The response as it is sent: ended on shutdown if it has no end of its own, and with the
+    /// announcement that the connection ends.
     fn finish(
         &self,
         response: Response<impl Into<Content>>,

@@ -112,7 +112,10 @@ impl<F: Future> Future for StreamTask<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.project();
         match this.stream.poll(cx) {
-            Poll::Ready(_) => Poll::Ready(()),
+            Poll::Ready(_) => {
+                this.watch.backlog.record_end();
+                Poll::Ready(())
+            }
             Poll::Pending => this.watch.poll_end(cx),
         }
     }

@@ -26,11 +26,14 @@ const LONG: Duration = Duration::from_secs(60);
 const LINE_PER_BYTE: Duration = Duration::from_micros(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Answers with a body that never ends, or at `/never` not at all.
+/// Answers with a body that never ends, at `/empty` without one, and at `/never` not at all.
 #[derive(Clone)]
 struct Downloads;
 
-struct Endless;
+/// A body that never ends, unless it is empty.
+struct Download {
+    is_empty: bool,
+}
 
 /// A connection to [`Downloads`], in memory.
 struct Peer {
@@ -53,7 +56,7 @@ impl ConnectionCounts for Downloads {
 }
 
 impl Handler for Downloads {
-    type Body = Endless;
+    type Body = Download;
     type Service = Downloads;
 
     fn service(&self, _connection: &Arc<Connection>) -> Downloads {
@@ -62,19 +65,22 @@ impl Handler for Downloads {
 }
 
 impl Service<Request<Incoming>> for Downloads {
-    type Response = Response<Endless>;
+    type Response = Response<Download>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Endless>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Download>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         match request.uri().path() {
             "/never" => Box::pin(pending()),
-            _ => Box::pin(ready(Ok(Response::new(Endless)))),
+            path => {
+                let is_empty = path == "/empty";
+                Box::pin(ready(Ok(Response::new(Download { is_empty }))))
+            }
         }
     }
 }
 
-impl Body for Endless {
+impl Body for Download {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -82,7 +88,12 @@ impl Body for Endless {
         self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&PART)))))
+        let part = (!self.is_empty).then(|| Frame::data(Bytes::from_static(&PART)));
+        Poll::Ready(part.map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_empty
     }
 }
 
@@ -191,6 +202,21 @@ async fn a_response_that_is_not_read_does_not_end_requests_that_are_being_answer
     assert_eq!(reset, Ok(Some(Reason::CANCEL)));
     sleep(LONG).await;
     assert!(!unanswered.is_finished());
+    assert!(peer.is_open());
+}
+
+/// Responses without a body are taken by those who ask for more of them.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_is_not_read_does_not_end_a_connection_with_responses_without_a_body() {
+    let mut peer = Peer::open(WINDOW, WIDE).await;
+    let unread = tokio::spawn(leave(peer.begin().await));
+    let began = tokio::time::Instant::now();
+    while began.elapsed() < LONG {
+        let response = peer.send("/empty").await.await.unwrap();
+        assert!(response.into_body().is_end_stream());
+        sleep(SECOND).await;
+    }
+    assert_eq!(unread.await.unwrap(), Some(Reason::CANCEL));
     assert!(peer.is_open());
 }
 
