@@ -166,9 +166,10 @@ impl Limiter {
     /// remaining units.
     ///
     /// Refunds at most what was consumed, the newest units first. An instance that remembers a
-    /// denial of the key may repeat it for up to a second. While Redis does not answer, nothing is
-    /// refunded, whatever [`Limiter::on_store_error`] says: 0 is returned, and
-    /// [`Limiter::failures`] increases. [`Limiter::try_refund`] returns the error instead.
+    /// denial of the key may repeat it for up to a second. Without an answer of Redis, whatever
+    /// [`Limiter::on_store_error`] says, 0 is returned, and [`Limiter::failures`] increases;
+    /// nothing was refunded, unless the answer was only late. [`Limiter::try_refund`] returns the
+    /// error instead.
     pub async fn refund<K: SharedKey + ?Sized>(&self, key: &K, units: u64) -> u32 {
         let decision = self.decide(self.key_of(key), Cost::Refund(units)).await;
         decision.remaining()
