@@ -36,7 +36,7 @@ const SLEEPS: [(&str, &str); 40] = [
     ("crates/gateway/src/reservation/tests.rs", VIRTUAL),
     ("crates/listen/src/accept/tests/unread_streams.rs", VIRTUAL),
     ("crates/redis/src/connection_task/tests.rs", VIRTUAL),
-    ("crates/redis/src/membership.rs", VIRTUAL),
+    ("crates/redis/src/membership/tests.rs", VIRTUAL),
     ("crates/redis/src/session/tests.rs", VIRTUAL),
     ("crates/redis/src/trouble/tests.rs", VIRTUAL),
     ("crates/redis/tests/access.rs", POLLS),

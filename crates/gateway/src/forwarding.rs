@@ -192,8 +192,8 @@ pub(crate) fn merge_lengths(headers: &mut HeaderMap) -> bool {
 /// Removes the fields of a response that are for one connection, and adds `Via`.
 pub(crate) fn rewrite_response(headers: &mut HeaderMap, status: StatusCode, version: Version) {
     if headers.contains_key(TRANSFER_ENCODING) || status == StatusCode::NO_CONTENT {
-        // The chunks say how long the body is (RFC 9112, section 6.3), or there is none, and clients
-        // of HTTP/2 reject a length.
+        // The chunks say how long the body is (RFC 9112, section 6.3), or there is none, and
+        // clients of HTTP/2 reject a length.
         headers.remove(CONTENT_LENGTH);
     }
     remove_named(headers);

@@ -250,7 +250,7 @@ impl Drop for ResponseBody {
 // === impl Upload ===
 
 impl Upload {
-    fn bound(&self) {
+    fn limit_time(&self) {
         if let Some(request) = &self.0 {
             request.record_answer();
         }
@@ -259,7 +259,7 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        self.bound();
+        self.limit_time();
     }
 }
 
@@ -330,7 +330,7 @@ impl Streamed {
     fn finish(&mut self) {
         // Before the client sees the end, so that its next request finds them.
         self.permits.release();
-        self.upload.bound();
+        self.upload.limit_time();
         if let Some(lease) = self.lease.take() {
             lease.finish();
         }

@@ -92,7 +92,8 @@ impl Backlog {
         self.sent_bytes() < self.given_bytes()
     }
 
-    /// The response has ended: also one without bytes, such as to HEAD, shows that its peer goes on.
+    /// The response has ended: also one without bytes, such as to HEAD, shows that its peer goes
+    /// on.
     pub(crate) fn record_end(&self) {
         self.outflow.record_sent(1);
     }

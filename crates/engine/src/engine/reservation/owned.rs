@@ -65,8 +65,8 @@ impl OwnedReservation {
 
 impl Engine {
     /// Decides on a request as [`Engine::decide`] does; the cost of each descriptor may be an
-    /// estimate, and none may be a refund. If it is allowed, returns a reservation, unless the store
-    /// had no answer and the limits allow that.
+    /// estimate, and none may be a refund. If it is allowed, returns a reservation, unless the
+    /// store had no answer and the limits allow that.
     ///
     /// It takes no place among those of [`Engine::reservation_counts`], and a shared store keeps it
     /// as long as one of [`Engine::reserve`].
