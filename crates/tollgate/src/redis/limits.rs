@@ -3,9 +3,11 @@
 use std::fmt;
 use std::num::NonZeroU32;
 
-use tollgate_core::{CHARGES_MAX, Cost, Limit, Mode, OnStoreError, Sharing, TooManyCharges};
+use tollgate_core::{
+    CHARGES_MAX, Cost, Limit, Mode, OnStoreError, Sharing, StoreError, TooManyCharges,
+};
 #[cfg(feature = "tower")]
-use tollgate_core::{Decision, Key, PerCharge, Span, StoreError, Verdict};
+use tollgate_core::{Decision, Key, PerCharge, Span, Verdict};
 use tollgate_redis::InvalidForRedis;
 
 use super::key::{KeyParts, SharedKey};
