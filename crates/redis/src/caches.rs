@@ -185,20 +185,13 @@ impl<'c> ChargeGuard<'c> {
         }
     }
 
-    /// Ends it with the verdict, if there is one.
+    /// Ends it with the verdict, if there is one from which estimates may have learned.
     pub(crate) fn end(mut self, verdict: Option<&Verdict>) {
         self.end = match verdict {
             Some(verdict) if verdict.is_allowed() => End::Allowed,
             Some(_) => End::Denied,
             None => End::Unlearned,
         };
-    }
-
-    /// The same of a reservation, from which no estimate learns.
-    pub(crate) fn end_reservation(mut self, verdict: Option<&Verdict>) {
-        if verdict.is_some_and(|verdict| !verdict.is_allowed()) {
-            self.end = End::Denied;
-        }
     }
 }
 

@@ -210,7 +210,9 @@ impl Redis {
         let _not_counted_here = self.write_back.pass_on(charges, since).await?;
         let guard = ChargeGuard::new(&self.caches, charges);
         let reserved = self.settlements.reserve(charges, new, since).await;
-        guard.end_reservation(reserved.as_ref().ok().map(|reserved| &reserved.verdict));
+        let verdict = reserved.as_ref().ok().map(|reserved| &reserved.verdict);
+        // No estimate learns from what was reserved.
+        guard.end(verdict.filter(|verdict| !verdict.is_allowed()));
         reserved
     }
 
