@@ -65,8 +65,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     }
     let inputs = || args.files.iter().chain(&args.rules).chain(&args.compare);
     if let Some(path) = &written.report {
-        let decisions = written.decisions.iter().filter(|path| !is_standard(path));
-        let others = inputs().chain(decisions);
+        let others = inputs().chain(written.decisions_file());
         output_file::check("--report", path, others).map_err(Failure::Message)?;
     }
     let memories = written.memories().check();

@@ -15,7 +15,7 @@ use tollgate_simulation::{Fleet, INSTANCE_EVENTS_MAX};
 use crate::output_file;
 use crate::replay::args::{check_conditions, domain, rules_shared_as};
 use crate::replay::decisions::Decisions;
-use crate::replay::failure::{Failure, is_standard};
+use crate::replay::failure::Failure;
 use crate::replay::found::Preface;
 use crate::replay::interrupt::Interrupt;
 use crate::replay::progress::{Work, bar};
@@ -141,8 +141,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
                    another metric, such as denied";
     check_conditions(&written.fail_if, instead)?;
     if let Some(path) = &written.report {
-        let decisions = written.decisions.iter().filter(|path| !is_standard(path));
-        let others = args.rules.iter().chain(decisions);
+        let others = args.rules.iter().chain(written.decisions_file());
         output_file::check("--report", path, others).map_err(Failure::Message)?;
     }
     let fleet = args.instances.fleet(end(&args.traffic))?;

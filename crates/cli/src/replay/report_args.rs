@@ -7,6 +7,7 @@ use clap::Arg;
 use tollgate_replay::{Condition, Memories, Options, TOP_KEYS, TOP_KEYS_MAX};
 
 use crate::output::Output;
+use crate::replay::failure::is_standard;
 
 /// What is reported, and the store.
 #[derive(Debug, clap::Args)]
@@ -67,6 +68,11 @@ fn add_help(option: Arg, text: &str) -> Arg {
 // === impl ReportArgs ===
 
 impl ReportArgs {
+    /// The file of decisions, unless they are printed.
+    pub(crate) fn decisions_file(&self) -> Option<&PathBuf> {
+        self.decisions.as_ref().filter(|path| !is_standard(path))
+    }
+
     /// The store.
     pub(crate) const fn memories(&self) -> Memories {
         match self.max_keys {

@@ -1,7 +1,6 @@
 //! `tollgate serve` in a limited address space.
 
 use std::fs;
-use std::process::Command;
 
 use crate::house::{RULES, SETTINGS, Service, directory};
 
@@ -22,11 +21,8 @@ fn reserved_blocks(maps: &str) -> usize {
 fn no_further_arena_is_reserved_in_512_mib() {
     let directory = directory(&[("rules.yaml", RULES), ("tollgate.yaml", SETTINGS)]);
     let arenas = |mib: u64| {
-        let limited = format!("ulimit -v {} && exec \"$0\" \"$@\"", mib << 10);
-        let mut command = Command::new("sh");
-        command.args(["-c", &limited, env!("CARGO_BIN_EXE_tollgate")]);
-        command.current_dir(directory.path());
-        let mut service = Service::spawn(command);
+        let limit = format!("ulimit -v {}", mib << 10);
+        let mut service = Service::start_under(&limit, directory.path());
         let line = service.logged(|line| line["message"] == "the address space is limited");
         service.address("http");
         let maps = fs::read_to_string(format!("/proc/{}/maps", service.process.id())).unwrap();

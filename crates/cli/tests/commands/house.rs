@@ -56,6 +56,15 @@ impl Service {
         Service::spawn(command)
     }
 
+    /// A service with these limits of the shell, such as `ulimit -n 64`.
+    pub(crate) fn start_under(limits: &str, directory: &Path) -> Service {
+        let limited = format!(r#"{limits} && exec "$@""#);
+        let mut command = Command::new("sh");
+        command.current_dir(directory);
+        command.args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_tollgate")]);
+        Service::spawn(command)
+    }
+
     /// A service that is started by a command of its own, to which `serve` is added.
     pub(crate) fn spawn(mut command: Command) -> Service {
         let mut process = command.arg("serve").stderr(Stdio::piped()).spawn().unwrap();

@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -92,12 +91,8 @@ fn ground() -> TempDir {
 
 /// A service that may have `hard` files open, and `soft` if it does not raise that limit.
 fn start(directory: &Path, soft: usize, hard: usize) -> Service {
-    let limits = format!(r#"ulimit -S -n {soft} && ulimit -H -n {hard} && exec "$@""#);
-    let mut command = Command::new("sh");
-    command
-        .current_dir(directory)
-        .args(["-c", &limits, "sh", env!("CARGO_BIN_EXE_tollgate")]);
-    Service::spawn(command)
+    let limits = format!("ulimit -S -n {soft} && ulimit -H -n {hard}");
+    Service::start_under(&limits, directory)
 }
 
 fn proc(service: &Service, name: &str) -> String {
