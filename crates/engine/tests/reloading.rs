@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,14 +15,17 @@ use tollgate_memory::{Memory, SystemClock};
 use tollgate_rules::{Loaded, Options, RuleSet, Source};
 use tollgate_testbed::Folder;
 
-/// The rules in a folder, and settings that notice which domains have rules while they change.
-struct Noticing {
-    paths: [PathBuf; 1],
+/// Rules in files, and settings that do something when they are read.
+struct Watched<F> {
+    paths: Vec<PathBuf>,
     engine: Arc<Engine>,
-    noticed: Arc<Mutex<Vec<String>>>,
+    read_settings: F,
 }
 
-impl RuleSource for Noticing {
+/// Far more reloads than there are reasons for.
+const MANY: u32 = 50;
+
+impl<F: FnMut() -> bool + Send + 'static> RuleSource for Watched<F> {
     fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
@@ -39,8 +43,7 @@ impl RuleSource for Noticing {
     }
 
     fn check_others(&mut self, _why: Why) -> bool {
-        *self.noticed.lock().unwrap() = domains(&self.engine);
-        true
+        (self.read_settings)()
     }
 
     fn check_fit(&self, rules: &RuleSet) {
@@ -48,42 +51,10 @@ impl RuleSource for Noticing {
     }
 }
 
-/// Counts the reloads of no file, and tells of the [`MANY`]th.
-struct Counting {
-    reloads: Arc<Mutex<u32>>,
-    many: Arc<Notify>,
-}
-
-/// Far more reloads than there are reasons for.
-const MANY: u32 = 50;
-
-impl RuleSource for Counting {
-    fn paths(&self) -> &[PathBuf] {
-        &[]
-    }
-
-    fn other_paths(&self) -> &[PathBuf] {
-        &[]
-    }
-
-    fn parse(&self, sources: &[Source]) -> Loaded {
-        RuleSet::parse(sources, &Options::default())
-    }
-
-    fn default_sharing(&self) -> Sharing {
-        Sharing::default()
-    }
-
-    fn check_others(&mut self, _why: Why) -> bool {
-        let mut reloads = self.reloads.lock().unwrap();
-        *reloads += 1;
-        if *reloads == MANY {
-            self.many.notify_one();
-        }
-        false
-    }
-
-    fn check_fit(&self, _rules: &RuleSet) {}
+fn engine() -> Arc<Engine> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let memory = Memory::builder().max_keys(100).clock(clock).build();
+    Arc::new(Engine::new(Stores::new(memory)))
 }
 
 fn domains(engine: &Engine) -> Vec<String> {
@@ -99,14 +70,16 @@ fn write(folder: &Path, domain: &str) {
 #[test]
 fn a_domain_has_its_rules_until_the_settings_have_changed() {
     let folder = Folder::new();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let memory = Memory::builder().max_keys(100).clock(clock).build();
-    let engine = Arc::new(Engine::new(Stores::new(memory)));
-    let noticed = Arc::default();
-    let source = Noticing {
-        paths: [folder.path().to_owned()],
+    let engine = engine();
+    let noticed = Arc::<Mutex<Vec<String>>>::default();
+    let (rules, seen) = (Arc::clone(&engine), Arc::clone(&noticed));
+    let source = Watched {
+        paths: vec![folder.path().to_owned()],
         engine: Arc::clone(&engine),
-        noticed: Arc::clone(&noticed),
+        read_settings: move || {
+            *seen.lock().unwrap() = domains(&rules);
+            true
+        },
     };
     let mut reloader = Reloader::new(Arc::clone(&engine), source);
     write(folder.path(), "former");
@@ -123,13 +96,18 @@ fn a_domain_has_its_rules_until_the_settings_have_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn without_anyone_to_order_a_reload_there_are_those_of_the_period() {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let memory = Memory::builder().max_keys(100).clock(clock).build();
-    let engine = Arc::new(Engine::new(Stores::new(memory)));
-    let (reloads, many) = (Arc::default(), Arc::<Notify>::default());
-    let source = Counting {
-        reloads: Arc::clone(&reloads),
-        many: Arc::clone(&many),
+    let engine = engine();
+    let (reloads, many) = (Arc::<AtomicU32>::default(), Arc::<Notify>::default());
+    let (count, has_many) = (Arc::clone(&reloads), Arc::clone(&many));
+    let source = Watched {
+        paths: Vec::new(),
+        engine: Arc::clone(&engine),
+        read_settings: move || {
+            if count.fetch_add(1, Ordering::Relaxed) + 1 == MANY {
+                has_many.notify_one();
+            }
+            false
+        },
     };
     let (orders, received) = mpsc::channel(1);
     drop(orders);
@@ -138,5 +116,5 @@ async fn without_anyone_to_order_a_reload_there_are_those_of_the_period() {
     };
     watch_rules(Reloader::new(engine, source), received, stop).await;
     // One at the start, and one a minute.
-    assert_eq!(*reloads.lock().unwrap(), 3);
+    assert_eq!(reloads.load(Ordering::Relaxed), 3);
 }

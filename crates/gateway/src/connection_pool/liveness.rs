@@ -36,7 +36,7 @@ impl Liveness {
     /// Something should have arrived since there were so many arrivals.
     pub(super) fn check_since(&self, arrivals: usize) {
         if self.arrivals() == arrivals {
-            // Relaxed: requests that do not see it yet only wait in vain as well.
+            // Relaxed: requests that do not see it yet only wait for their own timeouts.
             self.is_silent.store(true, Ordering::Relaxed);
         }
     }

@@ -2,6 +2,25 @@
 
 #![allow(clippy::unwrap_used)]
 
+/// Counts nothing: that a connection is closed, or an error, fails the test.
+macro_rules! expect_no_close {
+    ($handler:ty) => {
+        impl ConnectionCounts for $handler {
+            fn count_open(&self) {}
+
+            fn count_end(&self) {}
+
+            fn count_close(&self, reason: &'static str) {
+                panic!("{reason}");
+            }
+
+            fn count_error(&self, kind: &'static str) {
+                panic!("{kind}");
+            }
+        }
+    };
+}
+
 mod fairness;
 mod own_responses;
 mod slow_peers;

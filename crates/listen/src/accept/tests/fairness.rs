@@ -59,19 +59,7 @@ impl Log {
     }
 }
 
-impl ConnectionCounts for Log {
-    fn count_open(&self) {}
-
-    fn count_end(&self) {}
-
-    fn count_close(&self, reason: &'static str) {
-        panic!("{reason}");
-    }
-
-    fn count_error(&self, kind: &'static str) {
-        panic!("{kind}");
-    }
-}
+expect_no_close!(Log);
 
 impl StreamHandler for Log {
     /// Reads pieces, and answers each with as many as its first byte says.

@@ -41,19 +41,7 @@ struct Peer {
     connection: Arc<Connection>,
 }
 
-impl ConnectionCounts for Downloads {
-    fn count_open(&self) {}
-
-    fn count_end(&self) {}
-
-    fn count_close(&self, reason: &'static str) {
-        panic!("{reason}");
-    }
-
-    fn count_error(&self, kind: &'static str) {
-        panic!("{kind}");
-    }
-}
+expect_no_close!(Downloads);
 
 impl Handler for Downloads {
     type Body = Download;
