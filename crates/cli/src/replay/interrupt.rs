@@ -1,11 +1,14 @@
 //! Ctrl-C during a replay.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use indicatif::{HumanBytes, ProgressBar};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::message::print_error;
 
@@ -38,13 +41,11 @@ impl Interrupt {
             bar: Arc::default(),
         };
         let (state, bar) = (Arc::clone(&interrupt.state), Arc::clone(&interrupt.bar));
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        if let Ok(runtime) = runtime {
+        // Registered here: Ctrl-C must not find a thread that has not started yet.
+        if let Ok((runtime, mut signal)) = register() {
             thread::spawn(move || {
                 runtime.block_on(async {
-                    while tokio::signal::ctrl_c().await.is_ok() {
+                    while signal.recv().await.is_some() {
                         handle_ctrl_c(&state, &bar, partial.as_deref());
                     }
                 });
@@ -66,6 +67,17 @@ impl Interrupt {
     pub(crate) fn is_wanted(&self) -> bool {
         self.state.load(Ordering::Relaxed) == WANTED
     }
+}
+
+/// A runtime that gets SIGINT, which from now on does not end the process any more.
+fn register() -> io::Result<(Runtime, Signal)> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let entered = runtime.enter();
+    let signal = signal(SignalKind::interrupt())?;
+    drop(entered);
+    Ok((runtime, signal))
 }
 
 /// Handles Ctrl-C. While inputs are read, it exits here: a read can block for ever.
@@ -98,5 +110,29 @@ fn handle_ctrl_c(state: &AtomicU8, bar: &Mutex<Option<ProgressBar>>, partial: Op
             std::process::exit(EXIT.into());
         }
         _ => std::process::exit(EXIT.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the process has a handler for SIGINT, number 2.
+    fn has_handler() -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+        let caught = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))
+            .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .expect("a mask in hexadecimal digits");
+        caught & (1 << (2 - 1)) != 0
+    }
+
+    /// Once `listen` has returned, no SIGINT ends the process without a message.
+    #[test]
+    fn ctrl_c_is_handled_before_the_thread_runs() {
+        assert!(!has_handler());
+        let _interrupt = Interrupt::listen(None);
+        assert!(has_handler());
     }
 }
