@@ -54,9 +54,12 @@ pub fn start_counted(report: &str, words: Vec<String>) -> Result<Process, Box<dy
 pub fn end(process: &Process) -> Result<(), Box<dyn Error>> {
     process.signal("TERM");
     let status = format!("/proc/{}/stat", process.number());
+    let tasks = format!("/proc/{}/task", process.number());
     for _looked in 0..LOOKED_MOST {
         let state = fs::read_to_string(&status).unwrap_or_default();
-        if state.is_empty() || state.contains(") Z ") {
+        // The first thread may have ended before the others: valgrind reports with its last one.
+        let threads = fs::read_dir(&tasks).map_or(0, Iterator::count);
+        if state.is_empty() || (state.contains(") Z ") && threads <= 1) {
             return Ok(());
         }
         sleep(LOOKED_EVERY);
