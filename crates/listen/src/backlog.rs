@@ -2,18 +2,22 @@
 
 use std::future::Future;
 use std::io::IoSlice;
+use std::mem::take;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use hyper::Response;
-use hyper::body::{Body, Buf, Frame, SizeHint};
+use hyper::body::{Body, Buf, Bytes, Frame, SizeHint};
 use hyper::service::Service;
 use pin_project_lite::pin_project;
 use tokio::task_local;
 
 use crate::outflow::Outflow;
+
+/// The end of a response is held back if its last part is longer than this.
+const LAST_PART_MAX: usize = 1024;
 
 task_local! {
     /// Of the response that is made in this task.
@@ -32,8 +36,8 @@ pub(crate) struct Backlog {
 }
 
 /// Part of a response, whose bytes are counted as they are sent.
-pub(crate) struct Part<D> {
-    data: D,
+pub(crate) struct Part {
+    data: Bytes,
     backlog: Arc<Backlog>,
 }
 
@@ -53,10 +57,16 @@ pin_project! {
 
 pin_project! {
     /// The body of a response.
+    ///
+    /// Once the library has the last part, the task of the stream ends, and nothing watches whether
+    /// that part leaves. So the last byte of a long one is a part of its own: the library asks for
+    /// it when all before it have left.
     pub(crate) struct MeasuredBody<B> {
         #[pin]
         body: B,
         backlog: Arc<Backlog>,
+        // The last byte, which has been counted as given; or nothing.
+        held: Bytes,
     }
 }
 
@@ -98,6 +108,11 @@ impl Backlog {
         self.outflow.record_sent(1);
     }
 
+    fn record_given(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.given.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     fn record_sent(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.sent.fetch_add(bytes, Ordering::Relaxed);
@@ -107,18 +122,7 @@ impl Backlog {
 
 // === impl Part ===
 
-impl<D: Buf> Part<D> {
-    fn new(data: D, backlog: &Arc<Backlog>) -> Part<D> {
-        let bytes = u64::try_from(data.remaining()).unwrap_or(u64::MAX);
-        backlog.given.fetch_add(bytes, Ordering::Relaxed);
-        Part {
-            data,
-            backlog: Arc::clone(backlog),
-        }
-    }
-}
-
-impl<D: Buf> Buf for Part<D> {
+impl Buf for Part {
     fn remaining(&self) -> usize {
         self.data.remaining()
     }
@@ -159,31 +163,58 @@ impl<F: Future<Output = Result<Response<B>, E>>, B, E> Future for MeasuredAnswer
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = ready!(self.project().answer.poll(cx))?;
         let backlog = BACKLOG.with(Arc::clone);
-        Poll::Ready(Ok(response.map(|body| MeasuredBody { body, backlog })))
+        Poll::Ready(Ok(response.map(|body| MeasuredBody {
+            body,
+            backlog,
+            held: Bytes::new(),
+        })))
     }
 }
 
 // === impl MeasuredBody ===
 
-impl<B: Body> Body for MeasuredBody<B> {
-    type Data = Part<B::Data>;
+impl<B: Body<Data = Bytes>> Body for MeasuredBody<B> {
+    type Data = Part;
     type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Part<B::Data>>, B::Error>>> {
-        let this = self.project();
-        let frame = ready!(this.body.poll_frame(cx));
-        let part = |data| Part::new(data, this.backlog);
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
+    ) -> Poll<Option<Result<Frame<Part>, B::Error>>> {
+        let mut this = self.project();
+        let (backlog, held) = (this.backlog, this.held);
+        if !held.is_empty() {
+            let last = part(take(held), backlog);
+            return Poll::Ready(Some(Ok(Frame::data(last))));
+        }
+        let frame = ready!(this.body.as_mut().poll_frame(cx));
+        let is_last = this.body.is_end_stream();
+        let measure = |mut data: Bytes| {
+            backlog.record_given(data.len());
+            if is_last && data.len() > LAST_PART_MAX {
+                *held = data.split_off(data.len() - 1);
+            }
+            part(data, backlog)
+        };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(measure))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.held.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match self.held.is_empty() {
+            true => self.body.size_hint(),
+            false => SizeHint::with_exact(1),
+        }
+    }
+}
+
+/// Some of a response, which has been counted as given.
+fn part(data: Bytes, backlog: &Arc<Backlog>) -> Part {
+    Part {
+        data,
+        backlog: Arc::clone(backlog),
     }
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::sync::Arc;
 
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::service::Service;
 use hyper::{Request, Response};
 
@@ -29,7 +29,7 @@ pub trait ConnectionCounts: Clone + Send + Sync + 'static {
 /// Serves the connections of one listener that speaks HTTP.
 pub trait Handler: ConnectionCounts {
     /// The body of a response.
-    type Body: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
     /// Answers the requests of one connection.
     type Service: Service<
             Request<Incoming>,

@@ -26,13 +26,14 @@ const LONG: Duration = Duration::from_secs(60);
 const LINE_PER_BYTE: Duration = Duration::from_micros(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Answers with a body that never ends, at `/empty` without one, and at `/never` not at all.
+/// Answers with a body that never ends, at `/part` of one part, at `/empty` without one, and at
+/// `/never` not at all.
 #[derive(Clone)]
 struct Downloads;
 
-/// A body that never ends, unless it is empty.
+/// A body of so many equal parts.
 struct Download {
-    is_empty: bool,
+    parts: usize,
 }
 
 /// A connection to [`Downloads`], in memory.
@@ -61,8 +62,12 @@ impl Service<Request<Incoming>> for Downloads {
         match request.uri().path() {
             "/never" => Box::pin(pending()),
             path => {
-                let is_empty = path == "/empty";
-                Box::pin(ready(Ok(Response::new(Download { is_empty }))))
+                let parts = match path {
+                    "/empty" => 0,
+                    "/part" => 1,
+                    _ => usize::MAX,
+                };
+                Box::pin(ready(Ok(Response::new(Download { parts }))))
             }
         }
     }
@@ -73,15 +78,18 @@ impl Body for Download {
     type Error = Infallible;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let part = (!self.is_empty).then(|| Frame::data(Bytes::from_static(&PART)));
-        Poll::Ready(part.map(Ok))
+        let Some(left) = self.parts.checked_sub(1) else {
+            return Poll::Ready(None);
+        };
+        self.parts = left;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&PART)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_empty
+        self.parts == 0
     }
 }
 
@@ -261,4 +269,31 @@ async fn a_response_that_is_read_byte_by_byte_is_reset() {
     let reset = timeout(LONG, read(peer.begin().await, 1)).await;
     assert_eq!(reset.unwrap().reason(), Some(Reason::CANCEL));
     assert!(peer.is_open());
+}
+
+/// A window that lets one byte leave, or all but one, does not hold the last part of a response.
+#[tokio::test(start_paused = true)]
+async fn a_response_whose_last_part_is_not_read_is_reset() {
+    let last = u32::try_from(PART.len()).unwrap() - 1;
+    for window in [1, last] {
+        let mut peer = Peer::open(window, WIDE).await;
+        let unread = peer.send("/part").await.await.unwrap().into_body();
+        let reset = timeout(LONG, leave(unread)).await;
+        assert_eq!(reset, Ok(Some(Reason::CANCEL)), "{window}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_part_of_a_response_arrives_whole() {
+    for window in [1000, WINDOW] {
+        let mut peer = Peer::open(window, WIDE).await;
+        let mut body = peer.send("/part").await.await.unwrap().into_body();
+        let mut received = Vec::new();
+        while let Some(data) = body.data().await {
+            let data = data.unwrap();
+            body.flow_control().release_capacity(data.len()).unwrap();
+            received.extend_from_slice(&data);
+        }
+        assert_eq!(received, PART);
+    }
 }
