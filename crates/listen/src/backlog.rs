@@ -2,22 +2,23 @@
 
 use std::future::Future;
 use std::io::IoSlice;
-use std::mem::take;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
+use atomic_waker::AtomicWaker;
 use hyper::Response;
 use hyper::body::{Body, Buf, Bytes, Frame, SizeHint};
+use hyper::header::HeaderMap;
 use hyper::service::Service;
 use pin_project_lite::pin_project;
 use tokio::task_local;
 
 use crate::outflow::Outflow;
 
-/// The end of a response is held back if its last part is longer than this.
-const LAST_PART_MAX: usize = 1024;
+/// The end of a response is held back while more than these bytes of it wait.
+const LAST_BYTES_MAX: u64 = 1024;
 
 task_local! {
     /// Of the response that is made in this task.
@@ -33,6 +34,8 @@ pub(crate) struct Backlog {
     given: AtomicU64,
     sent: AtomicU64,
     outflow: Arc<Outflow>,
+    /// Of the task that holds back the end.
+    holder: AtomicWaker,
 }
 
 /// Part of a response, whose bytes are counted as they are sent.
@@ -58,16 +61,21 @@ pin_project! {
 pin_project! {
     /// The body of a response.
     ///
-    /// Once the library has the last part, the task of the stream ends, and nothing watches whether
-    /// that part leaves. So the last byte of a long one is a part of its own: the library asks for
-    /// it when all before it have left.
+    /// Once the library has the end of a response, the task of the stream ends, and nothing watches
+    /// any more whether the rest leaves. So the end is held back until nearly all has left.
     pub(crate) struct MeasuredBody<B> {
         #[pin]
         body: B,
         backlog: Arc<Backlog>,
-        // The last byte, which has been counted as given; or nothing.
-        held: Bytes,
+        end: Option<End>,
     }
+}
+
+/// How a body ended.
+enum End {
+    Without,
+    /// In a box, which few responses need.
+    Trailers(Box<HeaderMap>),
 }
 
 // === impl Backlog ===
@@ -79,6 +87,7 @@ impl Backlog {
             given: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             outflow,
+            holder: AtomicWaker::new(),
         })
     }
 
@@ -108,6 +117,24 @@ impl Backlog {
         self.outflow.record_sent(1);
     }
 
+    /// Whether nearly all has left.
+    fn may_end(&self) -> bool {
+        self.given_bytes().saturating_sub(self.sent_bytes()) <= LAST_BYTES_MAX
+    }
+
+    /// Ready once [`Backlog::may_end`].
+    fn poll_may_end(&self, cx: &Context<'_>) -> Poll<()> {
+        if self.may_end() {
+            return Poll::Ready(());
+        }
+        self.holder.register(cx.waker());
+        // Bytes may have left before the waker was known.
+        match self.may_end() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
     fn record_given(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.given.fetch_add(bytes, Ordering::Relaxed);
@@ -117,10 +144,23 @@ impl Backlog {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.sent.fetch_add(bytes, Ordering::Relaxed);
         self.outflow.record_sent(bytes);
+        if self.may_end() {
+            self.holder.wake();
+        }
     }
 }
 
 // === impl Part ===
+
+impl Part {
+    fn new(data: Bytes, backlog: &Arc<Backlog>) -> Part {
+        backlog.record_given(data.len());
+        Part {
+            data,
+            backlog: Arc::clone(backlog),
+        }
+    }
+}
 
 impl Buf for Part {
     fn remaining(&self) -> usize {
@@ -166,7 +206,7 @@ impl<F: Future<Output = Result<Response<B>, E>>, B, E> Future for MeasuredAnswer
         Poll::Ready(Ok(response.map(|body| MeasuredBody {
             body,
             backlog,
-            held: Bytes::new(),
+            end: None,
         })))
     }
 }
@@ -181,40 +221,34 @@ impl<B: Body<Data = Bytes>> Body for MeasuredBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Part>, B::Error>>> {
-        let mut this = self.project();
-        let (backlog, held) = (this.backlog, this.held);
-        if !held.is_empty() {
-            let last = part(take(held), backlog);
-            return Poll::Ready(Some(Ok(Frame::data(last))));
-        }
-        let frame = ready!(this.body.as_mut().poll_frame(cx));
-        let is_last = this.body.is_end_stream();
-        let measure = |mut data: Bytes| {
-            backlog.record_given(data.len());
-            if is_last && data.len() > LAST_PART_MAX {
-                *held = data.split_off(data.len() - 1);
+        let this = self.project();
+        if this.end.is_none() {
+            let frame = ready!(this.body.poll_frame(cx)).transpose()?;
+            match frame.map(Frame::into_data) {
+                Some(Ok(data)) => {
+                    let part = Part::new(data, this.backlog);
+                    return Poll::Ready(Some(Ok(Frame::data(part))));
+                }
+                Some(Err(other)) => {
+                    let trailers = other.into_trailers().unwrap_or_default();
+                    *this.end = Some(End::Trailers(Box::new(trailers)));
+                }
+                None => *this.end = Some(End::Without),
             }
-            part(data, backlog)
-        };
-        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(measure))))
+        }
+        ready!(this.backlog.poll_may_end(cx));
+        let end = this.end.replace(End::Without);
+        Poll::Ready(match end {
+            Some(End::Trailers(trailers)) => Some(Ok(Frame::trailers(*trailers))),
+            Some(End::Without) | None => None,
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_empty() && self.body.is_end_stream()
+        self.body.is_end_stream() && self.backlog.may_end()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.held.is_empty() {
-            true => self.body.size_hint(),
-            false => SizeHint::with_exact(1),
-        }
-    }
-}
-
-/// Some of a response, which has been counted as given.
-fn part(data: Bytes, backlog: &Arc<Backlog>) -> Part {
-    Part {
-        data,
-        backlog: Arc::clone(backlog),
+        self.body.size_hint()
     }
 }

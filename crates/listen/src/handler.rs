@@ -22,6 +22,9 @@ pub trait ConnectionCounts: Clone + Send + Sync + 'static {
     /// The listener closed a connection, for this reason: a label of a metric.
     fn count_close(&self, reason: &'static str);
 
+    /// A response over HTTP/2 was reset, because its peer did not take it.
+    fn count_reset(&self);
+
     /// A request got an error before the service saw it, of this kind: a label of a metric.
     fn count_error(&self, kind: &'static str);
 }

@@ -119,6 +119,10 @@ impl ConnectionCounts for ExchangeHandler {
         self.metrics.count_close(self.listener, reason);
     }
 
+    fn count_reset(&self) {
+        self.metrics.count_reset(self.listener);
+    }
+
     fn count_error(&self, kind: &'static str) {
         self.metrics.count_error(self.listener, kind);
     }

@@ -80,6 +80,10 @@ impl ConnectionCounts for GatewayHandler {
         self.metrics.count_close(NAME, reason);
     }
 
+    fn count_reset(&self) {
+        self.metrics.count_reset(NAME);
+    }
+
     fn count_error(&self, kind: &'static str) {
         self.metrics.count_error(NAME, kind);
     }

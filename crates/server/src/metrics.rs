@@ -67,6 +67,7 @@ pub(crate) struct Metrics {
     auth_fallbacks: Family<[(&'static str, &'static str); 1], Counter>,
     connections: Family<ListenerLabel, Gauge>,
     closed: Family<ClosedLabel, Counter>,
+    responses_reset: Family<ListenerLabel, Counter>,
     certificate_expiry: Family<ListenerLabel, Gauge>,
     certificate_loads: Family<LoadLabel, Counter>,
     certificate_rejected: Family<ListenerLabel, Gauge>,
@@ -131,6 +132,7 @@ impl Metrics {
             auth_fallbacks: Family::default(),
             connections: Family::default(),
             closed: Family::default(),
+            responses_reset: Family::default(),
             certificate_expiry: Family::default(),
             certificate_loads: Family::default(),
             certificate_rejected: Family::default(),
@@ -146,6 +148,11 @@ impl Metrics {
             "connections_closed",
             "Connections that the service closed, by listener and reason",
             metrics.closed.clone(),
+        );
+        registry.register(
+            "responses_reset",
+            "Responses over HTTP/2 that were reset because their client did not take them",
+            metrics.responses_reset.clone(),
         );
         metrics.register_certificates(registry);
         registry.register(
@@ -323,6 +330,14 @@ impl Metrics {
     pub(crate) fn count_close(&self, listener: ListenerName, reason: &'static str) {
         let labels = [("listener", listener), ("reason", reason)];
         self.closed.get_or_create(&labels).inc();
+    }
+
+    /// Counts a response whose client did not take it.
+    pub(crate) fn count_reset(&self, listener: ListenerName) {
+        let counter = self
+            .responses_reset
+            .get_or_create(&[("listener", listener)]);
+        counter.inc();
     }
 
     /// A listener has a certificate that expires at this second since 1970.

@@ -91,6 +91,10 @@ impl ConnectionCounts for RedisHandler {
         self.0.metrics.count_close(NAME, reason);
     }
 
+    fn count_reset(&self) {
+        self.0.metrics.count_reset(NAME);
+    }
+
     fn count_error(&self, kind: &'static str) {
         self.0.metrics.count_error(NAME, kind);
     }

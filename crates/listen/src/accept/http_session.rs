@@ -228,7 +228,7 @@ impl<H: Handler> Http<H> {
             Some(frames),
             limits.write_timeout,
         );
-        let tasks = StreamTasks::new(known, limits.write_timeout, &terms.warnings);
+        let tasks = StreamTasks::new(self.0.clone(), known, limits.write_timeout, &terms.warnings);
         let mut connection = http2::Builder::new(tasks)
             .timer(TokioTimer::new())
             .max_concurrent_streams(u32::try_from(streams).unwrap_or(u32::MAX))

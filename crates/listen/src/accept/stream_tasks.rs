@@ -21,6 +21,7 @@ use super::warnings::Warnings;
 use crate::backlog::Backlog;
 use crate::connection::{Close, Connection};
 use crate::drain_end::poll_timer;
+use crate::handler::ConnectionCounts;
 use crate::outflow::{Open, Outflow, Waiting};
 
 /// The fewest bytes of a response that must leave within `write_timeout`, if there are so many. A
@@ -32,11 +33,11 @@ const BYTES_MIN: u64 = 1024;
 const TURN_BYTES: u64 = 256 * 1024;
 
 /// Runs the streams of one connection.
-#[derive(Clone)]
-pub(super) struct StreamTasks(Arc<Shared>);
+pub(super) struct StreamTasks<C>(Arc<Shared<C>>);
 
 /// What the streams of a connection share.
-struct Shared {
+struct Shared<C> {
+    counts: C,
     connection: Arc<Connection>,
     outflow: Arc<Outflow>,
     write_timeout: Duration,
@@ -45,17 +46,17 @@ struct Shared {
 
 pin_project! {
     /// A stream, until it has ended or is reset: the HTTP library resets one that is dropped.
-    struct StreamTask<F> {
+    struct StreamTask<F, C> {
         #[pin]
         stream: F,
-        watch: Watch,
+        watch: Watch<C>,
     }
 }
 
 /// Watches whether the response of a stream leaves.
-struct Watch {
+struct Watch<C> {
     backlog: Arc<Backlog>,
-    tasks: StreamTasks,
+    tasks: StreamTasks<C>,
     period: Option<Period>,
     timer: Option<Pin<Box<Sleep>>>,
     _open: Open,
@@ -74,14 +75,16 @@ struct Period {
 
 // === impl StreamTasks ===
 
-impl StreamTasks {
+impl<C> StreamTasks<C> {
     /// For a connection.
     pub(super) fn new(
+        counts: C,
         connection: &Arc<Connection>,
         write_timeout: Duration,
         warnings: &Arc<Warnings>,
-    ) -> StreamTasks {
+    ) -> StreamTasks<C> {
         StreamTasks(Arc::new(Shared {
+            counts,
             connection: Arc::clone(connection),
             outflow: Arc::default(),
             write_timeout,
@@ -90,7 +93,17 @@ impl StreamTasks {
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Executor<F> for StreamTasks {
+impl<C> Clone for StreamTasks<C> {
+    fn clone(&self) -> StreamTasks<C> {
+        StreamTasks(Arc::clone(&self.0))
+    }
+}
+
+impl<F, C> Executor<F> for StreamTasks<C>
+where
+    F: Future<Output: Send> + Send + 'static,
+    C: ConnectionCounts,
+{
     fn execute(&self, stream: F) {
         let backlog = Backlog::new(Arc::clone(&self.0.outflow));
         let watch = Watch {
@@ -106,7 +119,7 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for StreamTasks {
 
 // === impl StreamTask ===
 
-impl<F: Future> Future for StreamTask<F> {
+impl<F: Future, C: ConnectionCounts> Future for StreamTask<F, C> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -123,7 +136,7 @@ impl<F: Future> Future for StreamTask<F> {
 
 // === impl Watch ===
 
-impl Watch {
+impl<C: ConnectionCounts> Watch<C> {
     /// Ready once the stream has to end, because its peer does not take the response.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
@@ -167,7 +180,7 @@ impl Period {
 
 // === impl Shared ===
 
-impl Shared {
+impl<C: ConnectionCounts> Shared<C> {
     /// What becomes of a response of which too little has left in this period: another period, if
     /// the peer takes others, so slowly that it may not have been the turn of this one. Otherwise
     /// its stream ends, or, if the peer has taken nothing at all, the connection.
@@ -185,6 +198,7 @@ impl Shared {
                 ..period
             });
         }
+        self.counts.count_reset();
         self.warnings.log_reset(self.connection.peer());
         None
     }

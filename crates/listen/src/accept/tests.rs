@@ -14,6 +14,10 @@ macro_rules! expect_no_close {
                 panic!("{reason}");
             }
 
+            fn count_reset(&self) {
+                panic!("a response was reset");
+            }
+
             fn count_error(&self, kind: &'static str) {
                 panic!("{kind}");
             }
@@ -103,6 +107,10 @@ impl ConnectionCounts for Served {
             }
             other => assert_eq!(other, "idle"),
         }
+    }
+
+    fn count_reset(&self) {
+        panic!("a response was reset");
     }
 
     fn count_error(&self, kind: &'static str) {

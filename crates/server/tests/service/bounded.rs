@@ -33,7 +33,7 @@ pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_STREAM: u8 = 1;
 
-async fn metric(house: &House, line: &str) -> bool {
+pub(crate) async fn metric(house: &House, line: &str) -> bool {
     let text = Client::to(house.admin()).await.get("/metrics").await.body;
     text.lines().any(|found| found == line)
 }

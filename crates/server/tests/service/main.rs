@@ -51,6 +51,7 @@ mod redis_protocol;
 mod redis_transactions;
 
 mod bounded;
+mod unread_responses;
 
 mod reload;
 

@@ -36,6 +36,10 @@ impl ConnectionCounts for Streaming {
         panic!("{reason}");
     }
 
+    fn count_reset(&self) {
+        panic!("a response was reset");
+    }
+
     fn count_error(&self, kind: &'static str) {
         self.errors.lock().unwrap().push(kind);
     }

@@ -41,6 +41,10 @@ impl ConnectionCounts for Large {
         panic!("{reason}");
     }
 
+    fn count_reset(&self) {
+        panic!("a response was reset");
+    }
+
     fn count_error(&self, _kind: &'static str) {}
 }
 

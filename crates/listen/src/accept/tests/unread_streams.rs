@@ -1,10 +1,12 @@
 //! Peers of HTTP/2 that do not take one of their responses, or none, or take them slowly.
 
+use std::mem::replace;
 use std::time::Duration;
 
 use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream};
 use hyper::body::{Body, Bytes, Frame};
+use hyper::header::HeaderMap;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
@@ -26,23 +28,53 @@ const LONG: Duration = Duration::from_secs(60);
 const LINE_PER_BYTE: Duration = Duration::from_micros(10);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Answers with a body that never ends, at `/part` of one part, at `/empty` without one, and at
+/// Answers with a body that never ends, at `/part` of one part, at `/trailers` of one before
+/// trailers, at `/unknown` of one whose end is not known before, at `/empty` without one, and at
 /// `/never` not at all.
-#[derive(Clone)]
-struct Downloads;
+#[derive(Clone, Default)]
+struct Downloads {
+    /// How many responses were reset.
+    reset: Arc<AtomicUsize>,
+}
 
 /// A body of so many equal parts.
 struct Download {
     parts: usize,
+    end: End,
+}
+
+/// How it ends.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Known,
+    Unknown,
+    Trailers,
 }
 
 /// A connection to [`Downloads`], in memory.
 struct Peer {
     requests: SendRequest<Bytes>,
     connection: Arc<Connection>,
+    downloads: Downloads,
 }
 
-expect_no_close!(Downloads);
+impl ConnectionCounts for Downloads {
+    fn count_open(&self) {}
+
+    fn count_end(&self) {}
+
+    fn count_close(&self, reason: &'static str) {
+        panic!("{reason}");
+    }
+
+    fn count_reset(&self) {
+        self.reset.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count_error(&self, kind: &'static str) {
+        panic!("{kind}");
+    }
+}
 
 impl Handler for Downloads {
     type Body = Download;
@@ -62,12 +94,14 @@ impl Service<Request<Incoming>> for Downloads {
         match request.uri().path() {
             "/never" => Box::pin(pending()),
             path => {
-                let parts = match path {
-                    "/empty" => 0,
-                    "/part" => 1,
-                    _ => usize::MAX,
+                let (parts, end) = match path {
+                    "/empty" => (0, End::Known),
+                    "/part" => (1, End::Known),
+                    "/trailers" => (1, End::Trailers),
+                    "/unknown" => (1, End::Unknown),
+                    _ => (usize::MAX, End::Known),
                 };
-                Box::pin(ready(Ok(Response::new(Download { parts }))))
+                Box::pin(ready(Ok(Response::new(Download { parts, end }))))
             }
         }
     }
@@ -82,14 +116,16 @@ impl Body for Download {
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(left) = self.parts.checked_sub(1) else {
-            return Poll::Ready(None);
+            let has_trailers = replace(&mut self.end, End::Known) == End::Trailers;
+            let trailers = has_trailers.then(|| Frame::trailers(HeaderMap::new()));
+            return Poll::Ready(trailers.map(Ok));
         };
         self.parts = left;
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&PART)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.parts == 0
+        self.parts == 0 && self.end == End::Known
     }
 }
 
@@ -118,7 +154,9 @@ impl Peer {
         };
         let (client, stream) = duplex(ROOM);
         let known = Arc::clone(&connection);
-        tokio::spawn(async move { Http(Downloads).serve(stream, &known, &terms).await });
+        let downloads = Downloads::default();
+        let http = Http(downloads.clone());
+        tokio::spawn(async move { http.serve(stream, &known, &terms).await });
         let handshake = Builder::new()
             .initial_window_size(stream_window)
             .initial_connection_window_size(connection_window)
@@ -128,6 +166,7 @@ impl Peer {
         Peer {
             requests,
             connection,
+            downloads,
         }
     }
 
@@ -141,6 +180,11 @@ impl Peer {
     /// Begins a download.
     async fn begin(&mut self) -> RecvStream {
         self.send("/").await.await.unwrap().into_body()
+    }
+
+    /// How many responses were reset.
+    fn reset_count(&self) -> usize {
+        self.downloads.reset.load(Ordering::Relaxed)
     }
 
     /// Whether the connection goes on.
@@ -188,6 +232,7 @@ async fn a_response_that_is_not_read_is_reset_and_those_beside_it_go_on() {
     sleep(LONG).await;
     assert!(!reading.is_finished());
     assert!(peer.is_open());
+    assert_eq!(peer.reset_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,29 +316,33 @@ async fn a_response_that_is_read_byte_by_byte_is_reset() {
     assert!(peer.is_open());
 }
 
-/// A window that lets one byte leave, or all but one, does not hold the last part of a response.
+/// A window that lets one byte leave does not hold the last part of a response, however it ends.
 #[tokio::test(start_paused = true)]
 async fn a_response_whose_last_part_is_not_read_is_reset() {
-    let last = u32::try_from(PART.len()).unwrap() - 1;
-    for window in [1, last] {
-        let mut peer = Peer::open(window, WIDE).await;
-        let unread = peer.send("/part").await.await.unwrap().into_body();
+    for path in ["/part", "/trailers", "/unknown"] {
+        let mut peer = Peer::open(1, WIDE).await;
+        let unread = peer.send(path).await.await.unwrap().into_body();
         let reset = timeout(LONG, leave(unread)).await;
-        assert_eq!(reset, Ok(Some(Reason::CANCEL)), "{window}");
+        assert_eq!(reset, Ok(Some(Reason::CANCEL)), "{path}");
+        assert_eq!(peer.reset_count(), 1, "{path}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_part_of_a_response_arrives_whole() {
-    for window in [1000, WINDOW] {
-        let mut peer = Peer::open(window, WIDE).await;
-        let mut body = peer.send("/part").await.await.unwrap().into_body();
-        let mut received = Vec::new();
-        while let Some(data) = body.data().await {
-            let data = data.unwrap();
-            body.flow_control().release_capacity(data.len()).unwrap();
-            received.extend_from_slice(&data);
+    for path in ["/part", "/trailers", "/unknown"] {
+        for window in [1000, WINDOW] {
+            let mut peer = Peer::open(window, WIDE).await;
+            let mut body = peer.send(path).await.await.unwrap().into_body();
+            let mut received = Vec::new();
+            while let Some(data) = body.data().await {
+                let data = data.unwrap();
+                body.flow_control().release_capacity(data.len()).unwrap();
+                received.extend_from_slice(&data);
+            }
+            assert_eq!(received, PART, "{path}");
+            let trailers = body.trailers().await.unwrap();
+            assert_eq!(trailers.is_some(), path == "/trailers");
         }
-        assert_eq!(received, PART);
     }
 }

@@ -119,6 +119,8 @@ impl ConnectionCounts for Ending {
 
     fn count_close(&self, _reason: &'static str) {}
 
+    fn count_reset(&self) {}
+
     fn count_error(&self, _kind: &'static str) {}
 }
 
