@@ -142,9 +142,10 @@ impl Backlog {
 
     fn record_sent(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.sent.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.sent.fetch_add(bytes, Ordering::Relaxed);
         self.outflow.record_sent(bytes);
-        if self.may_end() {
+        let was_long = self.given_bytes().saturating_sub(before) > LAST_BYTES_MAX;
+        if was_long && self.may_end() {
             self.holder.wake();
         }
     }
