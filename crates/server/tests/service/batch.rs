@@ -7,7 +7,7 @@ use tollgate_testbed::Redis;
 
 use crate::house::House;
 use crate::http_client::{Client, Reply};
-use crate::over_redis::{at, metric};
+use crate::over_redis::{at, calls, metric};
 
 const RULES: &str = "
 domain: shop
@@ -164,15 +164,15 @@ async fn a_list_is_answered_the_same_over_redis_in_few_calls() {
     let users: Vec<Value> = (0..200)
         .map(|user| json!({"domain": "shop", "descriptors": [{"user": format!("new{user}")}]}))
         .collect();
-    let calls = "tollgate_store_calls_total{store=\"default\"}";
-    let before = metric(&together, calls).await;
+    let before = calls(&together).await;
     let mut client = Client::to(together.http()).await;
     let reply = client.post("/v1/check", &json!(users).to_string()).await;
     let answers = reply.json();
     let allowed = answers.as_array().unwrap().iter();
     assert_eq!(allowed.filter(|one| one["allowed"] == true).count(), 200);
-    let took = metric(&together, calls).await - before;
-    assert!((1..=20).contains(&took), "{took} calls");
+    // A call decides up to 64 requests, and the keys are spread over two connections.
+    let took = calls(&together).await - before;
+    assert!((4..=5).contains(&took), "{took} calls");
 }
 
 #[tokio::test]

@@ -49,6 +49,19 @@ pub(crate) fn config_at(redis: &Redis) -> RedisConfig {
     }
 }
 
+/// The same, with one connection to it: what is queued together is not spread over several.
+pub(crate) fn through_one_connection(redis: &Redis) -> Place {
+    Place::Shared(SharedConfig::new(RedisConfig {
+        connections: 1,
+        ..config_at(redis)
+    }))
+}
+
+/// How often the default store has called Redis for decisions.
+pub(crate) async fn calls(house: &House) -> u64 {
+    metric(house, "tollgate_store_calls_total{store=\"default\"}").await
+}
+
 /// The value of a metric, with its labels if it has any.
 pub(crate) async fn metric(house: &House, name: &str) -> u64 {
     let text = Client::to(house.admin()).await.get("/metrics").await.body;

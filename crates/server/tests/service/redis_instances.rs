@@ -5,8 +5,8 @@ use tollgate_server::Password;
 use tollgate_testbed::Redis;
 
 use crate::house::House;
-use crate::over_redis::at;
-use crate::redis_client::{redis_of, with_redis};
+use crate::over_redis::{at, calls, through_one_connection};
+use crate::redis_client::{RedisClient, redis_of, with_redis};
 
 const LIMIT: i64 = 30;
 /// A day that begins with the first request, not at midnight.
@@ -84,4 +84,28 @@ async fn pipelines_at_two_instances_allow_exactly_one_limit() {
         allowed += pipeline.await.unwrap();
     }
     assert_eq!(i64::try_from(allowed).unwrap(), LIMIT);
+}
+
+/// In one thread, the task that sends to Redis runs once all commands are queued. The pipeline is
+/// one call for each connection to Redis that its keys are spread over, so here there is one.
+#[tokio::test]
+async fn a_pipeline_goes_to_the_store_as_one_batch() {
+    let redis = Redis::start();
+    let house = House::with(RULES, |config| {
+        with_redis(config);
+        config.store = through_one_connection(&redis);
+    })
+    .await;
+    let mut client = RedisClient::to(&house).await;
+    for (size, expected) in [(1, 1), (64, 1), (65, 2), (128, 2), (200, 4)] {
+        let before = calls(&house).await;
+        let line = |number| format!("TG.CHECK shop 1 user {size}/{number}\r\n");
+        let pipeline: String = (0..size).map(line).collect();
+        assert!(pipeline.len() < 8 * 1024, "all of it is read at once");
+        client.send(pipeline).await;
+        let reply = "*7\r\n:0\r\n:30\r\n:29\r\n:-1\r\n:86400\r\n:0\r\n$4\r\nuser\r\n";
+        let replies = client.read(size * reply.len()).await;
+        assert_eq!(String::from_utf8(replies).unwrap(), reply.repeat(size));
+        assert_eq!(calls(&house).await - before, expected, "{size} commands");
+    }
 }
