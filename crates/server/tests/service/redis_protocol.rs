@@ -80,6 +80,39 @@ async fn a_key_keeps_what_it_used_when_its_limit_changes() {
         .await;
 }
 
+/// Where redis-cell 0.2.2 answers differently, as docs/redis-protocol.md says.
+#[tokio::test]
+async fn throttle_differs_from_redis_cell_where_the_page_says() {
+    let house = house().await;
+    let mut client = RedisClient::to(&house).await;
+    // Seconds are rounded up, so that a client that waits that long is allowed.
+    let (empty, two) = (
+        "CL.THROTTLE a 29 100 86400 30",
+        "CL.THROTTLE a 29 100 86400 2",
+    );
+    client
+        .expect(empty, &integers(&[0, 30, 0, -1, 25920]))
+        .await;
+    house.clock.advance(Span::from_nanos(1000));
+    client
+        .expect(two, &integers(&[1, 30, 0, 1728, 25920]))
+        .await;
+    // Units come back also while the key owes more than this limit allows.
+    let (used, smaller) = (
+        "CL.THROTTLE b 14 30 86400 10",
+        "CL.THROTTLE b 4 30 86400 -2",
+    );
+    client.expect(used, &integers(&[0, 15, 5, -1, 28800])).await;
+    client
+        .expect(smaller, &integers(&[0, 5, 0, -1, 23040]))
+        .await;
+    let left = "CL.THROTTLE b 14 30 86400 0";
+    client.expect(left, &integers(&[0, 15, 7, -1, 23040])).await;
+    // A full bucket stays full, without an error.
+    let full = "CL.THROTTLE c 14 30 86400 -1";
+    client.expect(full, &integers(&[0, 15, 15, -1, 0])).await;
+}
+
 #[tokio::test]
 async fn terms_out_of_range_are_errors_with_a_reason() {
     let house = house().await;
