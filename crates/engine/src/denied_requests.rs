@@ -5,7 +5,7 @@
 //! another one to keep a denial: if its shard is busy, it tries the next, and then keeps nothing.
 
 use std::collections::VecDeque;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +28,8 @@ const DESCRIPTOR_BYTES: usize = 128;
 const _: () = assert!(DESCRIPTOR_BYTES >= size_of::<OwnedDescriptor>() + 16);
 /// The longest id that is taken from a client.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
+/// The length of an id of this process: two numbers of 64 bits.
+const OWN_ID_BYTES: usize = 32;
 /// The most denials with one id that a look-up returns.
 pub const DENIALS_BY_ID_MAX: usize = 16;
 
@@ -139,7 +141,9 @@ impl DeniedRequests {
 
     fn new_id(&self) -> Box<str> {
         let count = self.next_id.fetch_add(1, Ordering::Relaxed);
-        format!("{:016x}{count:016x}", self.process).into()
+        let mut id = String::with_capacity(OWN_ID_BYTES);
+        let _infallible = write!(id, "{:016x}{count:016x}", self.process);
+        id.into()
     }
 }
 

@@ -35,7 +35,8 @@ pub(crate) fn policies(answer: &Answer) -> PerDescriptor<Policy<'_>> {
     let enforced = answer
         .limited()
         .filter(|limited| limited.enforcement != Enforcement::Shadow);
-    let most = (answer.statuses.len() + 1).min(POLICIES_MAX);
+    // The limit that denied is among the others.
+    let most = answer.statuses.len().min(POLICIES_MAX);
     let mut policies: PerDescriptor<Policy<'_>> = PerDescriptor::with_capacity(most);
     // How long to wait is that of the key that denied, however little remains of another.
     let kept = usize::from(answer.denied_by().is_some());

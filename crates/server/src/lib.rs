@@ -15,6 +15,8 @@
 //! Knows nothing about YAML, and nothing about sockets and TLS: those are `tollgate-listen`'s.
 
 mod admin_tokens;
+#[cfg(test)]
+mod allocations;
 
 mod config;
 

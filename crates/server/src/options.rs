@@ -81,7 +81,10 @@ impl Options {
 
 /// The text for a request that is denied only because the store has no answer.
 fn unavailable(decided: &Decided) -> Option<String> {
+    // Before the problem, whose texts every denial would pay for.
+    if !decided.answer.is_store_unavailable() {
+        return None;
+    }
     let problem = Problem::denial(&decided.answer)?;
-    let is_unavailable = decided.answer.is_store_unavailable();
-    is_unavailable.then(|| format!("{}\n", problem.detail))
+    Some(format!("{}\n", problem.detail))
 }

@@ -12,7 +12,7 @@ use super::json_text::{
 };
 use crate::reply::reply;
 
-/// The bytes that the answer to one check seldom exceeds.
+/// The bytes that the answer to a check of one descriptor seldom exceeds, if it is allowed.
 pub(super) const ANSWER_BYTES: usize = 256;
 
 /// What an answer has beside the decision.
@@ -36,7 +36,9 @@ pub(crate) fn verdict(
         receipt,
         ..Extra::default()
     };
-    let mut bytes = Vec::with_capacity(ANSWER_BYTES);
+    // A problem document has a text and the names of its limits beside the entry of a descriptor.
+    let parts = answer.statuses.len().max(1) + usize::from(answer.denial.is_some());
+    let mut bytes = Vec::with_capacity(ANSWER_BYTES * parts);
     write_verdict(request, answer, extra, &mut bytes);
     bytes.push(b'\n');
     let media_type = match answer.is_allowed() {
