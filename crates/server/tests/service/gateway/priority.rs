@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tollgate_rls::decisions::Descriptor;
 use tollgate_rules::Source;
 use tollgate_server::{Auth, Config, GatewaySettings, Listen, ListenerKind, Outcome, Place};
 use tollgate_testbed::Redis;
 
 use super::upstream::Echo;
 use super::{gateway_with, section};
+use crate::decisions::{answers, check_in, entry};
 use crate::house::House;
 use crate::http_client::Client;
 use crate::over_redis::at;
@@ -38,12 +40,24 @@ const IDENTITY: &str = "descriptors: [\
 enum Way {
     Json,
     Grpc,
+    /// The stream of decisions.
+    Stream,
     Check,
+    /// A list with one check.
+    List,
     Auth,
     Gateway,
 }
 
-const WAYS: [Way; 5] = [Way::Json, Way::Grpc, Way::Check, Way::Auth, Way::Gateway];
+const WAYS: [Way; 7] = [
+    Way::Json,
+    Way::Grpc,
+    Way::Stream,
+    Way::Check,
+    Way::List,
+    Way::Auth,
+    Way::Gateway,
+];
 
 fn sections(upstream: &Echo) -> (Auth, GatewaySettings) {
     let address = upstream.address;
@@ -96,17 +110,39 @@ async fn is_allowed(house: &House, way: Way, user: &str, priority: Option<&str>)
             return response.overall_code == 1;
         }
         Way::Json => post(house, "/json", &envoy).await.status,
+        Way::Stream => {
+            let mut request = check_in("api", entry("user", user.as_bytes()));
+            request
+                .descriptors
+                .extend(priority.map(|priority| Descriptor {
+                    entries: vec![entry("priority", priority.as_bytes())],
+                    any_order: false,
+                }));
+            let answer = answers(house, vec![request]).await.remove(0);
+            return answer.allowed;
+        }
         Way::Check => {
-            let mut parts = vec![json!({"user": user})];
-            parts.extend(priority.map(|priority| json!({"priority": priority})));
-            let body = json!({"domain": "api", "descriptors": parts}).to_string();
-            post(house, "/v1/check", &body).await.status
+            post(house, "/v1/check", &check(user, priority).to_string())
+                .await
+                .status
+        }
+        Way::List => {
+            let list = json!([check(user, priority)]).to_string();
+            let answered = post(house, "/v1/check", &list).await.json();
+            u16::try_from(answered[0]["status"].as_u64().unwrap()).unwrap()
         }
         Way::Auth => ask(house.http(), &head("/v1/auth")).await,
         Way::Gateway => ask(house.gateway(), &head("/")).await,
     };
     assert!(status == 200 || status == 429, "{status} by {way:?}");
     status == 200
+}
+
+/// A check of `/v1/check`.
+fn check(user: &str, priority: Option<&str>) -> Value {
+    let mut descriptors = vec![json!({"user": user})];
+    descriptors.extend(priority.map(|priority| json!({"priority": priority})));
+    json!({"domain": "api", "descriptors": descriptors})
 }
 
 async fn post(house: &House, path: &str, body: &str) -> http_client::Reply {
