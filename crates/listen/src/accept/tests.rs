@@ -31,6 +31,7 @@ mod slow_peers;
 mod stopping;
 mod unread_streams;
 mod upgrades;
+mod waiting_bytes;
 
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};

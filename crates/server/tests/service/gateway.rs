@@ -51,7 +51,7 @@ use crate::house::House;
 use crate::http_client::Client;
 
 /// Each address may send two requests an hour; everything else may go on.
-const RULES: &str = "
+pub(crate) const RULES: &str = "
 domain: api
 descriptors:
   - {key: remote_address, rate_limit: 2/hour}
@@ -64,7 +64,7 @@ descriptors:
 const FREE: &str = "identity: {descriptors: [{entries: [{key: anything, from: {constant: a}}]}]}";
 
 /// The section `gateway` in front of one upstream, with more keys.
-fn section(upstream: SocketAddr, more: &str) -> GatewaySettings {
+pub(crate) fn section(upstream: SocketAddr, more: &str) -> GatewaySettings {
     section_of(&format!("{{addresses: ['{upstream}']}}"), more)
 }
 
@@ -92,7 +92,7 @@ async fn gateway(upstream: SocketAddr, more: &str) -> House {
     gateway_with(RULES, section(upstream, more), |_| ()).await
 }
 
-async fn gateway_with(
+pub(crate) async fn gateway_with(
     rules: &str,
     settings: GatewaySettings,
     change: impl FnOnce(&mut Config),

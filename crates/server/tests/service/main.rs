@@ -34,6 +34,7 @@ mod batch;
 mod decision_frames;
 mod decisions;
 
+mod http2_settings;
 mod malformed;
 
 mod one_port;
