@@ -1,10 +1,11 @@
 //! The files of `deploy/`, and the metrics that they are about.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempDir;
 use tollgate_testbed::Redis;
 
 use crate::house::{RULES, SETTINGS, Service, ask, directory, exchange};
@@ -41,25 +42,27 @@ fn is_described(names: &BTreeSet<String>, metric: &str) -> bool {
         .any(|name| names.contains(name))
 }
 
-/// Runs promtool on a file of ours.
-fn promtool(words: &[&str]) {
+/// Runs promtool on a file of ours, or on `input`; what it writes to both of its outputs.
+fn promtool(words: &[&str], input: &str) -> String {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("input");
+    fs::write(&file, input).unwrap();
     let output = Command::new("promtool")
         .args(words)
         .current_dir(root().join("deploy/prometheus"))
+        .stdin(File::open(&file).unwrap())
         .output()
         .expect("promtool is installed: `cargo xtask ci` does");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert!(output.status.success(), "{text}");
+    text
 }
 
 #[test]
 fn alerts_are_valid_and_fire_for_their_cause_alone() {
-    promtool(&["check", "rules", "alerts.yaml"]);
-    promtool(&["test", "rules", "alerts.test.yaml"]);
+    promtool(&["check", "rules", "alerts.yaml"], "");
+    promtool(&["test", "rules", "alerts.test.yaml"], "");
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn every_alert_is_described_and_is_about_metrics_that_are() {
 }
 
 #[test]
-fn every_metric_of_a_service_is_described() {
+fn every_metric_of_a_service_is_described_and_as_promtool_wants_it() {
     let redis = Redis::start();
     let settings = format!(
         "{}store: {{redis: {{url: 'redis://{}', timeout: 5s}}}}\nredis_protocol: {{}}\n\
@@ -127,4 +130,7 @@ fn every_metric_of_a_service_is_described() {
         .filter(|metric| !is_described(&described, metric));
     let missing: Vec<_> = missing.collect();
     assert!(missing.is_empty(), "not in docs/operating.md: {missing:?}");
+    // It parses what Prometheus scrapes, and complains about names and texts of help.
+    let (_, page) = reply.split_once("\r\n\r\n").unwrap();
+    assert_eq!(promtool(&["check", "metrics"], page), "");
 }
