@@ -7,12 +7,13 @@ use std::num::NonZeroU32;
 
 use tollgate_core::{
     Charge, DecidedBy, Decision, Denial, DenialReason, Enforcement, Grant, Key, KeyHasher, Limit,
-    LimitHistory, NewReservation, OnStoreError, PerCharge, RequestDenial, ReserveVerdict,
-    SharedStore, Span, Store, StoreError, Verdict, Wait,
+    LimitHistory, OnStoreError, PerCharge, RequestDenial, SharedStore, Span, Store, StoreError,
+    Verdict, Wait,
 };
 
 mod counts;
 mod quotas;
+mod reservation;
 mod share;
 
 use counts::Counters;
@@ -37,6 +38,12 @@ pub struct Fallback<S, L> {
     shared: S,
     local: L,
     decided: Counters,
+}
+
+/// What decides on the shares of a request, and what counts how it was decided.
+struct Shares<'a, L> {
+    store: &'a L,
+    counters: &'a Counters,
 }
 
 // === impl Fallback ===
@@ -80,7 +87,8 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
     pub async fn explain(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         let uncounted = Counters::default();
         let decided = self.ask(charges).await;
-        self.fall_back(charges, decided, &uncounted).await
+        self.fall_back(charges, decided, self.shares(&uncounted))
+            .await
     }
 
     /// Refunds units where they were charged, whether the shared store answers now or not. A refund
@@ -100,8 +108,9 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
             DecidedBy::Store => self.ask(charges).await,
             DecidedBy::Fallback => {
                 let quotas = Quotas::of(charges);
-                self.decide_shares(charges, quotas, &Counters::default())
-                    .await
+                let uncounted = Counters::default();
+                let shares = self.shares(&uncounted);
+                self.decide_shares(charges, quotas, shares).await
             }
         }
     }
@@ -121,48 +130,22 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         is_local.then(|| Share::of(charge, self.instances(charge)).limit)
     }
 
-    /// Decides, and has the shared store keep a reservation if the request is allowed. What is
-    /// decided without that store has none.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::decide`], and [`StoreError::Unfit`] if the store keeps none of this request, or
-    /// a charge is a refund.
-    pub async fn reserve(
-        &self,
-        charges: &[Charge<'_>],
-        new: &NewReservation<'_>,
-    ) -> Result<ReserveVerdict, StoreError> {
-        let reserved = match is_resolved_again(charges) {
-            true => Err(StoreError::Unanswered),
-            false => self.shared.reserve(charges, new).await,
-        };
-        match reserved {
-            Err(error) => Ok(ReserveVerdict {
-                verdict: self.fall_back(charges, Err(error), &self.decided).await?,
-                reservation: None,
-            }),
-            Ok(verdict) => Ok(verdict),
-        }
-    }
-
-    /// What the shared store decided; without it, what [`Fallback::decide_without`] decides, which
-    /// is counted in `counters`.
+    /// What the shared store decided; without it, what [`Fallback::decide_without`] decides.
     async fn fall_back(
         &self,
         charges: &[Charge<'_>],
         decided: Result<Verdict, StoreError>,
-        counters: &Counters,
+        shares: Shares<'_, impl Store>,
     ) -> Result<Verdict, StoreError> {
         match decided {
             // Not an outage: the store answers, but other requests have reserved the units that
             // this one needs. Charging a local share as well would allow more than the limit. But
             // what must not be allowed uncounted is denied: a caller may allow what is an error.
             Err(StoreError::Contended) => {
-                let denied = deny_uncounted(charges, Quotas::of(charges), counters);
+                let denied = deny_uncounted(charges, Quotas::of(charges), shares.counters);
                 denied.ok_or(StoreError::Contended)
             }
-            Err(error) if !is_final(&error) => self.decide_without(charges, error, counters).await,
+            Err(error) if !is_final(&error) => self.decide_without(charges, error, shares).await,
             decided => decided,
         }
     }
@@ -177,18 +160,18 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         &self,
         charges: &[Charge<'_>],
         error: StoreError,
-        counters: &Counters,
+        shares: Shares<'_, impl Store>,
     ) -> Result<Verdict, StoreError> {
         let quotas = Quotas::of(charges);
-        if let Some(denied) = deny_uncounted(charges, quotas, counters) {
+        if let Some(denied) = deny_uncounted(charges, quotas, shares.counters) {
             return Ok(denied);
         }
         let has_refund = charges.iter().any(|charge| charge.cost.is_refund());
         if has_refund || first(OnStoreError::Error, charges, quotas).is_some() {
-            counters.add(OnStoreError::Error);
+            shares.counters.add(OnStoreError::Error);
             return Err(error);
         }
-        self.decide_shares(charges, quotas, counters).await
+        self.decide_shares(charges, quotas, shares).await
     }
 
     /// Decides the charges with `Local` on this instance's share, and allows the others.
@@ -196,9 +179,9 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         &self,
         charges: &[Charge<'_>],
         quotas: Quotas,
-        counters: &Counters,
+        shares: Shares<'_, impl Store>,
     ) -> Result<Verdict, StoreError> {
-        let shares: Vec<Option<Share>> = charges
+        let limits: Vec<Option<Share>> = charges
             .iter()
             .map(|charge| match charge.sharing.on_store_error {
                 OnStoreError::Local => Some(Share::of(charge, self.instances(charge))),
@@ -207,19 +190,16 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
             .collect();
         let mut indices = Vec::new();
         let mut local = Vec::new();
-        for (index, (charge, share)) in charges.iter().zip(&shares).enumerate() {
-            if let Some(Share { limit, history }) = share {
+        for (index, (charge, share)) in charges.iter().zip(&limits).enumerate() {
+            if let Some(share) = share {
                 indices.push(index);
                 local.push(Charge {
-                    key: self.local_key(charge.key),
-                    limit,
                     enforcement: quotas.local_enforcement(charge),
-                    history: history.as_ref().unwrap_or_else(|| LimitHistory::none()),
-                    ..*charge
+                    ..self.charge_of(share, charge)
                 });
             }
         }
-        let mut verdict = self.decide_locally(&local, counters).await?;
+        let mut verdict = decide_locally(&local, shares).await?;
         let wholes = indices.iter().map(|index| charges[*index].limit);
         share::let_retry(&mut verdict, &local, wholes)?;
         let decide = |charge: &Charge<'_>| match quotas.is_dispensable(charge) {
@@ -241,22 +221,21 @@ impl<S: SharedStore, L: Store> Fallback<S, L> {
         })
     }
 
-    /// Decides in the store of this process, if there is something to decide, and counts that.
-    async fn decide_locally(
-        &self,
-        local: &[Charge<'_>],
-        counters: &Counters,
-    ) -> Result<Verdict, StoreError> {
-        if local.is_empty() {
-            counters.add(OnStoreError::Allow);
-            return Ok(Verdict::default());
+    /// The same charge, of this instance's share.
+    fn charge_of<'a>(&self, share: &'a Share, charge: &Charge<'a>) -> Charge<'a> {
+        let none = || LimitHistory::none();
+        Charge {
+            key: self.local_key(charge.key),
+            limit: &share.limit,
+            history: share.history.as_ref().unwrap_or_else(none),
+            ..*charge
         }
-        let decided = self.local.decide(local).await;
-        // What is resolved again is counted then.
-        if !matches!(decided, Err(StoreError::Superseded)) {
-            counters.add(OnStoreError::Local);
-        }
-        decided
+    }
+
+    /// The store of this process, whose decisions `counters` count.
+    const fn shares<'a>(&'a self, counters: &'a Counters) -> Shares<'a, L> {
+        let store = &self.local;
+        Shares { store, counters }
     }
 
     /// The key under which the store of this process counts what the shared one counts under `key`.
@@ -284,7 +263,8 @@ impl<S: SharedStore, L: Store> KeyHasher for Fallback<S, L> {
 impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
     async fn decide(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
         let decided = self.ask(charges).await;
-        self.fall_back(charges, decided, &self.decided).await
+        self.fall_back(charges, decided, self.shares(&self.decided))
+            .await
     }
 
     async fn decide_batch(&self, batch: &[&[Charge<'_>]]) -> Vec<Result<Verdict, StoreError>> {
@@ -298,10 +278,28 @@ impl<S: SharedStore, L: Store> Store for Fallback<S, L> {
                 false => decided.next(),
             };
             let decided = decided.unwrap_or(Err(StoreError::Unanswered));
-            verdicts.push(self.fall_back(charges, decided, &self.decided).await);
+            let shares = self.shares(&self.decided);
+            verdicts.push(self.fall_back(charges, decided, shares).await);
         }
         verdicts
     }
+}
+
+/// Decides on shares, if there are any, and counts that.
+async fn decide_locally(
+    charges: &[Charge<'_>],
+    shares: Shares<'_, impl Store>,
+) -> Result<Verdict, StoreError> {
+    if charges.is_empty() {
+        shares.counters.add(OnStoreError::Allow);
+        return Ok(Verdict::default());
+    }
+    let decided = shares.store.decide(charges).await;
+    // What is resolved again is counted then.
+    if !matches!(decided, Err(StoreError::Superseded)) {
+        shares.counters.add(OnStoreError::Local);
+    }
+    decided
 }
 
 /// Whether the shared store has had no answer to this request. Only then is a request resolved
