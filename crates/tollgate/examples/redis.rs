@@ -1,5 +1,5 @@
-//! Two limits over Redis, which all processes with the same Redis share. Run it twice within a
-//! minute: the second run finds what the first has consumed.
+//! Limits over Redis, which all processes with the same Redis share. Run it twice within a minute:
+//! the second run finds what the first has consumed.
 //!
 //! ```sh
 //! redis-server --port 6379 --save '' &
@@ -10,7 +10,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tollgate::Limit;
-use tollgate::redis::{Redis, check_all};
+use tollgate::redis::{Limiter, Redis, check_all};
 
 /// How long the first connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -42,8 +42,23 @@ async fn run(url: &str) -> Result<u32, Box<dyn Error>> {
     }
     let remaining = per_address.peek("192.0.2.7", 1).await.remaining();
     eprintln!("{allowed} allowed; {remaining} remaining for the address");
+    let tokens = redis.limiter("tokens", Limit::per_hour(10_000))?;
+    for used in [Some(1_200), None] {
+        if let Some(remaining) = answer(&tokens, used).await {
+            eprintln!("an answer; {remaining} tokens remain");
+        }
+    }
+    // Waits until what was dropped is refunded.
     redis.close().await;
     Ok(allowed)
+}
+
+/// Reserves the tokens that an answer may take, and settles those that it `used`; returns how many
+/// remain. Without an answer, the reservation is dropped, and all of them are refunded.
+async fn answer(tokens: &Limiter, used: Option<u64>) -> Option<u32> {
+    let reservation = tokens.reserve("ann", 4_000).await.ok()?;
+    let settlement = reservation.settle(used?).await;
+    Some(settlement.remaining)
 }
 
 #[tokio::test]

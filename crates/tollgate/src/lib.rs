@@ -80,7 +80,8 @@
 //! # Ok::<(), tollgate::Denial>(())
 //! ```
 //!
-//! [`Limits::reserve`] and [`reserve_all`] reserve units of several limits, all or nothing.
+//! [`Limits::reserve`] and [`reserve_all`] reserve units of several limits, all or nothing. Limits
+//! over Redis have reservations as well: see `redis::Limiter::reserve`.
 //!
 //! Only units that still count are refunded: nothing goes from one fixed window to the next, and a
 //! bucket refunds no unit that has refilled already. So reservations allow no more than the limit,
@@ -280,6 +281,12 @@ struct Readme;
 #[allow(rustdoc::invalid_codeblock_attributes)]
 #[doc = include_str!("../../../docs/redis.md")]
 struct OverRedis;
+
+/// The examples of the page about reservations, as doc tests.
+#[cfg(all(doctest, feature = "redis"))]
+#[allow(rustdoc::invalid_codeblock_attributes)]
+#[doc = include_str!("../../../docs/reservations.md")]
+struct ReservationsPage;
 
 /// The examples of the page about middleware, as doc tests.
 #[cfg(all(doctest, feature = "redis", feature = "tower"))]

@@ -23,6 +23,8 @@
 //! |---|---|
 //! | `Limiter::new(limit)` | [`Redis::limiter`]`("name", limit)?` |
 //! | `limiter.check("alice")` | `limiter.check("alice").await` |
+//! | `limiter.reserve("alice", 400)?` | `limiter.reserve("alice", 400).await?` |
+//! | `reservation.settle(120)` | `reservation.settle(120).await` |
 //! | [`check_all`](crate::check_all)`(&asks)?` | [`redis::check_all`](check_all)`(&asks).await?` |
 //! | `Limits::builder().limit(..).build()` | [`Redis::limits`]`("name").limit(..).build()?` |
 //! | `RuleLimiter::from_yaml(text)?` | `redis::RuleLimiter::from_yaml(&redis, text)?` |
@@ -32,8 +34,9 @@
 //! own, because their methods are asynchronous: one type for both would make a decision in memory,
 //! which takes nanoseconds and needs no runtime, a future as well.
 //!
-//! These exist in memory only: `until_ready` and other ways to wait, reservations, `check_batch`,
-//! `check_each`, `single` (use the key `&()`), and a clock of your choice: Redis's clock decides.
+//! These exist in memory only: `until_ready` and other ways to wait, reservations of several limits
+//! and of rules, `check_batch`, `check_each`, `single` (use the key `&()`), and a clock of your
+//! choice: Redis's clock decides.
 //!
 //! # Keys
 //!
@@ -103,7 +106,9 @@
 //! # Dropped futures
 //!
 //! A decision whose future is dropped, for instance because a client has gone, is charged to all of
-//! its limits or to none, and leaves no reservation behind.
+//! its limits or to none, and leaves no reservation behind. If it is that of [`Limiter::reserve`],
+//! the units are refunded. If it is that of [`Reservation::settle`], a task in the background
+//! settles.
 //!
 //! # Limits that Redis cannot keep
 //!
@@ -111,6 +116,10 @@
 //! ([`InvalidForRedis`]): a bucket that refills more than a million units per second, or that would
 //! lose more than 1 % by rounding; a window that is not a whole number of microseconds; a sliding
 //! log of more than a million units.
+
+mod background;
+
+mod charged_share;
 
 mod key;
 
@@ -122,16 +131,20 @@ mod joint;
 
 mod limits;
 
+mod reservation;
+
 #[cfg(feature = "rules")]
 mod rule_limiter;
 
+pub use background::REFUNDS_MAX;
 pub use joint::check_all;
 pub use key::{KeyParts, SharedKey};
 pub use limiter::Limiter;
 pub use limits::{Limits, LimitsBuilder, LimitsError};
+pub use reservation::{Reservation, SettleError};
 #[cfg(feature = "rules")]
 pub use rule_limiter::RuleLimiter;
-pub use store::{Builder, LOCAL_KEYS, OpenError, Redis};
+pub use store::{Builder, LOCAL_KEYS, OpenError, RESERVATION_LASTS, Redis};
 pub use tollgate_core::{Mode, OnStoreError};
 pub use tollgate_fallback::FallbackCounts;
 pub use tollgate_redis::{

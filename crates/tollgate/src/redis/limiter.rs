@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smol_str::SmolStr;
@@ -27,10 +28,16 @@ const KIND: &[u8] = b"limiter/1";
 /// [module's documentation](super) says which keys are equal, and what happens without Redis.
 pub struct Limiter {
     redis: Redis,
-    terms: CurrentTerms,
+    state: Arc<State>,
     sharing: Sharing,
     name: SmolStr,
     identity: Identity,
+}
+
+/// What changes of a limiter, which its reservations share: they may outlive it.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) terms: CurrentTerms,
     failures: AtomicU64,
 }
 
@@ -68,14 +75,16 @@ impl Limiter {
         tollgate_redis::check(&limit)?;
         Ok(Limiter {
             redis: redis.clone(),
-            terms: CurrentTerms::new(limit),
+            state: Arc::new(State {
+                terms: CurrentTerms::new(limit),
+                failures: AtomicU64::new(0),
+            }),
             sharing: redis.sharing(),
             name: name.into(),
             identity: Identity {
                 kind,
                 name: identity.into(),
             },
-            failures: AtomicU64::new(0),
         })
     }
 
@@ -216,13 +225,13 @@ impl Limiter {
     /// [`InvalidForRedis`] if Redis cannot keep the limit; the limit in effect stays.
     pub fn set_limit(&self, limit: Limit) -> Result<(), InvalidForRedis> {
         tollgate_redis::check(&limit)?;
-        self.terms.replace(limit);
+        self.state.terms.replace(limit);
         Ok(())
     }
 
     /// The limit in effect.
     pub fn limit(&self) -> Limit {
-        self.terms.load().limit
+        self.state.terms.load().limit
     }
 
     /// The name of the limit.
@@ -235,9 +244,9 @@ impl Limiter {
         &self.redis
     }
 
-    /// How often there was no decision; see [`Limiter::check`].
+    /// How often there was no decision (see [`Limiter::check`]), and no settlement.
     pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.state.failures.load(Ordering::Relaxed)
     }
 
     pub(super) fn name_copy(&self) -> SmolStr {
@@ -258,8 +267,12 @@ impl Limiter {
     }
 
     pub(super) fn count_failure(&self) {
-        // Relaxed: a count for reports, which publishes nothing.
-        self.failures.fetch_add(1, Ordering::Relaxed);
+        self.state.count_failure();
+    }
+
+    /// What changes of it, and how it is shared.
+    pub(super) const fn parts(&self) -> (&Arc<State>, Sharing) {
+        (&self.state, self.sharing)
     }
 
     async fn decide(&self, key: Key, cost: Cost) -> Decision {
@@ -298,8 +311,17 @@ impl Limiter {
     }
 }
 
+// === impl State ===
+
+impl State {
+    pub(super) fn count_failure(&self) {
+        // Relaxed: a count for reports, which publishes nothing.
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// The decision on the only charge.
-fn first_of(verdict: &Verdict) -> Decision {
+pub(super) fn first_of(verdict: &Verdict) -> Decision {
     let decision = verdict.decisions.first().copied();
     decision.expect("a verdict has a decision for each charge")
 }
@@ -337,7 +359,7 @@ async fn decide_or_refund(
     charged_by: Option<DecidedBy>,
 ) -> Result<Verdict, StoreError> {
     let load = || -> Vec<LoadedTerms<'_>> {
-        let terms = asks.iter().map(|ask| ask.limiter().terms.load());
+        let terms = asks.iter().map(|ask| ask.limiter().state.terms.load());
         terms.collect()
     };
     let (mut terms, mut resolution) = (load(), Resolution::First);

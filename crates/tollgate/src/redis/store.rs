@@ -1,21 +1,28 @@
 //! A Redis that limiters share.
 
+mod reservation;
+
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tollgate_core::{
-    Charge, DecidedBy, KeyHasher, Mode, OnStoreError, SharedStore, Sharing, Store as _, StoreError,
-    Verdict,
+    CLOSE_WITHIN, Charge, DecidedBy, KeyHasher, Mode, OnStoreError, SharedStore, Sharing, Span,
+    Store as _, StoreError, Verdict,
 };
 use tollgate_fallback::{Fallback, FallbackCounts};
 use tollgate_memory::Memory;
 #[cfg(feature = "tower")]
 use tollgate_memory::SystemClock;
 use tollgate_redis::{Config, InvalidConfig, InvalidUrl};
+
+use super::background::{Background, REFUNDS_MAX};
+
+pub use reservation::RESERVATION_LASTS;
+pub(super) use reservation::Reserved;
 
 /// The default of [`Builder::local_keys`].
 pub const LOCAL_KEYS: usize = 1_000_000;
@@ -51,6 +58,9 @@ struct Shared {
     store: Fallback<tollgate_redis::Redis, Memory>,
     /// How the limits are shared, unless a limiter says otherwise.
     sharing: Sharing,
+    /// [`Config::timeout`].
+    timeout: Span,
+    refunds: Background,
 }
 
 /// Opens a [`Redis`] with other settings than the defaults.
@@ -143,14 +153,15 @@ impl Redis {
         self.0.store.counts()
     }
 
-    /// Returns leased units, reports local counts and leaves the other instances. To be called
-    /// before a program ends, when nothing is decided any more. Waits for Redis for two seconds at
-    /// most, whatever [`Config::timeout`] is.
+    /// Returns leased units, reports local counts, waits for the refunds of dropped reservations,
+    /// and leaves the other instances. To be called before a program ends, when nothing is decided
+    /// any more. Waits for Redis for two seconds at most, whatever [`Config::timeout`] is.
     ///
     /// What is not returned is unavailable to other instances until its lease ends, after at most
     /// 10 s; local counts of [`Mode::WriteBack`] that are not reported are lost.
     pub async fn close(&self) {
-        self.0.store.shared().close().await;
+        let refunded = timeout(CLOSE_WITHIN, self.0.refunds.wait());
+        let _or_given_up = tokio::join!(refunded, self.0.store.shared().close());
     }
 
     /// What makes the keys.
@@ -237,7 +248,7 @@ impl Builder {
     ///
     /// [`OpenError`].
     pub fn open(self) -> Result<Redis, OpenError> {
-        Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
+        let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
         let local = Memory::builder().max_keys(self.local_keys);
         let local = local
             .try_build()
@@ -246,6 +257,8 @@ impl Builder {
         Ok(Redis(Arc::new(Shared {
             store: Fallback::new(redis, local),
             sharing: self.sharing,
+            timeout: self.config.timeout,
+            refunds: Background::new(runtime, REFUNDS_MAX),
         })))
     }
 }

@@ -11,6 +11,8 @@ mod exact;
 
 mod limit;
 
+mod reservation;
+
 #[cfg(feature = "rules")]
 mod rules;
 
