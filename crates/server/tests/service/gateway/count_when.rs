@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 use tollgate_server::Place;
 use tollgate_testbed::Redis;
@@ -96,6 +97,17 @@ impl Logins {
         client.post(&path, "").await.status
     }
 
+    /// The same from an address of this machine.
+    async fn log_in_from(&self, client: &str, account: &str, status: u16) -> u16 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket
+            .bind(SocketAddr::new(client.parse().unwrap(), 0))
+            .unwrap();
+        let stream = socket.connect(self.house.gateway()).await.unwrap();
+        let path = format!("/login?account={account}&status={status}");
+        Client(stream).post(&path, "").await.status
+    }
+
     /// Sends the login of an account to an upstream that the test plays, up to its head there.
     async fn begin(&self, account: &str, stage: &Stage) -> (Client, Actor) {
         let mut client = Client::to(self.house.gateway()).await;
@@ -181,6 +193,33 @@ async fn three_failed_logins_are_allowed_and_any_number_that_succeed() {
         // Denied by the address: nothing is reserved of the account.
         assert_eq!(logins.log_in("bob", 401).await, 429);
         assert_eq!(logins.failures_left("bob").await, 3);
+        logins.wait_until_settled().await;
+    }
+}
+
+/// Otherwise, a client that knows the name of an account could lock its owner out.
+#[tokio::test]
+async fn failed_logins_of_another_address_lock_no_owner_out() {
+    const ATTACKER: &str = "127.0.0.3";
+    const OWNER: &str = "127.0.0.1";
+    for counting in Counting::all() {
+        let upstream = Echo::start().await;
+        let logins = counting.gateway(upstream.address, RULES).await;
+        for (client, account, status, answered) in [
+            (ATTACKER, "ann", 401, 401),
+            (ATTACKER, "ann", 401, 401),
+            (ATTACKER, "ann", 401, 401),
+            (ATTACKER, "ann", 401, 429),
+            (OWNER, "ann", 401, 401),
+            (OWNER, "ann", 200, 200),
+            // Nor does a right password help the attacker, or the owner's success.
+            (ATTACKER, "ann", 200, 429),
+            (ATTACKER, "bob", 401, 401),
+        ] {
+            let status = logins.log_in_from(client, account, status).await;
+            assert_eq!(status, answered, "{client} as {account}");
+        }
+        assert_eq!(logins.failures_left("ann").await, 2);
         logins.wait_until_settled().await;
     }
 }
