@@ -98,13 +98,18 @@ pub(crate) async fn gateway_with(
     change: impl FnOnce(&mut Config),
 ) -> House {
     House::with(rules, |config| {
-        config.gateway = Some(settings);
-        config.listen.push(Listen {
-            kind: ListenerKind::Gateway,
-            address: "127.0.0.1:0".parse().unwrap(),
-            tls: None,
-        });
+        add_gateway(config, settings);
         change(config);
     })
     .await
+}
+
+/// Adds a gateway to a service.
+fn add_gateway(config: &mut Config, settings: GatewaySettings) {
+    config.gateway = Some(settings);
+    config.listen.push(Listen {
+        kind: ListenerKind::Gateway,
+        address: "127.0.0.1:0".parse().unwrap(),
+        tls: None,
+    });
 }

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use tollgate_core::{Moment, Span};
+use tollgate_core::{Clock, Moment, Span};
 use tollgate_memory::ManualClock;
 use tollgate_server::{Config, ListenerKind, Running, ServeError, TokenSources, start};
 use tollgate_testbed::Journal;
 
 /// A running service, its rules, and its time.
-pub(crate) struct House {
+pub(crate) struct House<C = ManualClock> {
     pub(crate) running: Running,
-    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) clock: Arc<C>,
     pub(crate) directory: TempDir,
 }
 
@@ -40,6 +40,20 @@ impl House {
         path: PathBuf,
         change: impl FnOnce(&mut Config),
     ) -> Result<House, ServeError> {
+        // Noon, so that no window ends and no bucket refills soon.
+        let noon = Moment::ZERO + Span::DAY.times(20_000) + Span::HOUR.times(12);
+        House::start(directory, path, ManualClock::at(noon), change).await
+    }
+}
+
+impl<C: Clock + 'static> House<C> {
+    /// The same with a clock of its own.
+    pub(crate) async fn start(
+        directory: TempDir,
+        path: PathBuf,
+        clock: C,
+        change: impl FnOnce(&mut Config),
+    ) -> Result<House<C>, ServeError> {
         Journal::keep_enabled();
         let mut config = Config::new(vec![path]);
         for listen in &mut config.listen {
@@ -47,9 +61,7 @@ impl House {
         }
         config.memory.max_keys = Some(10_000);
         change(&mut config);
-        // Noon, so that no window ends and no bucket refills soon.
-        let noon = Moment::ZERO + Span::DAY.times(20_000) + Span::HOUR.times(12);
-        let clock = Arc::new(ManualClock::at(noon));
+        let clock = Arc::new(clock);
         let running = start(&config, Arc::clone(&clock)).await?;
         Ok(House {
             running,

@@ -1,5 +1,6 @@
 //! Which requests reach the upstream, and what their clients see.
 
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use tokio::task::JoinSet;
@@ -382,9 +383,15 @@ async fn a_held_request_whose_client_hangs_up_gives_its_turn_back_whatever_the_s
 
 /// How many decisions have allowed a request.
 async fn allowed(house: &House) -> u64 {
-    let metrics = Client::to(house.admin()).await.get("/metrics").await.body;
-    let name = r#"tollgate_decisions_total{domain="api",rule="queue",outcome="allowed"} "#;
-    let count = metrics.lines().find_map(|line| line.strip_prefix(name));
+    count_decisions(house.admin(), "allowed").await
+}
+
+/// How many decisions of the rule `queue` a service has made, with this outcome.
+pub(super) async fn count_decisions(admin: SocketAddr, outcome: &str) -> u64 {
+    let metrics = Client::to(admin).await.get("/metrics").await.body;
+    let name =
+        format!(r#"tollgate_decisions_total{{domain="api",rule="queue",outcome="{outcome}"}} "#);
+    let count = metrics.lines().find_map(|line| line.strip_prefix(&*name));
     count.map_or(0, |count| count.parse().unwrap())
 }
 
