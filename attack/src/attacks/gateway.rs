@@ -6,7 +6,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
 
 use super::crowd::{Attacking, crowd};
-use super::floods::{continue_headers, reset_streams, send};
+use super::floods::{continue_headers, reset_streams, send, send_pings, send_settings};
+use super::hoards::hoard_http;
 use super::slowness::{PAUSE, SHORT_PAUSE, write_slowly};
 use crate::peer::{connect, connect_narrow, source};
 use crate::target::Target;
@@ -59,6 +60,21 @@ pub(super) fn rapid_reset(target: Target) -> Attacking {
 /// A header block that never ends (CERT VU#421644).
 pub(super) fn continuations(target: Target) -> Attacking {
     continue_headers(target.gateway)
+}
+
+/// Pings, each of which must be answered.
+pub(super) fn pings(target: Target) -> Attacking {
+    send_pings(target.gateway)
+}
+
+/// Settings, each of which must be applied and acknowledged.
+pub(super) fn settings(target: Target) -> Attacking {
+    send_settings(target.gateway)
+}
+
+/// As many connections as possible, each of which appears active.
+pub(super) fn hoarded_connections(target: Target) -> Attacking {
+    hoard_http(target.gateway)
 }
 
 /// Bodies of which a byte is sent now and then; each takes a connection to the upstream.

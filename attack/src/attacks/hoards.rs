@@ -14,6 +14,8 @@ use crate::target::Target;
 
 /// More connections than the service accepts, at each of two listeners.
 const CONNECTIONS: u32 = 3000;
+/// The same at one listener.
+const OF_ONE_LISTENER: u32 = 1200;
 const QUESTION: &str = r#"{"domain":"d","descriptors":[{"entries":[{"key":"k","value":"held"}]}]}"#;
 /// How often a connection sends something, to appear active.
 const EVERY: Duration = Duration::from_secs(2);
@@ -32,13 +34,30 @@ pub(super) fn from_many_addresses(target: Target) -> Attacking {
     })
 }
 
+/// Those of the listener for HTTP alone.
+pub(super) fn of_http(target: Target) -> Attacking {
+    hoard_http(target.http)
+}
+
+/// As many as possible to a listener that speaks HTTP/1.1, each from an address of its own.
+pub(super) fn hoard_http(to: SocketAddr) -> Attacking {
+    crowd(OF_ONE_LISTENER, move |number| async move {
+        wait_for_turn(number).await;
+        hold_http(source(number), to).await
+    })
+}
+
 async fn hoard(number: u32, from: Ipv4Addr, target: Target) -> Result<()> {
-    // Not all at once: that would attack the kernel's queue instead of the service.
-    sleep(Duration::from_millis(u64::from(number / 4))).await;
+    wait_for_turn(number).await;
     match number % 2 {
         0 => hold_http(from, target.http).await,
         _ => hold_grpc(from, target.grpc).await,
     }
+}
+
+/// Not all connect at once: that would attack the kernel's queue instead of the service.
+async fn wait_for_turn(number: u32) {
+    sleep(Duration::from_millis(u64::from(number / 4))).await;
 }
 
 async fn hold_http(from: Ipv4Addr, to: SocketAddr) -> Result<()> {
