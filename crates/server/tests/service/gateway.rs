@@ -61,7 +61,8 @@ descriptors:
 ";
 
 /// A gateway whose requests nothing limits.
-const FREE: &str = "identity: {descriptors: [{entries: [{key: anything, from: {constant: a}}]}]}";
+pub(crate) const FREE: &str =
+    "identity: {descriptors: [{entries: [{key: anything, from: {constant: a}}]}]}";
 
 /// The section `gateway` in front of one upstream, with more keys.
 pub(crate) fn section(upstream: SocketAddr, more: &str) -> GatewaySettings {
@@ -105,7 +106,7 @@ pub(crate) async fn gateway_with(
 }
 
 /// Adds a gateway to a service.
-fn add_gateway(config: &mut Config, settings: GatewaySettings) {
+pub(crate) fn add_gateway(config: &mut Config, settings: GatewaySettings) {
     config.gateway = Some(settings);
     config.listen.push(Listen {
         kind: ListenerKind::Gateway,

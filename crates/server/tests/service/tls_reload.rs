@@ -6,7 +6,10 @@ use std::path::Path;
 
 use tollgate_server::{ListenerKind, Outcome, TlsFiles};
 
+use crate::eventually::eventually;
+use crate::gateway::{FREE, add_gateway, section};
 use crate::http_client::Client;
+use crate::redis_client::with_redis;
 use crate::tls_client::{GOOD, Pair, Secured, client_config, connect, put};
 
 /// The certificate that a new client of the HTTP listener is shown, as DER.
@@ -54,6 +57,43 @@ async fn files_that_are_replaced_by_a_rename_are_noticed() {
     replace(secured.house.directory.path(), secured.issued.issue("next"));
     secured.until_metric(&loads("ok", 2)).await;
     assert_ne!(shown(&secured).await, first);
+}
+
+/// Each has files of its own, and the change of one leaves the others what they are.
+#[tokio::test]
+async fn every_listener_shows_certificates_that_have_changed() {
+    let secured = Secured::with(|config, issued| {
+        with_redis(config);
+        add_gateway(config, section("127.0.0.1:9".parse().unwrap(), FREE));
+        for listen in &mut config.listen {
+            let path = config.rules[0].with_file_name(listen.kind.name());
+            fs::create_dir(&path).unwrap();
+            put(&path, issued.identity());
+            listen.tls = Some(TlsFiles {
+                cert: path.join("cert"),
+                key: path.join("key"),
+                client_ca: None,
+            });
+        }
+        assert_eq!(config.listen.len(), ListenerKind::ALL.len());
+    })
+    .await;
+    let all_shown = async || {
+        let mut all = Vec::new();
+        for kind in ListenerKind::ALL {
+            all.push(shown_at(&secured, kind).await);
+        }
+        all
+    };
+    let mut expected = all_shown().await;
+    for (index, kind) in ListenerKind::ALL.into_iter().enumerate() {
+        let pair = secured.issued.issue(kind.name());
+        replace(&secured.house.path(kind.name()), pair);
+        eventually(async || shown_at(&secured, kind).await != expected[index]).await;
+        let now = all_shown().await;
+        expected[index].clone_from(&now[index]);
+        assert_eq!(now, expected, "{kind:?}");
+    }
 }
 
 /// While only half of a file is there, and while it does not fit its key, the previous certificate
