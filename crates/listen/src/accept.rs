@@ -40,6 +40,8 @@ use warnings::Warnings;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How many connections of the backlog are accepted before others are served.
 const BACKLOG_AT_ONCE: u32 = 64;
+/// The longest time between two looks at the ages of connections.
+const AGES_EVERY: Duration = Duration::from_secs(10);
 /// How long the handshake of a connection may take when it is drained.
 const HANDSHAKE_IN_DRAIN: Duration = Duration::from_secs(1);
 
@@ -126,7 +128,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
         tasks: &mut JoinSet<()>,
     ) {
         let mut shutdown = self.shutdown.clone();
-        let mut checks = interval(self.terms.limits.write_timeout);
+        let mut checks = interval(self.terms.limits.write_timeout.min(AGES_EVERY));
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let accepted = tokio::select! {

@@ -36,7 +36,7 @@ mod waiting_bytes;
 use std::convert::Infallible;
 use std::future::{Ready, pending, ready};
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
@@ -543,6 +543,32 @@ async fn a_tunnel_is_not_idle_until_it_ends() {
     running.await.unwrap();
     assert!(connection.idle_time(later) > Duration::ZERO);
     assert!(connection.take_tunnel().is_none());
+}
+
+/// Clients that pause need a long `write_timeout`, and their connections end at their age anyway.
+#[tokio::test(start_paused = true)]
+async fn ages_are_looked_at_more_often_than_every_long_write_timeout() {
+    let any_port = "127.0.0.1:0".parse().unwrap();
+    let (binding, _) = Binding::open(&any_port).await.unwrap();
+    let limits = Limits {
+        connection_age: Duration::ZERO,
+        write_timeout: Duration::from_secs(3600),
+        ..Limits::default()
+    };
+    let listener = listener(Protocol::Http1).await;
+    let budget = Arc::new(Budget::new(&limits));
+    let (_shutdown, signal) = shutdown_channel();
+    let session = Http(Served::default());
+    let acceptor = Acceptor::new(&listener, session, limits, Arc::clone(&budget), signal);
+    let bounds = ConnectionLimits::for_decisions(&limits);
+    let connections = Arc::new(Connections::new(bounds, limits.turn_bytes, budget, None));
+    let mut tasks = JoinSet::new();
+    let mut accepting = pin!(acceptor.accept(&binding, &connections, &mut tasks));
+    // The first look finds no connection.
+    let _goes_on = timeout(Duration::from_millis(1), &mut accepting).await;
+    let (permit, _) = connections.acquire(PeerAddress::Unix, Instant::now());
+    let _goes_on = timeout(AGES_EVERY, &mut accepting).await;
+    assert!(permit.connection.ends());
 }
 
 /// A listener to which nobody connects any more keeps no memory of the connections that have ended.
