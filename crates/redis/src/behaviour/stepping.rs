@@ -60,7 +60,7 @@ impl Clocks {
 
     /// Sets the clock of Redis.
     fn set(&mut self, random: &mut Random, is_back: bool) {
-        let unit = random.pick(&[Span::from_millis(1), Span::SECOND, Span::HOUR]);
+        let unit = random.pick(&[GRAIN, Span::from_millis(1), Span::SECOND, Span::HOUR]);
         let step = unit.times(random.between(1, 50));
         self.redis = match is_back {
             true => self.redis - step,
