@@ -91,6 +91,8 @@ static ENCRYPTED: LazyLock<(testbed::Certificates, testbed::Redis)> = LazyLock::
     let redis = certificates.start("limits:");
     (certificates, redis)
 });
+static ENCRYPTED_CLUSTER: LazyLock<testbed::Cluster> =
+    LazyLock::new(testbed::Cluster::start_over_tls);
 
 // === impl Driven ===
 
@@ -129,9 +131,14 @@ impl Driven {
 
     /// A store in a Cluster, with every key in a different slot.
     fn apart() -> Driven {
+        Driven::apart_in(&Config::cluster(CLUSTER.addresses()))
+    }
+
+    /// The same in this Cluster.
+    fn apart_in(config: &Config) -> Driven {
         Driven {
             crosses_slots: true,
-            ..Driven::new(&Config::cluster(CLUSTER.addresses()))
+            ..Driven::new(config)
         }
     }
 

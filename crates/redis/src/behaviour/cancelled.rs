@@ -8,7 +8,7 @@ use std::task::Poll;
 use tollgate_behaviour::{Subject, Taste, algorithms};
 use tollgate_core::{Charge, Cost, Key, Limit, Mode, Sharing, Span};
 
-use super::{Driven, SINGLE};
+use super::{Driven, SINGLE, servers};
 use crate::config::Config;
 use crate::script_reply::Status;
 use crate::script_request::Step;
@@ -127,6 +127,18 @@ fn from_several_slots_of_which_one_is_charged_at_once() {
     goes_away(Driven::apart_at_once, 3);
 }
 
+#[test]
+fn from_one_server_over_tls() {
+    for keys in [1, 3] {
+        goes_away(|| Driven::new(&servers::tls()), keys);
+    }
+}
+
+#[test]
+fn from_several_slots_over_tls() {
+    goes_away(|| Driven::apart_in(&servers::tls_cluster()), 3);
+}
+
 /// A request whose caller has gone may be charged later. Until then, the local count of its key is
 /// not learned: it would lack these units, and would allow them again.
 #[test]
@@ -168,6 +180,11 @@ fn from_several_slots_while_they_are_blocked() {
     goes_away_blocked(Driven::apart, 1);
 }
 
+#[test]
+fn from_several_slots_over_tls_while_they_are_blocked() {
+    goes_away_blocked(|| Driven::apart_in(&servers::tls_cluster()), 1);
+}
+
 /// The other request has reserved units of the key that would be charged immediately.
 #[test]
 fn from_several_slots_while_the_one_that_is_charged_at_once_is_blocked() {
@@ -203,11 +220,11 @@ fn goes_away_blocked(subject: fn() -> Driven, place: usize) {
 }
 
 /// In the end only decided and cancelled requests are charged, and all decided ones are.
-fn is_accounted_for(mode: Mode) {
+fn is_accounted_for(mode: Mode, config: fn() -> Config) {
     let limits = limits().into_iter().filter(|limit| mode.suits(limit));
     for limit in limits {
         for calls in 0..4 {
-            let mut subject = Driven::new(&Config::single(SINGLE.address()));
+            let mut subject = Driven::new(&config());
             let strict = Charge::new(subject.key("only"), &limit, Cost::ONE);
             let charge = strict.shared(Sharing::in_mode(mode));
             let now = Taste::MICROSECONDS.start;
@@ -234,10 +251,17 @@ fn is_accounted_for(mode: Mode) {
 
 #[test]
 fn from_leased_units() {
-    is_accounted_for(Mode::Leased);
+    is_accounted_for(Mode::Leased, || Config::single(SINGLE.address()));
 }
 
 #[test]
 fn from_an_own_count() {
-    is_accounted_for(Mode::WriteBack);
+    is_accounted_for(Mode::WriteBack, || Config::single(SINGLE.address()));
+}
+
+#[test]
+fn from_units_without_redis_over_tls() {
+    for mode in [Mode::Leased, Mode::WriteBack] {
+        is_accounted_for(mode, servers::tls);
+    }
 }

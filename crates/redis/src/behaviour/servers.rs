@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_core::Key;
 use tollgate_testbed as testbed;
 
-use super::{ENCRYPTED, SENTINELS};
+use super::{ENCRYPTED, ENCRYPTED_CLUSTER, SENTINELS};
 use crate::config::{Config, Secret, Servers, Tls};
 use crate::keys;
 use crate::store::under_test::TimedRedis;
@@ -38,6 +38,19 @@ pub(super) fn tls() -> Config {
         password: Some(Secret::new(testbed::PASSWORD)),
         prefix: "limits:".to_owned(),
         ..Config::single(redis.address())
+    }
+}
+
+/// To a Cluster whose nodes talk over TLS, with each other too.
+pub(super) fn tls_cluster() -> Config {
+    let certificates = ENCRYPTED_CLUSTER.certificates();
+    let certificates = certificates.expect("the cluster has certificates");
+    Config {
+        tls: Some(Tls {
+            authorities: Some(certificates.authority().into()),
+            ..Tls::default()
+        }),
+        ..Config::cluster(ENCRYPTED_CLUSTER.addresses())
     }
 }
 
