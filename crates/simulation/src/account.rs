@@ -25,6 +25,8 @@ mod local_counts;
 
 mod lost;
 
+mod remaining;
+
 mod reservation;
 
 mod settlement;
@@ -75,6 +77,8 @@ pub(crate) struct Account {
     faults_until: u64,
     /// Whether there were any but cancelled requests.
     has_faults: bool,
+    /// Whether a replica has taken over somewhere.
+    has_new_primaries: bool,
     /// How many instances were started.
     instances: u64,
     /// The version of the rules file that each instance has.
@@ -121,6 +125,7 @@ impl Account {
             ended: Vec::new(),
             faults_until: 0,
             has_faults: false,
+            has_new_primaries: false,
             instances: 0,
             versions: BTreeMap::new(),
             headroom: Headroom::default(),
@@ -152,6 +157,12 @@ impl Account {
     pub(crate) fn instance_started(&mut self, now: u64) {
         self.instances += 1;
         self.recover(now);
+    }
+
+    /// Records that a replica takes over.
+    pub(crate) fn replica_promoted(&mut self, now: u64) {
+        self.has_new_primaries = true;
+        self.disturb(now);
     }
 
     /// Records that a failover lost the last writes to this counter.
@@ -230,9 +241,10 @@ impl Account {
                 self.judge_fallback(number, &open, now, "fell back");
             }
             Outcome::Failed(error) => {
+                self.count_in_memory(&open, true);
                 self.judge_fallback(number, &open, now, &error.to_string());
             }
-            Outcome::Cancelled => {}
+            Outcome::Cancelled => self.count_in_memory(&open, true),
         }
     }
 
@@ -282,6 +294,7 @@ impl Account {
         for (part, limited) in open.parts.iter().zip(answer.limited()) {
             let taken = open.take(now, part.cost.units());
             let fits = limited.decision.is_allowed();
+            self.judge_remaining(number, open, now, *part, limited);
             if !fits {
                 self.judge_denial(number, open, now, *part, limited);
             }
@@ -289,7 +302,7 @@ impl Account {
                 // Even if the request is denied.
                 Cost::Refund(_) => self.tabs[part.counter].refunds.push(taken),
                 Cost::Take(_) if is_allowed && fits => {
-                    self.tabs[part.counter].allow(taken);
+                    self.tabs[part.counter].allow(open.instance, taken);
                     self.count_locally(part.counter, open.instance, taken);
                     self.judge_allowed(number, part.counter, taken);
                     self.judge_available(number, open, part.counter, taken);

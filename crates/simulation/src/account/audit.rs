@@ -135,7 +135,7 @@ mod tests {
         plan.counters = vec![counter];
         let mut account = Account::new(&plan);
         account.instance_started(0);
-        account.tabs[0].allow(Taken::new(1, 2, 3));
+        account.tabs[0].allow(0, Taken::new(1, 2, 3));
         let part = Part {
             counter: 0,
             version: 0,

@@ -1,6 +1,6 @@
 //! Checks of decisions without Redis: `on_store_error`, and the memory of an instance.
 
-use tollgate_core::{Answer, Cost, Enforcement, OnStoreError};
+use tollgate_core::{Answer, Cost, Enforcement, Limited, OnDenial, OnStoreError};
 
 use super::clock::UNSET;
 use super::{Account, Bound, Open};
@@ -19,6 +19,14 @@ impl Account {
         let choices: Vec<Vec<OnStoreError>> = open.versions.iter().map(choices_in).collect();
         let mut versions = choices.iter();
         let is_undecided = versions.all(|choices| must_not_allow(open, choices, answer));
+        for (index, (part, limited)) in open.parts.iter().zip(answer.limited()).enumerate() {
+            let mut versions = choices.iter();
+            let is_local = versions.all(|choices| choices[index] == OnStoreError::Local);
+            if is_local && !limited.decision.is_allowed() {
+                self.judge_share(number, open, now, *part, limited);
+            }
+        }
+        self.count_in_memory(open, answer.is_allowed());
         if !answer.is_allowed() {
             return;
         }
@@ -31,6 +39,44 @@ impl Account {
             if is_local && limited.decision.is_allowed() {
                 self.take_local(number, open, now, *part);
             }
+        }
+    }
+
+    /// Records what the memory of an instance may have counted of a decision on these parts.
+    pub(super) fn count_in_memory(&mut self, open: &Open, may_charge: bool) {
+        for part in &open.parts {
+            let counter = &self.plan.counters[part.counter];
+            let charge_denied = counter.charge_denied.unwrap_or(self.plan.charge_denied);
+            let keeps = charge_denied.on_denial(part.cost) == OnDenial::Keep;
+            if let (Cost::Take(units), true) = (part.cost, may_charge || !keeps) {
+                let in_memory = &mut self.tabs[part.counter].in_memory;
+                *in_memory.entry(open.instance).or_default() += units;
+            }
+        }
+    }
+
+    /// Checks that the memory of an instance denies nothing while its share of the limit has room:
+    /// it counts what it decides itself, and not what Redis does.
+    fn judge_share(&mut self, number: u64, open: &Open, now: u64, part: Part, limited: &Limited) {
+        let tab = &self.tabs[part.counter];
+        // A changed limit takes along a part of what was used of the former one.
+        let is_one = self.plan.counters[part.counter].limits.len() == 1;
+        let available = u64::from(limited.limit.available());
+        if !is_one || part.cost.is_refund() || available == 0 {
+            return;
+        }
+        let used = tab.in_memory.get(&open.instance).copied().unwrap_or(0);
+        let cost = open.judged_units(part.counter).max(1);
+        // The least share: no more instances are counted than were ever started. It is rounded
+        // down, and what it keeps for others up, but it has a unit.
+        let share = (available / self.instances).saturating_sub(1).max(1);
+        if used + cost <= share {
+            let why = format!(
+                "decision {number} on counter {}, in memory: denied {cost} of {share}, of which at \
+                 most {used} are used",
+                part.counter
+            );
+            self.fail(now, &why);
         }
     }
 
@@ -75,4 +121,77 @@ fn must_not_allow(open: &Open, choices: &[OnStoreError], answer: &Answer) -> boo
     let quotas: Vec<&OnStoreError> = of(Enforcement::Quota).collect();
     let has_no_quota = !quotas.is_empty() && quotas.into_iter().all(says_no);
     has_no_quota || of(Enforcement::Enforce).any(says_no)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_core::{
+        Decision, Denial, Grant, Limit, Mode, RequestDenial, RuleName, Span, Status, Wait,
+    };
+
+    use super::*;
+    use crate::account::MILLI;
+    use crate::deployment::Topology;
+    use crate::outcome::Outcome;
+    use crate::plan::{Counter, Plan};
+
+    fn fall_back(limit: Limit, is_allowed: bool) -> Outcome {
+        let rule = Arc::new(RuleName {
+            domain: String::new(),
+            path: String::new(),
+            name: None,
+        });
+        let wait = Wait::For(Span::SECOND);
+        let decision = match is_allowed {
+            true => Decision::Allow(Grant::new(0, Span::ZERO)),
+            false => Decision::Deny(Denial::new(wait, 0, Span::SECOND)),
+        };
+        let limited = Limited {
+            rule,
+            limit,
+            decision,
+            enforcement: Enforcement::Enforce,
+        };
+        Outcome::FellBack(Answer {
+            denial: (!is_allowed).then_some(RequestDenial {
+                by: 0,
+                wait,
+                reason: Default::default(),
+            }),
+            statuses: std::iter::once(Status::Limited(limited)).collect(),
+            delay: Span::ZERO,
+        })
+    }
+
+    /// What breaks if the memory of one of two instances denies a unit after it has allowed so many
+    /// of ten.
+    fn deny_after(allowed: u64) -> Vec<String> {
+        let limit = Limit::fixed_window(10, Span::HOUR).expect("an hour is a window");
+        let mut plan = Plan::quiet(Topology::Single);
+        let counter = Counter::new(vec![limit], Mode::Strict, OnStoreError::Local);
+        plan.counters = vec![counter];
+        let mut account = Account::new(&plan);
+        (0..2).for_each(|_| account.instance_started(0));
+        for number in 0..=allowed {
+            let part = Part {
+                counter: 0,
+                version: 0,
+                cost: Cost::ONE,
+            };
+            let at = number * MILLI;
+            account.begin(number, at, 0, &[part], false);
+            account.end(number, at + 1, &fall_back(limit, number < allowed), 0);
+        }
+        account.broken
+    }
+
+    #[test]
+    fn memory_denies_nothing_while_its_share_has_room() {
+        let why = "3 ms: decision 3 on counter 0, in memory: denied 1 of 4, of which at most 3 are \
+                   used";
+        assert_eq!(deny_after(3), [why]);
+        assert_eq!(deny_after(4), [""; 0]);
+    }
 }

@@ -62,7 +62,7 @@ impl Account {
     }
 
     /// Units of refunds that have begun and not ended.
-    fn refunds_under_way(&self, counter: usize) -> u64 {
+    pub(super) fn refunds_under_way(&self, counter: usize) -> u64 {
         let refunds = self.parts_under_way().filter_map(|part| match part.cost {
             Cost::Refund(units) if part.counter == counter => Some(units),
             _ => None,

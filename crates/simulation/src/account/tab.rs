@@ -13,12 +13,16 @@ use crate::plan::View;
 pub(super) struct Tab {
     /// Allowed by Redis, a lease or a local count; in the order of their starts.
     pub(super) allowed: Vec<Taken>,
+    /// Those of them by instance, without what settlements have charged in addition.
+    pub(super) allowed_on: BTreeMap<usize, Vec<Taken>>,
     /// Those of them that instances may have counted, and not reported yet.
     pub(super) local_counts: LocalCounts,
     /// Those of them that leave a part of the limit for others, by how they met it.
     pub(super) partial: BTreeMap<View, Vec<Taken>>,
     /// Allowed by the memory of each instance.
     pub(super) local: BTreeMap<usize, Vec<Taken>>,
+    /// The most units that the memory of each instance may have counted.
+    pub(super) in_memory: BTreeMap<usize, u64>,
     /// Decisions whose outcome is unknown: they may have been charged.
     pub(super) unknown: Vec<Taken>,
     /// Denied requests that are charged as far as they fit.
@@ -53,7 +57,8 @@ pub(super) struct Taken {
 // === impl Tab ===
 
 impl Tab {
-    pub(super) fn allow(&mut self, taken: Taken) {
+    pub(super) fn allow(&mut self, instance: usize, taken: Taken) {
+        self.allowed_on.entry(instance).or_default().push(taken);
         taken.insert_into(&mut self.allowed);
         self.refundable += taken.units;
     }

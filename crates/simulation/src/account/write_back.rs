@@ -62,7 +62,7 @@ mod tests {
             for _ in 0..units {
                 at += pause * MILLI;
                 let taken = Taken::new(at, at, 1);
-                account.tabs[0].allow(taken);
+                account.tabs[0].allow(instance, taken);
                 account.count_locally(0, instance, taken);
                 account.judge_allowed(0, 0, taken);
             }

@@ -264,7 +264,7 @@ impl Runner {
             lost.len()
         ));
         let mut account = self.world.account();
-        account.disturb(now);
+        account.replica_promoted(now);
         for (counter, name) in self.names.iter().enumerate() {
             if lost.iter().any(|key| key == name.as_bytes()) {
                 account.writes_lost(counter, now);
