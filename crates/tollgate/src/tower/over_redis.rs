@@ -30,8 +30,14 @@ static REFUNDS: Semaphore = Semaphore::const_new(REFUNDS_MAX);
 
 /// An allowed request that is held until its turn in a leaky bucket. If dropped before, its refund
 /// becomes a task.
-struct Held<R: Future<Output = ()> + Send + 'static> {
+struct Held<R, F>
+where
+    R: FnOnce(Span) -> F + Send + 'static,
+    F: Future<Output = ()> + Send,
+{
     refund: Option<R>,
+    began: Instant,
+    delay: Duration,
     runtime: Handle,
 }
 
@@ -56,11 +62,11 @@ impl ClientLimits for Limiter {
             let (at, delay) = (time_of(limiter.redis().clock()), verdict.delay());
             if verdict.is_allowed() && !delay.is_zero() {
                 let (limiter, charged_by) = (Arc::clone(&limiter), verdict.decided_by);
-                let refund = async move {
+                hold(delay, async move |_held| {
                     // If it fails, the unit stays charged until it decays.
                     let _refunded = limiter.refund_key(key, 1, charged_by).await;
-                };
-                hold(delay, refund).await;
+                })
+                .await;
             }
             let limit = [limiter.limit()];
             let answer = answer(&rules, limit, &verdict.decisions, verdict.denial);
@@ -94,26 +100,81 @@ fn problem(error: &StoreError) -> Problem {
     )
 }
 
-/// Holds a request for so long. If this is dropped before, `refund` becomes a task.
-async fn hold(delay: Span, refund: impl Future<Output = ()> + Send + 'static) {
-    let due = Instant::now() + Duration::from(delay);
+/// Holds a request for so long. If this is dropped before, `refund` becomes a task, and gets the
+/// time for which the request was held.
+async fn hold<R, F>(delay: Span, refund: R)
+where
+    R: FnOnce(Span) -> F + Send + 'static,
+    F: Future<Output = ()> + Send,
+{
+    let (began, delay) = (Instant::now(), Duration::from(delay));
     let mut held = Held {
         refund: Some(refund),
+        began,
+        delay,
         runtime: Handle::current(),
     };
-    sleep_until(due).await;
+    sleep_until(began + delay).await;
     held.refund = None;
 }
 
 // === impl Held ===
 
-impl<R: Future<Output = ()> + Send + 'static> Drop for Held<R> {
+impl<R, F> Drop for Held<R, F>
+where
+    R: FnOnce(Span) -> F + Send + 'static,
+    F: Future<Output = ()> + Send,
+{
     fn drop(&mut self) {
+        let (began, delay) = (self.began, self.delay);
         if let (Some(refund), Ok(permit)) = (self.refund.take(), REFUNDS.try_acquire()) {
             self.runtime.spawn(async move {
-                refund.await;
+                let held = began.elapsed();
+                // From its turn on, its units leave the bucket: a refund would be of others.
+                if held < delay {
+                    refund(held.into()).await;
+                }
                 drop(permit);
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::task::{Context, Waker};
+
+    use tokio::task::yield_now;
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// Drops a request after so many of the ten seconds of its delay, and returns the seconds that
+    /// were passed to its refund; 0 if nothing was refunded.
+    async fn passed_after(seconds: u64) -> u64 {
+        let passed = Arc::new(AtomicU64::new(0));
+        let refund = {
+            let passed = Arc::clone(&passed);
+            async move |held: Span| passed.store(held.as_nanos(), Ordering::Relaxed)
+        };
+        {
+            let mut held = pin!(hold(Span::from_secs(10), refund));
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(held.as_mut().poll(&mut context).is_pending());
+            // Its task is not polled meanwhile: its thread is busy.
+            advance(Duration::from_secs(seconds)).await;
+        }
+        yield_now().await;
+        passed.load(Ordering::Relaxed) / 1_000_000_000
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_whose_turn_has_come_is_not_refunded() {
+        assert_eq!(passed_after(1).await, 1);
+        assert_eq!(passed_after(9).await, 9);
+        assert_eq!(passed_after(10).await, 0);
+        assert_eq!(passed_after(12).await, 0);
     }
 }

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tokio::time::Instant;
 use tollgate_core::{Key, PerCharge};
 use tollgate_http::ClientAddress;
 
@@ -32,13 +31,11 @@ impl ClientLimits for Limits {
             let verdict = verdict.map_err(|error| problem(&error))?;
             let (at, delay) = (time_of(limits.redis().clock()), verdict.delay());
             if verdict.is_allowed() && !delay.is_zero() {
-                let (limits, verdict, began) =
-                    (Arc::clone(&limits), verdict.clone(), Instant::now());
-                let refund = async move {
-                    let held = began.elapsed().into();
+                let (limits, verdict) = (Arc::clone(&limits), verdict.clone());
+                hold(delay, async move |held| {
                     limits.give_up(&keys, &verdict, held).await;
-                };
-                hold(delay, refund).await;
+                })
+                .await;
             }
             let of_each = limits.limiters().map(Limiter::limit);
             let answer = answer(&rules, of_each, &verdict.decisions, verdict.denial);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
 use tollgate_core::{OwnedRequest, Request};
 
 use super::hold;
@@ -19,9 +18,11 @@ impl RuleLimits for RuleLimiter {
             let (answer, places) = decided.map_err(|error| problem(&error))?;
             let at = time_of(limiter.redis().clock());
             if answer.is_allowed() && !answer.delay.is_zero() {
-                let (limiter, began) = (Arc::clone(&limiter), Instant::now());
-                let refund = async move { limiter.give_up(&places, began.elapsed().into()).await };
-                hold(answer.delay, refund).await;
+                let limiter = Arc::clone(&limiter);
+                hold(answer.delay, async move |held| {
+                    limiter.give_up(&places, held).await;
+                })
+                .await;
             }
             Ok(Decided::new(answer, at))
         }))
