@@ -247,7 +247,7 @@ impl<C: Clock> Limiter<C> {
     /// Replaces the limit, for all threads at once. Consumed units stay consumed, up to the new
     /// capacity; if the window or the algorithm changes, they count as consumed now. Requests that
     /// wait in `until_ready` wait under the new limit; those that a leaky bucket has allowed and
-    /// holds keep their turn.
+    /// holds keep their turn, and their units stay charged if they are dropped.
     ///
     /// The memory stays that for the first limit: see [`crate::MemoryBuilder::limits`] for limits
     /// with larger states. Of a key on which nothing was decided during more than 127 changes, the

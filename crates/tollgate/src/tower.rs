@@ -60,8 +60,12 @@
 //!
 //! A leaky bucket's delay holds the request before the service sees it, never for less than the
 //! delay by the limiter's clock, on tokio's timer. A request that is dropped meanwhile, because
-//! its client has gone, gives its units back. With a [`Limiter`](crate::Limiter), requests go in
-//! order of arrival, those behind one that is dropped move up by a turn (but for the exceptions of
+//! its client has gone, gives its units back. They stay charged if the process has replaced the
+//! limit since it was allowed, but for those of [`Limits`](crate::Limits) and rules in memory,
+//! which know whether they still count.
+//!
+//! With a [`Limiter`](crate::Limiter), requests go in order of arrival, those behind one that is
+//! dropped move up by a turn (but for the exceptions of
 //! [`until_ready`](crate::Limiter::until_ready)), and at most
 //! [`max_waiting`](crate::Builder::max_waiting) are held for a key: the next one is denied. With
 //! [`Limits`](crate::Limits), rules, and over Redis, requests do not move up, so the turn that one

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tollgate::{Algorithm, Limit, Limiter, ManualClock, TokioClock, until_all_ready};
+use tollgate::{Algorithm, Anchor, Limit, Limiter, ManualClock, TokioClock, until_all_ready};
 
 const KEY: &str = "key";
 /// One per second, of which so many may wait or go.
@@ -68,4 +68,40 @@ fn a_request_that_is_dropped_at_its_turn_costs_nothing() {
 fn a_request_that_is_dropped_at_its_turn_moves_nobody() {
     let delay = delay_after_drop(2, Duration::from_millis(1_300));
     assert_eq!(delay, Duration::from_millis(1_700), "after the one at 2 s");
+}
+
+/// Under another limit, the units of a far turn have left the bucket before it comes: a refund
+/// would be of units of others.
+#[test]
+fn a_request_that_is_dropped_after_a_change_of_its_limit_refunds_no_unit_of_others() {
+    let slow = Limit::per_minute(1).counted_by(Algorithm::LeakyBucket);
+    let (slow, fast) = (slow.burst(10), Limit::per_second(10));
+    let leaky = fast.counted_by(Algorithm::LeakyBucket);
+    for limits in [
+        [leaky, leaky],
+        [fast, fast],
+        [fast.counted_by(Algorithm::FixedWindow(Anchor::FirstRequest)); 2],
+        [fast.counted_by(Algorithm::SlidingLog); 2],
+        // The first limit again.
+        [leaky, slow],
+    ] {
+        let clock = Arc::new(ManualClock::default());
+        let builder = Limiter::builder(slow).max_keys(100).sibling_limits(&limits);
+        let limiter = builder.clock(Arc::clone(&clock)).build();
+        assert!(limiter.check(KEY).is_allowed());
+        let mut held: Vec<_> = (0..4)
+            .map(|_| Box::pin(limiter.until_ready_with(KEY, |_| std::future::pending::<()>())))
+            .collect();
+        let mut context = Context::from_waker(Waker::noop());
+        for request in &mut held {
+            assert!(request.as_mut().poll(&mut context).is_pending());
+        }
+        limiter.set_limit(limits[0]);
+        let _state_of_the_new_limit = limiter.check(KEY);
+        clock.advance(Duration::from_secs(2));
+        limiter.set_limit(limits[1]);
+        assert!(limiter.check_n(KEY, 10).is_allowed(), "{limits:?}");
+        drop(held);
+        assert!(!limiter.check(KEY).is_allowed(), "{limits:?}");
+    }
 }

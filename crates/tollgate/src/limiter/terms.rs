@@ -55,6 +55,11 @@ impl Terms {
         }
     }
 
+    /// The revision of the limit: another one after each change, modulo 256.
+    pub(crate) const fn revision(&self) -> u8 {
+        self.history.revision()
+    }
+
     /// A charge of a request that has priority or not.
     pub(crate) const fn charge_as(&self, priority: Priority, key: Key, cost: Cost) -> Charge<'_> {
         let limit = match priority {

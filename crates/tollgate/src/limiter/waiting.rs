@@ -62,8 +62,9 @@ impl<C: Clock> Limiter<C> {
     /// move up by one turn, and the last turn is free again. Its units stay charged if
     ///
     /// * a [`Limiter::check`] was given a later turn,
-    /// * a request for another number of units is held behind it, or
-    /// * its turn has come, and it was not polled since, and another request is held behind it.
+    /// * a request for another number of units is held behind it,
+    /// * its turn has come, and it was not polled since, and another request is held behind it, or
+    /// * the limit was replaced since it was allowed.
     ///
     /// # Errors
     ///
@@ -274,23 +275,24 @@ impl<C: Clock> Limiter<C> {
         units: u64,
         due: Option<Moment>,
     ) -> Attempt<Result<Grant, NotReady>> {
-        let limit = self.limit();
+        let terms = self.terms.load();
         let mut now = self.store.clock().now();
-        if let (Algorithm::TokenBucket, Some(due)) = (limit.algorithm(), due) {
+        if let (Algorithm::TokenBucket, Some(due)) = (terms.limit.algorithm(), due) {
             now.monotonic = due.min(now.monotonic).max(now.monotonic - LATENESS_MAX);
         }
         // For a leaky bucket too, so that the end of its turn is exact; see `give_back`.
-        let as_of = limit.is_bucket().then_some(now);
+        let as_of = terms.limit.is_bucket().then_some(now);
         let decision = self.try_decide(key, Cost::Take(units), as_of);
-        self.outcome_of(decision, units, &limit, now)
+        self.outcome_of(decision, units, &terms, now)
     }
 
-    /// What a decision made at `now` or, for a window, slightly later means for the waiter.
+    /// What a decision made at `now` or, for a window, slightly later means for the waiter. `terms`
+    /// were in effect before it, so that no turn is of an earlier limit than it says.
     fn outcome_of(
         &self,
         decision: Result<Decision, StoreError>,
         units: u64,
-        limit: &Limit,
+        terms: &Terms,
         now: Now,
     ) -> Attempt<Result<Grant, NotReady>> {
         match decision {
@@ -301,6 +303,7 @@ impl<C: Clock> Limiter<C> {
                     due: now.monotonic + grant.delay,
                     ends: now.monotonic + grant.reset,
                     units,
+                    revision: terms.revision(),
                 };
                 // It is returned after the hold.
                 grant.delay = Span::ZERO;
@@ -308,9 +311,9 @@ impl<C: Clock> Limiter<C> {
             }
             Ok(Decision::Deny(denial)) => match denial.wait {
                 Wait::Never => Attempt::Done(Err(NotReady::NeverFits)),
-                Wait::For(wait) => Attempt::Denied(match limit.is_bucket() {
+                Wait::For(wait) => Attempt::Denied(match terms.limit.is_bucket() {
                     true => now.monotonic + wait,
-                    false => self.now(limit) + wait,
+                    false => self.now(&terms.limit) + wait,
                 }),
             },
         }

@@ -29,6 +29,8 @@ pub(crate) struct Turn {
     pub(crate) ends: Moment,
     /// The units consumed.
     pub(crate) units: u64,
+    /// The revision of the limit that gave it.
+    pub(crate) revision: u8,
 }
 
 struct Waiter {
@@ -274,6 +276,7 @@ mod tests {
             due,
             ends,
             units: 1,
+            revision: 0,
         }
     }
 

@@ -290,6 +290,12 @@ impl Limiter {
         decide(&self.redis, &[Ask::new(self, key, cost)]).await
     }
 
+    /// The revision of the limit in effect: another one after each change, modulo 256.
+    #[cfg(feature = "tower")]
+    pub(crate) fn revision(&self) -> u8 {
+        self.terms.load().revision()
+    }
+
     /// Refunds units where they were charged.
     #[cfg(feature = "tower")]
     pub(crate) async fn refund_key(

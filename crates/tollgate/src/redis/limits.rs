@@ -7,7 +7,7 @@ use tollgate_core::{
     CHARGES_MAX, Cost, Limit, Mode, OnStoreError, Sharing, StoreError, TooManyCharges,
 };
 #[cfg(feature = "tower")]
-use tollgate_core::{Decision, Key, PerCharge, Span, Verdict};
+use tollgate_core::{Key, PerCharge, Span, Verdict};
 use tollgate_redis::InvalidForRedis;
 
 use super::key::{KeyParts, SharedKey};
@@ -178,6 +178,11 @@ impl Limits {
             .collect()
     }
 
+    /// The revision of each limit in effect.
+    pub(crate) fn revisions(&self) -> PerCharge<u8> {
+        self.limiters.iter().map(Limiter::revision).collect()
+    }
+
     pub(crate) async fn decide_keys(&self, keys: &[Key]) -> Result<Verdict, StoreError> {
         let asks = self.limiters.iter().zip(keys);
         let asks: Vec<_> = asks
@@ -188,14 +193,21 @@ impl Limits {
 
     /// Refunds the unit of a request that was held for so long to the leaky buckets in which its
     /// turn had not come: until then it counts. Units of other limits stay charged: those of a
-    /// window may be of an earlier one by now, and the refund would be of units of others.
-    pub(crate) async fn give_up(&self, keys: &[Key], verdict: &Verdict, held: Span) {
-        let charged = self.limiters.iter().zip(keys).zip(&verdict.decisions);
-        let left = charged.filter(|(_, decision)| match decision {
-            Decision::Allow(grant) => grant.delay > held,
-            Decision::Deny(_) => false,
+    /// window may be of an earlier one by now, and the refund would be of units of others. So may
+    /// those of a limit whose revision was another one when it was asked.
+    pub(crate) async fn give_up(
+        &self,
+        keys: &[Key],
+        revisions: &[u8],
+        verdict: &Verdict,
+        held: Span,
+    ) {
+        let charged = self.limiters.iter().zip(revisions).zip(keys);
+        let charged = charged.zip(&verdict.decisions);
+        let left = charged.filter(|(((limiter, revision), _), decision)| {
+            decision.delay() > held.into() && limiter.revision() == **revision
         });
-        let asks = left.map(|((limiter, key), _)| Ask::new(limiter, *key, Cost::Refund(1)));
+        let asks = left.map(|(((limiter, _), key), _)| Ask::new(limiter, *key, Cost::Refund(1)));
         // If it fails, the units stay charged until they decay.
         let _refunded = refund(&self.redis, &asks.collect::<Vec<_>>(), verdict.decided_by).await;
     }

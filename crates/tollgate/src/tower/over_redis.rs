@@ -57,14 +57,18 @@ impl ClientLimits for Limiter {
     fn gate(self: &Arc<Self>, key: Key, rules: &RuleNames) -> Outcome {
         let (limiter, rules) = (Arc::clone(self), Arc::clone(rules));
         Outcome::Delayed(Box::pin(async move {
+            let revision = limiter.revision();
             let verdict = limiter.decide_key(key, Cost::ONE).await;
             let verdict = verdict.map_err(|error| problem(&error))?;
             let (at, delay) = (time_of(limiter.redis().clock()), verdict.delay());
             if verdict.is_allowed() && !delay.is_zero() {
                 let (limiter, charged_by) = (Arc::clone(&limiter), verdict.decided_by);
                 hold(delay, async move |_held| {
-                    // If it fails, the unit stays charged until it decays.
-                    let _refunded = limiter.refund_key(key, 1, charged_by).await;
+                    // After a change of the limit, the unit may count no more. If the refund fails,
+                    // it stays charged until it decays.
+                    if limiter.revision() == revision {
+                        let _refunded = limiter.refund_key(key, 1, charged_by).await;
+                    }
                 })
                 .await;
             }

@@ -185,6 +185,24 @@ async fn a_request_that_is_dropped_refunds_what_it_was_charged_not_what_rules_sa
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_is_dropped_after_a_change_of_its_limit_refunds_no_unit_of_others() {
+    let slow = Limit::per_minute(1).counted_by(Algorithm::LeakyBucket);
+    let limiter = limiter(slow.burst(10));
+    let app = by_address(Arc::clone(&limiter));
+    let tasks = start(&app, 5).await;
+    limiter.set_limit(Limit::per_second(10));
+    // The first to be decided converts the bucket, which then refills.
+    assert_eq!(served(start(&app, 1).await).await, [ok(0)]);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(served(start(&app, 10).await).await, [ok(0); 10]);
+    for task in &tasks {
+        task.abort();
+    }
+    assert_eq!(served(tasks).await, [ok(0)]);
+    assert_eq!(served(start(&app, 1).await).await, [DENIED]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_is_dropped_before_it_is_polled_charges_nothing() {
     let (rules, store) = by_rules();
     let limiter = limiter(LEAKY);

@@ -1,5 +1,7 @@
 //! Limits over Redis, in front of routers of axum: several instances, one budget.
 
+mod replaced_limit;
+
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;

@@ -52,16 +52,23 @@ impl<C: Clock> Limiter<C> {
     /// whether it did. The line of the key is locked, so that no request that is held gets one
     /// meanwhile.
     ///
+    /// After a change of the limit, the units stay consumed: under another one, they may have left
+    /// the bucket long before the turn, and a refund would be of units of others.
+    ///
     /// After a `check`, the units stay consumed until the turn is over: after a refund, the next
     /// request would be given the same turn as that `check`. So it is if the `check`, which takes
     /// no lock, comes between the look at the bucket and the refund.
     pub(super) fn give_back(&self, key: Key, turn: Turn) -> bool {
+        let terms = self.terms.load();
+        if terms.revision() != turn.revision {
+            return false;
+        }
         let now = self.store.clock().now();
         let Ok(newest) = self.try_decide(key, Cost::Peek(1), Some(now)) else {
             return false;
         };
         let ends = now.monotonic + newest.reset();
-        let interval = self.limit().interval().unwrap_or(Span::ZERO);
+        let interval = terms.limit.interval().unwrap_or(Span::ZERO);
         if ends.since(turn.ends) >= interval {
             return false;
         }

@@ -21,6 +21,7 @@ impl<C: Clock> Limiter<C> {
         sleep: impl Fn(Duration) -> S,
     ) -> Result<Decision, StoreError> {
         let attempt = || {
+            let terms = self.terms.load();
             let now = self.store.clock().now();
             let decision = match self.try_decide(key, Cost::ONE, Some(now)) {
                 Ok(decision) => decision,
@@ -29,7 +30,7 @@ impl<C: Clock> Limiter<C> {
                     return (Err(error), None);
                 }
             };
-            match self.outcome_of(Ok(decision), 1, &self.limit(), now) {
+            match self.outcome_of(Ok(decision), 1, &terms, now) {
                 Attempt::Held(_, turn) => (Ok(decision), Some(turn)),
                 _ => (Ok(decision), None),
             }

@@ -20,6 +20,8 @@ struct Place {
     key: Key,
     units: u64,
     delay: Span,
+    /// That of the rule's limit.
+    revision: u8,
 }
 
 // === impl RuleLimiter ===
@@ -42,7 +44,8 @@ impl RuleLimiter {
 
     /// Gives up the places of a request that was held for so long, before its turn. Until then all
     /// of their units count. What other limits charged stays charged: units of a window may be
-    /// those of an earlier one by now, and a refund would be of units that others have consumed.
+    /// those of an earlier one by now, and a refund would be of units that others have consumed. So
+    /// it would be after a change of the limit, under which they may have left the bucket already.
     pub(crate) async fn give_up(&self, given: &Places, held: Span) {
         let Places { places, charged_by } = given;
         let mut attempt = Attempt::first(self.rules.load());
@@ -83,6 +86,7 @@ fn places(resolved: &Resolved<'_>, charges: &[Charge<'_>], verdict: &Verdict) ->
             key: charge.key,
             units: line.units,
             delay: line.grant.delay,
+            revision: charge.history.revision(),
         })
     });
     places.collect()
@@ -95,10 +99,11 @@ fn is_leaky(charge: &Charge<'_>) -> bool {
 // === impl Place ===
 
 impl Place {
-    /// The refund of its units under these rules. `None` if they have no such bucket any more.
+    /// The refund of its units under these rules. `None` if the limit is another one by now.
     fn refund<'r>(&'r self, rules: &'r RuleSet) -> Option<Charge<'r>> {
         let refunded = (self.key, Cost::Refund(self.units));
         let charge = self.rule.charge(refunded, rules, &NoHeadroom)?;
-        is_leaky(&charge).then_some(charge)
+        let is_same = is_leaky(&charge) && charge.history.revision() == self.revision;
+        is_same.then_some(charge)
     }
 }

@@ -27,13 +27,14 @@ impl ClientLimits for Limits {
     fn gate(self: &Arc<Self>, keys: PerCharge<Key>, rules: &RuleNames) -> Outcome {
         let (limits, rules) = (Arc::clone(self), Arc::clone(rules));
         Outcome::Delayed(Box::pin(async move {
+            let revisions = limits.revisions();
             let verdict = limits.decide_keys(&keys).await;
             let verdict = verdict.map_err(|error| problem(&error))?;
             let (at, delay) = (time_of(limits.redis().clock()), verdict.delay());
             if verdict.is_allowed() && !delay.is_zero() {
                 let (limits, verdict) = (Arc::clone(&limits), verdict.clone());
                 hold(delay, async move |held| {
-                    limits.give_up(&keys, &verdict, held).await;
+                    limits.give_up(&keys, &revisions, &verdict, held).await;
                 })
                 .await;
             }
