@@ -64,6 +64,10 @@
 //! limit since it was allowed, but for those of [`Limits`](crate::Limits) and rules in memory,
 //! which know whether they still count.
 //!
+//! Over HTTP/1.1, hyper notices that a client has gone only if the whole body of its request is in
+//! hyper's buffer. A held request with a longer body, or one of which a part is missing, keeps its
+//! turn and takes it: nothing reads the body before the service does.
+//!
 //! With a [`Limiter`](crate::Limiter), requests go in order of arrival, those behind one that is
 //! dropped move up by a turn (but for the exceptions of
 //! [`until_ready`](crate::Limiter::until_ready)), and at most
