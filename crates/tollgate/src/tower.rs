@@ -88,10 +88,11 @@
 //! * A request is charged when it is allowed: an error of the service, a panic, or a body that is
 //!   not read to its end refund nothing. It costs one unit; with rules, what the `cost` of its
 //!   descriptor says.
-//! * The inner service must be `Clone`, and is cloned for requests that are not passed on at once:
-//!   those that are denied, and those that may be delayed, of leaky buckets and, over Redis, all.
-//!   They keep nothing of the inner service, such as a permit of a concurrency limit. It is polled
-//!   to readiness again when it is the turn of a delayed one.
+//! * The inner service must be `Clone`, its future `Send`, and the data of its responses' bodies
+//!   [`Bytes`](bytes::Bytes). It is cloned for requests that are not passed on at once: those that
+//!   are denied, and those that may be delayed, of leaky buckets and, over Redis, all. They keep
+//!   nothing of the inner service, such as a permit of a concurrency limit. It is polled to
+//!   readiness again when it is the turn of a delayed one.
 //! * The layer is ready when the inner service is: while that is busy, a request over the limit
 //!   waits like any other before it gets 429. tower's `LoadShed`, between this layer and a
 //!   `ConcurrencyLimit`, is always ready: it turns a request that would wait into an error.
