@@ -322,4 +322,7 @@ fn limits_on_trial_peeks_and_charged_denials() {
     let charged = limiter.ask_n("ann", 9).charge_denied(ChargeDenied::Excess);
     assert!(!check_all(&[charged]).unwrap().is_allowed());
     assert_eq!(limiter.peek("ann", 1).remaining(), 0);
+    // A shadow of the limit itself does not turn it off.
+    let both = [limiter.ask_n("bob", 9).shadow(), limiter.ask_n("bob", 2)];
+    assert_eq!(check_all(&both).unwrap().denied_by(), Some("hour"));
 }

@@ -33,6 +33,18 @@ fn several_limits_reserve_with_priority_and_settle_with_it() {
     assert!(peek(sibling.ask("eve")));
 }
 
+/// Of the same key, all units are judged by the stricter of the two.
+#[test]
+fn a_key_that_is_also_asked_without_priority_has_no_share() {
+    let limiter = Limiter::new(LIMIT);
+    let with = |units| limiter.ask_n("bob", units).with_priority();
+    let is_allowed = |asks: &[tollgate::Ask<'_>]| check_all(asks).unwrap().is_allowed();
+    assert!(!is_allowed(&[with(50), limiter.ask_n("bob", 31)]));
+    assert!(!is_allowed(&[limiter.ask_n("bob", 31), with(50)]));
+    assert!(is_allowed(&[with(50), limiter.ask_n("eve", 31)]));
+    assert!(is_allowed(&[with(25), with(25)]));
+}
+
 #[test]
 fn a_replaced_limit_has_its_own_share() {
     let limiter = Limiter::new(Limit::per_hour(100));

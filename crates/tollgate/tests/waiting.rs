@@ -460,3 +460,17 @@ async fn a_held_request_keeps_its_turn_when_the_limit_becomes_a_window() {
     let waited = limiter.clock().now().monotonic.since(now.monotonic);
     assert_eq!((sleeps.get(), waited), (2, Span::SECOND));
 }
+
+#[tokio::test(start_paused = true)]
+async fn for_no_units_one_has_to_fit_and_none_is_consumed() {
+    let limiter = limiter(Limit::per_second(1));
+    let began = Instant::now();
+    assert!(limiter.check("key").is_allowed());
+    limiter.until_n_ready("key", 0).await.unwrap();
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
+    assert!(limiter.check("key").is_allowed());
+    let joint = until_all_ready(&[limiter.ask_n("key", 0)]).await;
+    assert!(joint.unwrap().is_allowed());
+    assert_eq!(began.elapsed(), Duration::from_secs(2));
+    assert!(limiter.check("key").is_allowed());
+}

@@ -51,7 +51,8 @@ impl<'l, L> Ask<'l, L> {
     }
 
     /// Lets the request use the share of the limit that [`Limit::priority_share`] keeps for
-    /// requests with priority.
+    /// requests with priority. Without effect if it also asks the same key of this limit without
+    /// priority: all of these units must then fit without the share.
     ///
     /// [`Limit::priority_share`]: tollgate_core::Limit::priority_share
     ///
@@ -77,7 +78,8 @@ impl<'l, L> Ask<'l, L> {
     }
 
     /// Makes this a shadow limit, which never denies the request. It is charged only if its units
-    /// fit.
+    /// fit. Without effect if the request also asks the same key of this limit without `shadow`:
+    /// all of these units must then fit.
     pub const fn shadow(mut self) -> Ask<'l, L> {
         self.enforcement = Enforcement::Shadow;
         self

@@ -22,10 +22,12 @@ enum Taken<'l, C: Clock> {
 
 /// Consumes the units of `asks` as soon as all limits allow it, on tokio's timer.
 ///
-/// All or nothing, as [`check_all`]: while one limit denies the request, none is charged. There is
-/// no order of arrival here: of two waiting requests either may come first, and one for many units
-/// can be overtaken again and again by others for few. A refund or another limit lets it ask again
-/// within a second. Dropping the future refunds what was charged and still counts, as a
+/// All or nothing, as [`check_all`]: while one limit denies the request, none is charged. For 0
+/// units of a limit, it waits until one fits, and consumes nothing of it.
+///
+/// There is no order of arrival here: of two waiting requests either may come first, and one for
+/// many units can be overtaken again and again by others for few. A refund or another limit lets it
+/// ask again within a second. Dropping the future refunds what was charged and still counts, as a
 /// [`Reservation`](crate::Reservation) does; in a leaky bucket, the turn of a request that is
 /// dropped while it is held goes to the next that arrives, so two may leave together. The decision
 /// that is returned has no delay left.

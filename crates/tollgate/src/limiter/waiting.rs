@@ -94,7 +94,8 @@ impl<C: Clock> Limiter<C> {
         self.until_n_ready_with(key, 1, tokio::time::sleep).await
     }
 
-    /// As [`Limiter::until_ready`], for `units` at once.
+    /// As [`Limiter::until_ready`], for `units` at once; 0 waits until one unit fits, and consumes
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -132,7 +133,8 @@ impl<C: Clock> Limiter<C> {
 
     /// Consumes `units` of `key` as soon as they fit, on any timer: `sleep` returns a future that
     /// is ready after a span on this limiter's clock, such as tokio's `sleep` or smol's
-    /// `Timer::after`.
+    /// `Timer::after`. 0 units are as in `until_n_ready`: it waits until one fits, and consumes
+    /// nothing.
     ///
     /// A `sleep` that ends too early is repeated; no unit is consumed too early.
     ///
