@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
@@ -35,6 +36,8 @@ pub use reservation::{
 /// The rules are replaced as a whole: a decision sees the old ones or the new ones.
 pub struct Engine {
     pub(crate) rules: ArcSwap<ActiveRules>,
+    /// How often the rules were replaced.
+    replacements: AtomicU64,
     stores: Arc<Stores>,
     decisions: Decisions,
     reloads: Reloads,
@@ -55,8 +58,16 @@ pub struct Decided {
     pub answer: Answer,
     /// The metadata of the rules that allow the request, merged.
     pub metadata: Option<Map<String, Value>>,
-    /// What has decided, for [`Engine::refund`].
+    /// What a refund of this request has to know.
+    pub charged_by: ChargedBy,
+}
+
+/// Where a request was charged, and under which rules, for [`Engine::refund`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChargedBy {
+    /// What has decided.
     pub decided_by: DecidedBy,
+    rules_version: u64,
 }
 
 /// The rules in effect, and where each of them is counted.
@@ -64,6 +75,8 @@ pub(crate) struct ActiveRules {
     pub(crate) rules: RuleSet,
     series: Series,
     rule_count: usize,
+    /// No other rules of this process have it.
+    version: u64,
 }
 
 // === impl Engine ===
@@ -72,9 +85,10 @@ impl Engine {
     /// An engine over `stores`, without rules yet.
     pub fn new(stores: Stores) -> Engine {
         let decisions = Decisions::default();
-        let active = ActiveRules::new(RuleSet::default(), &decisions);
+        let active = ActiveRules::new(RuleSet::default(), &decisions, 0);
         Engine {
             rules: ArcSwap::from_pointee(active),
+            replacements: AtomicU64::new(0),
             stores: Arc::new(stores),
             decisions,
             reloads: Reloads::default(),
@@ -198,27 +212,29 @@ impl Engine {
     /// in the shared store, or in the memory of this process because that had no answer. It is not
     /// counted as a decision.
     ///
+    /// If the rules were replaced since, the units stay charged: under another limit they may count
+    /// no more, and the refund would be of units that other requests have consumed.
+    ///
     /// # Errors
     ///
     /// [`StoreError`] when that store has no answer; the units stay charged.
     pub async fn refund(
         &self,
         request: &Request<'_>,
-        charged_by: DecidedBy,
+        charged_by: ChargedBy,
     ) -> Result<(), StoreError> {
+        let active = self.rules.load();
+        if active.version != charged_by.rules_version {
+            return Ok(());
+        }
         let store = &self.stores.of(request.domain_name()).store;
-        let mut attempt = Attempt::first(self.rules.load());
-        loop {
-            let refunded = {
-                let rules = &attempt.rules().rules;
-                let resolved = rules.resolve_with_headroom(request, store, &self.headroom());
-                let charges = resolved.charges_under(attempt.resolution());
-                store.refund(&charges, charged_by).await
-            };
-            match attempt.next(&refunded, || self.rules.load()) {
-                None => return refunded.map(drop),
-                Some(next) => attempt = next,
-            }
+        let rules = &active.rules;
+        let resolved = rules.resolve_with_headroom(request, store, &self.headroom());
+        let charges = resolved.charges_under(Resolution::First);
+        match store.refund(&charges, charged_by.decided_by).await {
+            // The rules were replaced meanwhile.
+            Err(StoreError::Superseded) => Ok(()),
+            refunded => refunded.map(drop),
         }
     }
 
@@ -242,7 +258,10 @@ impl Engine {
         Decided {
             answer,
             metadata,
-            decided_by: verdict.decided_by,
+            charged_by: ChargedBy {
+                decided_by: verdict.decided_by,
+                rules_version: active.version,
+            },
         }
     }
 
@@ -259,7 +278,9 @@ impl Engine {
 
     /// Replaces the rules, for every decision that begins from now on.
     pub fn replace_rules(&self, rules: RuleSet) {
-        let active = ActiveRules::new(rules, &self.decisions);
+        // Relaxed: the number alone matters.
+        let version = self.replacements.fetch_add(1, Ordering::Relaxed) + 1;
+        let active = ActiveRules::new(rules, &self.decisions, version);
         self.rules.store(Arc::new(active));
     }
 
@@ -330,11 +351,12 @@ impl fmt::Debug for Engine {
 // === impl ActiveRules ===
 
 impl ActiveRules {
-    fn new(rules: RuleSet, decisions: &Decisions) -> ActiveRules {
+    fn new(rules: RuleSet, decisions: &Decisions, version: u64) -> ActiveRules {
         ActiveRules {
             series: decisions.track(&rules),
             rule_count: rules.rule_count(),
             rules,
+            version,
         }
     }
 }

@@ -68,8 +68,8 @@ pub use denied_requests::{
     DENIED_REQUESTS_MAX, DeniedRequest, REQUEST_ID_BYTES_MAX,
 };
 pub use engine::{
-    Decided, Engine, OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt, ReserveError,
-    SettleError, SettledLimit,
+    ChargedBy, Decided, Engine, OwnedReservation, RESERVED_LIMITS_MAX, ReservationReceipt,
+    ReserveError, SettleError, SettledLimit,
 };
 pub use explanation::{Explanation, peek};
 pub use headroom::{HEADROOM_REPORT_MAX, HEADROOM_REPORTS_MAX, HeadroomError, HeadroomReport};

@@ -209,11 +209,11 @@ async fn a_refund_goes_where_the_units_were_charged() {
         let answer = engines[0].decide(&request("shop", Cost::Peek(1))).await;
         answer.unwrap().answer.limited().next().unwrap().remaining()
     };
-    let by_store = engines[0].decide(&charge).await.unwrap().decided_by;
+    let by_store = engines[0].decide(&charge).await.unwrap().charged_by;
     set_down(true);
-    let by_share = engines[0].decide(&charge).await.unwrap().decided_by;
-    assert_eq!(by_store, DecidedBy::Store);
-    assert_eq!(by_share, DecidedBy::Fallback);
+    let by_share = engines[0].decide(&charge).await.unwrap().charged_by;
+    assert_eq!(by_store.decided_by, DecidedBy::Store);
+    assert_eq!(by_share.decided_by, DecidedBy::Fallback);
 
     let refunded = engines[0].refund(&refund, by_store).await;
     assert!(matches!(refunded, Err(StoreError::Unreachable { .. })));

@@ -349,7 +349,7 @@ impl Passage<'_> {
         poll_fn(|cx| arrival.connection.poll_decide(0, cx)).await;
         let (decided, mut reservation) = self.decide(&request, &identity, record.span()).await?;
         let Decided {
-            answer, decided_by, ..
+            answer, charged_by, ..
         } = decided;
         let denial = responder.deny(&answer, terms.wall_clock(), &head.method, &head.headers);
         if let Some(mut denial) = denial {
@@ -366,7 +366,7 @@ impl Passage<'_> {
         // What is reserved is released when it is dropped.
         let refund = match reservation {
             Some(_) => Refund::none(),
-            None => terms.refunder.prepare(&request, &answer, decided_by),
+            None => terms.refunder.prepare(&request, &answer, charged_by),
         };
         if let Err(failure) = self.hold(answer.delay).await {
             refund.refund_all();

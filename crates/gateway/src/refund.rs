@@ -10,10 +10,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use tollgate_core::{
-    Algorithm, Answer, ChargeDenied, Clock, Cost, DecidedBy, Decision, Descriptor, Entry, Moment,
-    Request, Status,
+    Algorithm, Answer, ChargeDenied, Clock, Cost, Decision, Descriptor, Entry, Moment, Request,
+    Status,
 };
-use tollgate_engine::Engine;
+use tollgate_engine::{ChargedBy, Engine};
 
 use crate::background::Background;
 
@@ -36,10 +36,8 @@ pub(crate) struct Refund(Option<Charged>);
 #[derive(Debug)]
 struct Charged {
     refunder: Refunder,
-    /// How often rules were loaded: a descriptor may meet another counter under other rules.
-    loaded: u64,
     domain: Box<[u8]>,
-    charged_by: DecidedBy,
+    charged_by: ChargedBy,
     /// Whether the store is the memory of this process.
     is_in_memory: bool,
     /// Whether all units are refunded, and not only those of leaky buckets.
@@ -77,7 +75,7 @@ impl Refunder {
         &self,
         request: &Request<'_>,
         answer: &Answer,
-        charged_by: DecidedBy,
+        charged_by: ChargedBy,
     ) -> Refund {
         if answer.delay.is_zero() {
             return Refund::none();
@@ -108,7 +106,6 @@ impl Refunder {
         });
         Refund(Some(Charged {
             refunder: self.clone(),
-            loaded: self.engine.reload_counts().ok,
             domain: request.domain.into(),
             charged_by,
             is_in_memory: self.engine.decides_in_memory(request),
@@ -151,9 +148,6 @@ impl Drop for Refund {
         let Some(charged) = self.0.take() else {
             return;
         };
-        if charged.loaded != charged.refunder.engine.reload_counts().ok {
-            return;
-        }
         let may_wait = !charged.is_in_memory;
         if let Some(slot) = charged.refunder.background.try_acquire(may_wait) {
             slot.run(charged.refund());
@@ -178,7 +172,8 @@ impl Charged {
             charge_denied: ChargeDenied::Never,
         };
         if !request.descriptors.is_empty() {
-            // If the store fails, the units stay charged until they decay.
+            // If the store fails, or the rules were replaced, the units stay charged until they
+            // decay.
             let _refunded = engine.refund(&request, self.charged_by).await;
         }
     }
@@ -203,7 +198,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use tollgate_core::Span;
-    use tollgate_engine::Stores;
+    use tollgate_engine::{Decided, Stores};
     use tollgate_memory::{ManualClock, Memory};
     use tollgate_rules::{Options, RuleSet, Source};
 
@@ -232,32 +227,41 @@ mod tests {
             let shared: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
             let memory = Memory::builder().max_keys(100).clock(Arc::clone(&shared));
             let engine = Engine::new(Stores::new(memory.build()));
-            let loaded = RuleSet::parse(&[Source::new("d.yaml", RULES)], &Options::default());
-            assert!(loaded.diagnostics.is_empty());
-            engine.replace_rules(loaded.rules);
             let engine = Arc::new(engine);
-            Bench {
+            let bench = Bench {
                 refunder: Refunder::new(&engine, &shared),
                 engine,
                 clock,
-            }
+            };
+            bench.load(RULES);
+            bench
+        }
+
+        fn load(&self, rules: &str) {
+            let loaded = RuleSet::parse(&[Source::new("d.yaml", rules)], &Options::default());
+            assert!(loaded.diagnostics.is_empty());
+            let (rules, _) = loaded.succeed(&self.engine.rules());
+            self.engine.replace_rules(rules);
         }
 
         /// Decides on a request for `cost` that meets all three.
-        async fn decide(&self, cost: Cost) -> Answer {
-            self.engine.decide(&request(cost)).await.unwrap().answer
+        async fn decide(&self, cost: Cost) -> Decided {
+            self.engine.decide(&request(cost)).await.unwrap()
         }
 
-        /// The refund of a request that the store has decided so.
-        fn prepare(&self, answer: &Answer) -> Refund {
-            self.refunder
-                .prepare(&request(Cost::ONE), answer, DecidedBy::Store)
+        /// The refund of a request that was decided so.
+        fn prepare(&self, decided: &Decided) -> Refund {
+            prepare(&self.refunder, decided)
         }
 
         async fn remaining(&self) -> Vec<u32> {
-            let answer = self.decide(Cost::Peek(1)).await;
+            let answer = self.decide(Cost::Peek(1)).await.answer;
             answer.limited().map(|one| one.remaining()).collect()
         }
+    }
+
+    fn prepare(refunder: &Refunder, decided: &Decided) -> Refund {
+        refunder.prepare(&request(Cost::ONE), &decided.answer, decided.charged_by)
     }
 
     fn request(cost: Cost) -> Request<'static> {
@@ -282,11 +286,11 @@ mod tests {
     async fn a_request_that_leaves_the_queue_gives_up_its_places_and_no_unit_of_a_window() {
         let bench = Bench::new();
         let first = bench.decide(Cost::ONE).await;
-        assert!(first.delay.is_zero());
+        assert!(first.answer.delay.is_zero());
         drop(bench.prepare(&first));
         assert_eq!(bench.remaining().await, [8, 8, 8]);
         let held = bench.decide(Cost::ONE).await;
-        assert_eq!(held.delay, Span::SECOND);
+        assert_eq!(held.answer.delay, Span::SECOND);
         drop(bench.prepare(&held));
         assert_eq!(bench.remaining().await, [8, 8, 7]);
         assert_eq!(bench.refunder.background.available(), REFUNDS_MAX);
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_reload_and_beyond_the_most_at_once_units_stay_charged() {
+    async fn beyond_the_most_at_once_units_stay_charged() {
         let bench = Bench::new();
         let _first = bench.decide(Cost::ONE).await;
         let held = bench.decide(Cost::ONE).await;
@@ -335,13 +339,24 @@ mod tests {
             background: Background::new(0),
             ..bench.refunder.clone()
         };
-        let mut refund = full.prepare(&request(Cost::ONE), &held, DecidedBy::Store);
+        let mut refund = prepare(&full, &held);
         refund.0.as_mut().unwrap().is_in_memory = false;
         drop(refund);
         assert_eq!(bench.remaining().await, [7, 7, 7]);
-        let mut refund = bench.prepare(&held);
-        refund.0.as_mut().unwrap().loaded += 1;
-        drop(refund);
-        assert_eq!(bench.remaining().await, [7, 7, 7]);
+    }
+
+    /// A reload may come while the store decides, and be one in which another domain has errors.
+    #[tokio::test]
+    async fn after_a_reload_units_stay_charged() {
+        let faster = RULES.replace("requests_per_unit: 1,", "requests_per_unit: 5,");
+        for is_prepared in [false, true] {
+            let bench = Bench::new();
+            let _first = bench.decide(Cost::ONE).await;
+            let held = bench.decide(Cost::ONE).await;
+            let refund = is_prepared.then(|| bench.prepare(&held));
+            bench.load(&faster);
+            drop(refund.unwrap_or_else(|| bench.prepare(&held)));
+            assert_eq!(bench.remaining().await, [7, 7, 7]);
+        }
     }
 }
