@@ -273,7 +273,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     async fn shake_hands(
         &self,
         socket: RawSocket,
-        known: &Connection,
+        known: &Arc<Connection>,
     ) -> Option<Result<T::Stream, HandshakeError>> {
         let shaken = timeout(
             header_timeout(&self.terms.limits, known),
@@ -287,7 +287,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
     async fn open_stream(
         &self,
         mut socket: RawSocket,
-        known: &Connection,
+        known: &Arc<Connection>,
     ) -> Result<T::Stream, HandshakeError> {
         let headers = self.proxy_headers.as_deref();
         if let Some(headers) = headers.filter(|headers| headers.expects(known.peer())) {
@@ -295,7 +295,7 @@ impl<S: Session, T: Handshake> Acceptor<S, T> {
             known.set_proxied_client(client);
             socket = socket.with_unread(rest);
         }
-        self.handshake.handshake(socket).await
+        self.handshake.handshake(socket, known).await
     }
 }
 

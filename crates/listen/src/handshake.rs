@@ -4,9 +4,11 @@ use std::error::Error;
 use std::fmt;
 use std::future::{Future, ready};
 use std::io;
+use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::connection::Connection;
 use crate::raw_socket::RawSocket;
 
 /// What requests are read from and responses are written to: any stream of bytes.
@@ -23,7 +25,7 @@ pub trait Handshake: Clone + Send + Sync + 'static {
     /// The stream after the handshake.
     type Stream: Stream;
 
-    /// Performs the handshake.
+    /// Performs the handshake of a connection.
     ///
     /// # Errors
     ///
@@ -31,6 +33,7 @@ pub trait Handshake: Clone + Send + Sync + 'static {
     fn handshake(
         &self,
         socket: RawSocket,
+        connection: &Arc<Connection>,
     ) -> impl Future<Output = Result<Self::Stream, HandshakeError>> + Send;
 }
 
@@ -82,6 +85,7 @@ impl Handshake for Plain {
     fn handshake(
         &self,
         socket: RawSocket,
+        _connection: &Arc<Connection>,
     ) -> impl Future<Output = Result<RawSocket, HandshakeError>> + Send {
         ready(Ok(socket))
     }

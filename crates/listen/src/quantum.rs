@@ -43,6 +43,8 @@ pub(crate) struct Quantum {
     has_waited: AtomicBool,
     /// Whether there was nothing more to read since a quantum began.
     is_drained: AtomicBool,
+    /// Whether bytes that are read count where they are encrypted.
+    counts_ciphertext: AtomicBool,
     /// How often the connection's task was polled.
     turn: AtomicUsize,
     to_read: AtomicUsize,
@@ -67,6 +69,7 @@ impl Quantum {
             is_multiplexed: AtomicBool::new(false),
             has_waited: AtomicBool::new(false),
             is_drained: AtomicBool::new(true),
+            counts_ciphertext: AtomicBool::new(false),
             turn: AtomicUsize::new(0),
             to_read: AtomicUsize::new(bytes),
             to_write: AtomicUsize::new(bytes * WRITTEN_FOR_READ),
@@ -98,6 +101,14 @@ impl Quantum {
                 self.renew(part, if is_multiplexed { part } else { ONE_REQUEST });
             }
             false => {}
+        }
+    }
+
+    /// The task is polled before there are requests to serve. What comes before them has one quantum
+    /// without a wait, so that a handshake is seldom delayed by those who are busy.
+    pub(crate) fn begin_early(&self, cx: &Context<'_>) {
+        if self.has_waited.load(Ordering::Relaxed) {
+            self.begin(cx);
         }
     }
 
@@ -164,8 +175,16 @@ impl Quantum {
         self.poll_left(&self.to_read, cx)
     }
 
-    /// Counts bytes that were read.
+    /// Counts bytes that were read, unless they have been counted as ciphertext.
     pub(crate) fn record_read(&self, bytes: usize) {
+        if !self.counts_ciphertext.load(Ordering::Relaxed) {
+            take(&self.to_read, bytes);
+        }
+    }
+
+    /// Counts encrypted bytes that were read. From now on, only such bytes count.
+    pub(crate) fn record_ciphertext(&self, bytes: usize) {
+        self.counts_ciphertext.store(true, Ordering::Relaxed);
         take(&self.to_read, bytes);
     }
 
@@ -318,6 +337,27 @@ mod tests {
             assert!(quantum.poll_decide(10, &cx).is_ready());
         }
         assert!(!quantum.resumes_requests());
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_as_ciphertext_does_not_count_again() {
+        let quantum = Quantum::new(160, Arc::default());
+        let waker = Arc::new(Woken::default()).into();
+        let cx = Context::from_waker(&waker);
+        // A handshake has a whole quantum, however often its task is polled.
+        for _ in 0..159 {
+            quantum.begin_early(&cx);
+            quantum.record_ciphertext(1);
+        }
+        quantum.record_read(100);
+        assert!(quantum.poll_read(&cx).is_ready());
+        quantum.record_ciphertext(1);
+        assert!(quantum.poll_read(&cx).is_pending());
+        quantum.begin_early(&cx);
+        assert!(quantum.poll_read(&cx).is_pending());
+        call().await;
+        quantum.begin_early(&cx);
+        assert!(quantum.poll_read(&cx).is_ready());
     }
 
     #[tokio::test]

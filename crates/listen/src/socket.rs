@@ -253,6 +253,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
                 Poll::Ready(read) => read?,
                 Poll::Pending if is_again => {}
                 Poll::Pending => {
+                    // TLS reads several times for some data, and may have used up the quantum.
+                    ready!(this.connection.quantum().poll_read(cx));
                     this.connection.quantum().record_drained();
                     let Some(end) = &mut this.drain_end else {
                         return Poll::Pending;

@@ -14,8 +14,8 @@ use rustls::{CertificateError, InvalidMessage, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
+use crate::connection::Connection;
 use crate::handshake::{Failure, Handshake, HandshakeError};
 use crate::protocol::Protocol;
 use crate::raw_socket::RawSocket;
@@ -26,11 +26,15 @@ mod credentials;
 
 mod invalid;
 
+mod stream;
+
 mod validity;
 
 pub use client::ClientTlsFiles;
 pub use credentials::{Credentials, PEM_BYTES_MAX, TlsFiles};
 pub use invalid::{InvalidTls, Problem, TlsFile};
+use stream::CiphertextSocket;
+pub use stream::PlaintextStream;
 pub use validity::Validity;
 
 /// The most bytes of responses that a connection holds, encrypted or to be encrypted, until its
@@ -82,18 +86,22 @@ impl fmt::Debug for Tls {
 }
 
 impl Handshake for Tls {
-    /// In a box, because the future of a connection holds its stream in several places.
-    type Stream = Box<TlsStream<RawSocket>>;
+    type Stream = PlaintextStream;
 
-    async fn handshake(&self, socket: RawSocket) -> Result<Self::Stream, HandshakeError> {
+    async fn handshake(
+        &self,
+        socket: RawSocket,
+        connection: &Arc<Connection>,
+    ) -> Result<PlaintextStream, HandshakeError> {
+        let socket = CiphertextSocket::new(socket, connection);
         let acceptor = TlsAcceptor::from(self.current());
         let accepted = acceptor.accept_with(socket, |session| {
             session.set_buffer_limit(Some(BUFFER_BYTES));
         });
         match accepted.into_fallible().await {
-            Ok(stream) => Ok(Box::new(stream)),
+            Ok(stream) => Ok(PlaintextStream::new(stream)),
             Err((error, socket)) => {
-                end(socket).await;
+                end(socket.into_socket()).await;
                 Err(describe(error))
             }
         }

@@ -68,6 +68,10 @@ pub(super) async fn before_request<S: Future>(
     limits: &Limits,
 ) -> Option<S::Output> {
     let mut stage = pin!(stage);
+    let mut stage = poll_fn(|cx| {
+        known.quantum().begin_early(cx);
+        stage.as_mut().poll(cx)
+    });
     let order = tokio::select! {
         // What is there is read before an order is obeyed.
         biased;

@@ -180,7 +180,11 @@ impl Service<Request<Incoming>> for Answering {
 impl Handshake for Secret {
     type Stream = BufStream<RawSocket>;
 
-    async fn handshake(&self, mut socket: RawSocket) -> Result<Self::Stream, HandshakeError> {
+    async fn handshake(
+        &self,
+        mut socket: RawSocket,
+        _connection: &Arc<Connection>,
+    ) -> Result<Self::Stream, HandshakeError> {
         let mut said = [0; SECRET.len()];
         socket.read_exact(&mut said).await?;
         match said == *SECRET {
@@ -193,7 +197,11 @@ impl Handshake for Secret {
 impl Handshake for Endless {
     type Stream = DuplexStream;
 
-    async fn handshake(&self, _socket: RawSocket) -> Result<DuplexStream, HandshakeError> {
+    async fn handshake(
+        &self,
+        _socket: RawSocket,
+        _connection: &Arc<Connection>,
+    ) -> Result<DuplexStream, HandshakeError> {
         pending().await
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::ring;
@@ -20,11 +21,21 @@ use tollgate_testbed::{Certificates, Folder};
 
 use super::credentials::{authorities, certificates, certify, private_key};
 use super::*;
+use crate::address::PeerAddress;
+use crate::budget::Budget;
+use crate::limits::Limits;
 
 /// The authority that these tests trust.
 fn trusted() -> &'static Certificates {
     static ALL: OnceLock<Certificates> = OnceLock::new();
     ALL.get_or_init(Certificates::new)
+}
+
+fn connection() -> Arc<Connection> {
+    let limits = Limits::default();
+    let budget = Arc::new(Budget::new(&limits));
+    let (peer, now) = (PeerAddress::Unix, Instant::now());
+    Arc::new(Connection::new(peer, false, limits.turn_bytes, budget, now))
 }
 
 fn files((cert, key): (String, String), client_ca: Option<String>) -> TlsFiles {
@@ -60,7 +71,7 @@ async fn shake_hands(
     let address = listener.local_addr().unwrap();
     let serve = async {
         let (socket, _) = listener.accept().await.unwrap();
-        match tls.handshake(socket.into()).await {
+        match tls.handshake(socket.into(), &connection()).await {
             Ok(mut stream) => {
                 stream.write_all(b"x").await.unwrap();
                 stream.shutdown().await.unwrap();
@@ -276,7 +287,10 @@ async fn a_peer_that_does_not_speak_tls_is_recognised() {
         peer.write_all(sent).await.unwrap();
         peer.shutdown().await.unwrap();
         let (socket, _) = listener.accept().await.unwrap();
-        let failed = tls.handshake(socket.into()).await.unwrap_err();
+        let failed = tls
+            .handshake(socket.into(), &connection())
+            .await
+            .unwrap_err();
         assert_eq!(failed.failure, expected, "{sent:?}: {failed}");
     }
 }

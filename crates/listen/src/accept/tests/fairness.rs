@@ -1,5 +1,7 @@
 //! One connection has sent much, another one little: both are served in turns.
 
+mod over_tls;
+
 use std::future::poll_fn;
 use std::sync::{Mutex, PoisonError};
 

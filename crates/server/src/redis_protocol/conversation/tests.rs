@@ -40,7 +40,11 @@ struct BufferingStream {
 impl Handshake for Buffering {
     type Stream = BufferingStream;
 
-    async fn handshake(&self, socket: RawSocket) -> Result<BufferingStream, HandshakeError> {
+    async fn handshake(
+        &self,
+        socket: RawSocket,
+        _connection: &Arc<Connection>,
+    ) -> Result<BufferingStream, HandshakeError> {
         let unsent = Vec::new();
         Ok(BufferingStream { socket, unsent })
     }
