@@ -34,6 +34,10 @@ pub(crate) enum Close {
     SlowReader,
     /// The peer took nothing of its responses.
     UnreadAnswers,
+    /// The peer violated TLS.
+    BrokenTls,
+    /// The peer did not answer a PING.
+    PingTimeout,
     /// It did not close in time when it was drained.
     Drained,
 }
@@ -351,6 +355,8 @@ impl Close {
             Close::Flood(_) => "flood",
             Close::SlowReader => "slow_reader",
             Close::UnreadAnswers => "unread_answers",
+            Close::BrokenTls => "tls_broken",
+            Close::PingTimeout => "ping_timeout",
             Close::Drained => "not_drained",
         }
     }
@@ -366,6 +372,8 @@ impl fmt::Display for Close {
             Close::UnreadAnswers => {
                 f.write_str("it took nothing of its responses within `write_timeout`")
             }
+            Close::BrokenTls => f.write_str("the peer violated TLS"),
+            Close::PingTimeout => f.write_str("it did not answer a PING within `ping_timeout`"),
             Close::Drained => f.write_str("it did not end within `drain_timeout`"),
         }
     }

@@ -17,7 +17,7 @@ use super::session::{Session, Terms, before_request, drive, header_timeout};
 use super::stream_tasks::StreamTasks;
 use crate::answered::Answered;
 use crate::backlog::Measured;
-use crate::connection::Connection;
+use crate::connection::{Close, Connection};
 use crate::drain_end::DRAIN_QUIET;
 use crate::frames::Frames;
 use crate::handler::Handler;
@@ -248,7 +248,9 @@ impl<H: Handler> Http<H> {
                 return;
             };
             debug!(%error, "connection ended");
-            if known.close_reason().is_none() && is_protocol_error(&error) {
+            if error.is_timeout() {
+                known.record_close(Close::PingTimeout);
+            } else if known.close_reason().is_none() && is_protocol_error(&error) {
                 self.0.count_close("protocol");
                 terms.warnings.log_broken(&reason(&error), known.peer());
             }

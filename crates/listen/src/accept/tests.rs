@@ -25,10 +25,12 @@ macro_rules! expect_no_close {
     };
 }
 
+mod closings;
 mod fairness;
 mod own_responses;
 mod slow_peers;
 mod stopping;
+mod tls_peer;
 mod unread_streams;
 mod upgrades;
 mod waiting_bytes;

@@ -3,15 +3,16 @@
 //! A record may have one byte of data, or none, and takes as long to decrypt as a hundred bytes of
 //! a long one. So it is the bytes below TLS that count against the connection's quantum.
 
-use std::io::{IoSlice, Result};
+use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
+use tracing::debug;
 
-use crate::connection::Connection;
+use crate::connection::{Close, Connection};
 use crate::raw_socket::RawSocket;
 
 /// The stream on which requests are served. In a box, because the future of a connection holds it
@@ -40,6 +41,14 @@ impl CiphertextSocket {
         CiphertextSocket {
             socket,
             connection: Arc::clone(connection),
+        }
+    }
+
+    /// Reading has failed. A peer that has gone is another kind of error.
+    fn record_error(&self, error: &Error) {
+        if error.kind() == ErrorKind::InvalidData {
+            debug!(%error, "TLS is broken");
+            self.connection.record_close(Close::BrokenTls);
         }
     }
 
@@ -105,9 +114,13 @@ impl PlaintextStream {
     /// end of the stream.
     fn poll_copy(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<usize>> {
         let mut stream = Pin::new(&mut *self.0);
-        let count = copy(ready!(stream.as_mut().poll_fill_buf(cx))?, buf);
-        stream.consume(count);
-        Poll::Ready(Ok(count))
+        let filled = ready!(stream.as_mut().poll_fill_buf(cx));
+        let count = filled.map(|ready| copy(ready, buf));
+        match &count {
+            Ok(count) => stream.consume(*count),
+            Err(error) => stream.get_ref().0.record_error(error),
+        }
+        Poll::Ready(count)
     }
 }
 

@@ -1,14 +1,7 @@
 //! Over TLS, what takes long is not what is long: records of one byte.
 
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::BufStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tollgate_testbed::Certificates;
-
 use super::*;
-use crate::tls::{ClientTlsFiles, Credentials, PlaintextStream, TlsFiles};
+use crate::accept::tests::tls_peer::{configs, connect};
 
 /// How many records of one byte a connection sends: fewer than one read of its data has room for.
 const RECORDS: usize = 2_000;
@@ -17,9 +10,6 @@ const READ_BYTES: usize = 16 * 1024;
 const RECORD_BYTES: usize = 23;
 /// What the TLS library reads at once.
 const SOCKET_READ_BYTES: usize = 4096;
-
-/// A client that sends all its records at once when it is flushed.
-type Client = TlsStream<BufStream<UnixStream>>;
 
 /// Notes each byte that it reads.
 #[derive(Clone, Default)]
@@ -38,38 +28,6 @@ impl StreamHandler for Bytes {
             (0..count).for_each(|_| self.0.push(connection.peer()));
         }
     }
-}
-
-/// What a listener has, and a client that trusts it.
-fn configs() -> (Credentials, Arc<ClientConfig>) {
-    let trusted = Certificates::new();
-    let (cert, key) = trusted.identity();
-    let files = TlsFiles {
-        cert: cert.into(),
-        key: key.into(),
-        client_ca: None,
-    };
-    let client = ClientTlsFiles {
-        ca: Some(trusted.authority().into()),
-        identity: None,
-    };
-    (files.read().unwrap(), Arc::new(client.read().unwrap()))
-}
-
-/// Both ends of a connection behind its handshake.
-async fn connect(
-    tls: &Tls,
-    config: &Arc<ClientConfig>,
-    known: &Arc<Connection>,
-) -> (Client, PlaintextStream) {
-    let (client, server) = UnixStream::pair().unwrap();
-    let client = BufStream::with_capacity(READ_BYTES, RECORDS * RECORD_BYTES, client);
-    let name = ServerName::try_from("localhost").unwrap();
-    let (client, server) = tokio::join!(
-        TlsConnector::from(Arc::clone(config)).connect(name, client),
-        tls.handshake(server.into(), known),
-    );
-    (client.unwrap(), server.unwrap())
 }
 
 #[tokio::test]

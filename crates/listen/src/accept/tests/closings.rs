@@ -1,0 +1,99 @@
+//! Why a connection was closed, if it was not the peer who closed it.
+
+use super::tls_peer::{Client, configs, connect};
+use super::*;
+
+/// A record that no key has encrypted.
+const FORGED: [u8; 37] = {
+    let mut record = [0x20; 37];
+    record[0] = 0x17;
+    record[1] = 3;
+    record[2] = 3;
+    record[3] = 0;
+    record
+};
+/// The header of an empty GOAWAY.
+const GOAWAY: &[u8] = b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00";
+
+/// Serves HTTP over TLS to a client that does something: why the connection was closed.
+async fn close_after(act: impl AsyncFnOnce(Client)) -> Option<Close> {
+    let (credentials, config) = configs();
+    let tls = Tls::new(Protocol::Any, &credentials);
+    let (acceptor, known) = acceptor(&listener(Protocol::Any).await, Limits::default());
+    let (client, stream) = connect(&tls, &config, &known).await;
+    tokio::join!(
+        acceptor.session.serve(stream, &known, &acceptor.terms),
+        act(client),
+    );
+    known.close_reason()
+}
+
+#[tokio::test]
+async fn a_peer_that_violates_tls_is_told_from_one_that_goes() {
+    let forge = async |mut client: Client| {
+        let socket = client.get_mut().0;
+        socket.write_all(&FORGED).await.unwrap();
+        socket.flush().await.unwrap();
+        let mut rest = Vec::new();
+        let _alert = client.read_to_end(&mut rest).await;
+    };
+    assert_eq!(close_after(forge).await, Some(Close::BrokenTls));
+    let forge_later = async |mut client: Client| {
+        client.write_all(PREFACE).await.unwrap();
+        client.write_all(SETTINGS).await.unwrap();
+        client.flush().await.unwrap();
+        let _settings = client.read_u8().await.unwrap();
+        forge(client).await;
+    };
+    assert_eq!(close_after(forge_later).await, Some(Close::BrokenTls));
+    let go = async |client: Client| drop(client);
+    assert_eq!(close_after(go).await, None);
+    let cut_off = async |mut client: Client| {
+        let socket = client.get_mut().0;
+        socket.write_all(&FORGED[..20]).await.unwrap();
+        socket.flush().await.unwrap();
+    };
+    assert_eq!(close_after(cut_off).await, None);
+    let take_leave = async |mut client: Client| client.shutdown().await.unwrap();
+    assert_eq!(close_after(take_leave).await, None);
+}
+
+/// Serves HTTP/2 to a peer that answers no PING, and after a while does this: why the connection
+/// was closed.
+async fn close_of_silent(act: impl AsyncFnOnce(DuplexStream)) -> Option<Close> {
+    let limits = Limits::default();
+    let (acceptor, known) = acceptor(&listener(Protocol::Http2).await, limits);
+    let (mut client, stream) = duplex(ROOM);
+    client.write_all(PREFACE).await.unwrap();
+    client.write_all(SETTINGS).await.unwrap();
+    let later = async {
+        // The PING is sent, and not late yet.
+        tokio::time::sleep(limits.ping_interval + limits.ping_timeout / 2).await;
+        act(client).await;
+    };
+    tokio::join!(
+        acceptor.session.serve(stream, &known, &acceptor.terms),
+        later,
+    );
+    known.close_reason()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_answers_no_ping_is_told_from_one_that_goes() {
+    let stay = async |mut client: DuplexStream| {
+        let mut read = Vec::new();
+        client.read_to_end(&mut read).await.unwrap();
+    };
+    assert_eq!(close_of_silent(stay).await, Some(Close::PingTimeout));
+    assert_eq!(close_of_silent(async |client| drop(client)).await, None);
+    let half_close = async |mut client: DuplexStream| {
+        client.shutdown().await.unwrap();
+        stay(client).await;
+    };
+    assert_eq!(close_of_silent(half_close).await, None);
+    let say_goodbye = async |mut client: DuplexStream| {
+        client.write_all(GOAWAY).await.unwrap();
+        stay(client).await;
+    };
+    assert_eq!(close_of_silent(say_goodbye).await, None);
+}
