@@ -34,7 +34,7 @@ pub use client::ClientTlsFiles;
 pub use credentials::{Credentials, PEM_BYTES_MAX, TlsFiles};
 pub use invalid::{InvalidTls, Problem, TlsFile};
 use stream::CiphertextSocket;
-pub use stream::PlaintextStream;
+pub(crate) use stream::PlaintextStream;
 pub use validity::Validity;
 
 /// The most bytes of responses that a connection holds, encrypted or to be encrypted, until its

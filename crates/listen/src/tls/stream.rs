@@ -15,6 +15,12 @@ use tracing::debug;
 use crate::connection::{Close, Connection};
 use crate::raw_socket::RawSocket;
 
+/// The most bytes that are read after the handshake before there is data. A record has up to 18
+/// KiB; the rest has room for a hundred renewed keys. What does not fit is a message of the
+/// handshake without an end, which no client has to send here, and which the library would keep up
+/// to 64 KiB of, for as long as the connection is open.
+const BYTES_WITHOUT_DATA_MAX: usize = 24 * 1024;
+
 /// The stream on which requests are served. In a box, because the future of a connection holds it
 /// in several places.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub struct PlaintextStream(Box<TlsStream<CiphertextSocket>>);
 pub(super) struct CiphertextSocket {
     socket: RawSocket,
     connection: Arc<Connection>,
+    /// Bytes that may be read until there is data.
+    left: usize,
 }
 
 /// Copies what a stream has ready; how many bytes.
@@ -41,7 +49,14 @@ impl CiphertextSocket {
         CiphertextSocket {
             socket,
             connection: Arc::clone(connection),
+            // Of the handshake, the time is limited.
+            left: usize::MAX,
         }
+    }
+
+    /// There is data, or will be.
+    const fn expect_data(&mut self) {
+        self.left = BYTES_WITHOUT_DATA_MAX;
     }
 
     /// Reading has failed. A peer that has gone is another kind of error.
@@ -64,10 +79,17 @@ impl AsyncRead for CiphertextSocket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
+        if self.left == 0 {
+            let error = "too many encrypted bytes without data";
+            return Poll::Ready(Err(Error::new(ErrorKind::InvalidData, error)));
+        }
         ready!(self.connection.quantum().poll_read(cx));
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.socket).poll_read(cx, buf))?;
-        let read = buf.filled().len() - before;
+        let count = buf.remaining().min(self.left);
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(count));
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut part))?;
+        let read = part.filled().len();
+        buf.advance(read);
+        self.left -= read;
         self.connection.quantum().record_ciphertext(read);
         Poll::Ready(Ok(()))
     }
@@ -106,7 +128,8 @@ impl AsyncWrite for CiphertextSocket {
 // === impl PlaintextStream ===
 
 impl PlaintextStream {
-    pub(super) fn new(stream: TlsStream<CiphertextSocket>) -> PlaintextStream {
+    pub(super) fn new(mut stream: TlsStream<CiphertextSocket>) -> PlaintextStream {
+        stream.get_mut().0.expect_data();
         PlaintextStream(Box::new(stream))
     }
 
@@ -117,7 +140,12 @@ impl PlaintextStream {
         let filled = ready!(stream.as_mut().poll_fill_buf(cx));
         let count = filled.map(|ready| copy(ready, buf));
         match &count {
-            Ok(count) => stream.consume(*count),
+            Ok(count) => {
+                stream.as_mut().consume(*count);
+                if *count > 0 {
+                    stream.get_mut().get_mut().0.expect_data();
+                }
+            }
             Err(error) => stream.get_ref().0.record_error(error),
         }
         Poll::Ready(count)

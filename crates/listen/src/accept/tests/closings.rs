@@ -1,6 +1,8 @@
 //! Why a connection was closed, if it was not the peer who closed it.
 
-use super::tls_peer::{Client, configs, connect};
+use rustls::ContentType;
+
+use super::tls_peer::{Client, Records, configs, connect};
 use super::*;
 
 /// A record that no key has encrypted.
@@ -12,6 +14,12 @@ const FORGED: [u8; 37] = {
     record[3] = 0;
     record
 };
+/// The beginning of a message that renews a key, of 64 KiB.
+const UNFINISHED: &[u8] = b"\x18\x00\xff\xfb";
+/// How much of it a peer sends: less than the library takes.
+const UNFINISHED_KIB: usize = 30;
+/// The most bytes that a record contains.
+const RECORD_BYTES: usize = 16 * 1024;
 /// The header of an empty GOAWAY.
 const GOAWAY: &[u8] = b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00";
 
@@ -56,6 +64,43 @@ async fn a_peer_that_violates_tls_is_told_from_one_that_goes() {
     assert_eq!(close_after(cut_off).await, None);
     let take_leave = async |mut client: Client| client.shutdown().await.unwrap();
     assert_eq!(close_after(take_leave).await, None);
+}
+
+#[tokio::test]
+async fn a_message_of_the_handshake_without_an_end_ends_the_connection() {
+    let go_on = async |client: Client| {
+        let mut records = Records::new(client);
+        assert!(records.send(ContentType::Handshake, UNFINISHED).await);
+        for _ in 0..UNFINISHED_KIB {
+            records.send(ContentType::Handshake, &[0; 1024]).await;
+        }
+        records.wait_for_end().await;
+    };
+    assert_eq!(close_after(go_on).await, Some(Close::BrokenTls));
+}
+
+#[tokio::test]
+async fn a_connection_with_data_has_records_of_any_length() {
+    let (credentials, config) = configs();
+    let tls = Tls::new(Protocol::Other, &credentials);
+    let budget = Arc::new(Budget::new(&Limits::default()));
+    let (peer, turn) = (PeerAddress::Unix, usize::MAX / 8);
+    let known = Arc::new(Connection::new(peer, false, turn, budget, Instant::now()));
+    let (client, mut stream) = connect(&tls, &config, &known).await;
+    let send = async {
+        let mut records = Records::new(client);
+        for length in [1, RECORD_BYTES].repeat(20) {
+            for _empty in 0..20 {
+                assert!(records.send(ContentType::ApplicationData, &[]).await);
+            }
+            let content = vec![0; length];
+            assert!(records.send(ContentType::ApplicationData, &content).await);
+        }
+    };
+    let mut read = Vec::new();
+    let (_sent, _cut_off) = tokio::join!(send, stream.read_to_end(&mut read));
+    assert_eq!(read.len(), 20 * (RECORD_BYTES + 1));
+    assert_eq!(known.close_reason(), None);
 }
 
 /// Serves HTTP/2 to a peer that answers no PING, and after a while does this: why the connection
