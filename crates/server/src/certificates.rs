@@ -125,7 +125,7 @@ impl Certificates {
         for certificate in &mut self.all {
             match certificate.files.read() {
                 Ok(credentials) => certificate.accept(&credentials, now, why, &self.metrics),
-                Err(invalid) => certificate.reject(&invalid, why, &self.metrics),
+                Err(invalid) => certificate.reject(&invalid, now, why, &self.metrics),
             }
         }
     }
@@ -149,15 +149,11 @@ impl Certificate {
             metrics.certificate_loaded(self.kind.name(), self.validity.not_after);
             info!(listener = self.kind.name(), "certificate in effect");
         }
-        let standing = Standing::at(now, self.validity);
-        let is_due = is_new || why == Why::Ordered || standing != self.standing;
-        self.standing = standing;
-        if is_due {
-            self.log_standing();
-        }
+        self.check_standing(now, is_new || why == Why::Ordered);
     }
 
-    fn reject(&mut self, invalid: &[InvalidTls], why: Why, metrics: &Metrics) {
+    fn reject(&mut self, invalid: &[InvalidTls], now: u64, why: Why, metrics: &Metrics) {
+        self.check_standing(now, why == Why::Ordered);
         let lines: Vec<String> = invalid.iter().map(ToString::to_string).collect();
         let text = lines.join("; ");
         if why == Why::Noticed && self.invalid.as_deref() == Some(&*text) {
@@ -171,6 +167,17 @@ impl Certificate {
             );
         }
         self.invalid = Some(text);
+    }
+
+    /// Looks at the validity of the certificate in effect, whatever its file has become. Logs how it
+    /// stands if that has changed, or is due anyway.
+    fn check_standing(&mut self, now: u64, is_due: bool) {
+        let standing = Standing::at(now, self.validity);
+        let has_changed = standing != self.standing;
+        self.standing = standing;
+        if is_due || has_changed {
+            self.log_standing();
+        }
     }
 
     fn log_standing(&self) {

@@ -174,6 +174,24 @@ fn a_certificate_that_has_expired_or_will_is_in_the_metrics_and_the_log() {
 }
 
 #[test]
+fn a_certificate_that_expires_while_its_file_is_unusable_is_logged() {
+    let scene = Scene::new();
+    scene.put(scene.issued.identity());
+    let (journal, _guard) = Journal::begin();
+    let mut certificates = scene.load();
+    fs::write(scene.files().cert, "no certificate").unwrap();
+    certificates.reload(Why::Noticed);
+    assert_eq!(journal.lines("the certificate has expired").len(), 0);
+    scene.clock.advance(Span::DAY.times(3));
+    for _ in 0..3 {
+        certificates.reload(Why::Noticed);
+    }
+    assert_eq!(journal.lines("the certificate has expired").len(), 1);
+    certificates.reload(Why::Ordered);
+    assert_eq!(journal.lines("the certificate has expired").len(), 2);
+}
+
+#[test]
 fn a_clock_that_is_behind_is_noticed() {
     let scene = Scene::new();
     scene.put(scene.issued.identity());
