@@ -9,7 +9,8 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache};
+use rustls::crypto::ring::Ticketer;
+use rustls::server::NoServerSessionStorage;
 use rustls::{CertificateError, InvalidMessage, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -43,8 +44,6 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// For how long the socket of a failed handshake is read, and how much of it.
 const ALERT_READ_WITHIN: Duration = Duration::from_secs(1);
 const UNREAD_BYTES_MAX: u64 = 64 * 1024;
-/// How many sessions of a listener can be resumed without a full handshake; each has about 1 KiB.
-const SESSIONS_MAX: usize = 256;
 
 /// TLS, with the certificate that is in effect; clones share it.
 #[derive(Clone)]
@@ -124,13 +123,16 @@ async fn end(mut socket: RawSocket) {
 fn server_config(protocol: Protocol, credentials: &Credentials) -> ServerConfig {
     let mut config = credentials.server_config();
     config.alpn_protocols = alpn(protocol).iter().map(|name| name.to_vec()).collect();
-    if credentials.requires_client_certificates() {
-        // A resumed session proves no certificate again: it would outlive a certificate that has
-        // expired.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-    } else {
-        config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
+    // Clients keep what is needed to resume their sessions, encrypted for this server: a cache would
+    // have several KiB of each.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    // A resumed session proves no certificate again: it would outlive a certificate that has
+    // expired.
+    let may_resume = !credentials.requires_client_certificates();
+    match may_resume.then(Ticketer::new) {
+        Some(Ok(ticketer)) => config.ticketer = ticketer,
+        // Without random numbers for a key, each handshake is a full one, if there are any.
+        Some(Err(_)) | None => config.send_tls13_tickets = 0,
     }
     config
 }

@@ -160,6 +160,13 @@ async fn sessions_are_resumed_unless_clients_need_certificates() {
     }
 }
 
+#[test]
+fn sessions_that_can_be_resumed_take_no_memory() {
+    let config = server_config(Protocol::Http1, &server_files().read().unwrap());
+    assert!(config.ticketer.enabled());
+    assert!(!config.session_storage.can_cache());
+}
+
 /// A client's certificate, which it presents whatever the server asks for, and how many
 /// authorities the server named.
 #[derive(Debug)]
