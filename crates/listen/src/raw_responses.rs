@@ -6,7 +6,7 @@ use std::error::Error;
 use crate::own_response::OwnResponse;
 
 /// For a head that does not arrive in time.
-const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
+pub(crate) const LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 47\r\n\r\n\
     the request's head did not come in time: retry\n";
 /// For HTTP/1 on a listener of HTTP/2.
@@ -23,12 +23,15 @@ const NOT_HTTP1: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
 /// The most header fields that the HTTP library parses.
 const FIELDS_MAX: usize = 100;
 
+/// The kind of a head that does not arrive in time.
+pub(crate) const LATE_KIND: &str = "timeout";
+
 /// The kind of an HTTP/1 error that no route has seen; `None` if the peer did nothing wrong.
 /// `unparsed` is what the peer has sent of a head.
 pub(crate) fn kind(error: &hyper::Error, unparsed: &[u8]) -> Option<&'static str> {
     if error.is_timeout() {
         // An idle connection has not begun a request.
-        (!unparsed.is_empty()).then_some("timeout")
+        (!unparsed.is_empty()).then_some(LATE_KIND)
     } else if error.is_parse_version_h2() {
         Some("http2")
     } else if error.is_parse_too_large() {

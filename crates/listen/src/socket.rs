@@ -382,7 +382,8 @@ mod tests {
         let request = b"GET / HTTP/1.1\r\nHost: example.com\r\n\r\n";
         peer.write_all(request).await.unwrap();
         let mut stream = stream;
-        let first = read_first(&mut stream).await.unwrap();
+        let mut first = FirstBytes::default();
+        read_first(&mut stream, &mut first).await.unwrap();
         assert!(!first.rest().is_empty());
         let mut socket = Socket::new(stream, first, connection(), None, Duration::ZERO);
         let mut read = [0; 1000];

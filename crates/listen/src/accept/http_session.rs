@@ -1,7 +1,7 @@
 //! Serves HTTP on a stream.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
@@ -23,12 +23,11 @@ use crate::frames::Frames;
 use crate::handler::Handler;
 use crate::handshake::Stream;
 use crate::head_timer::HeadTimer;
-use crate::limits::Limits;
 use crate::linger::linger;
 use crate::own_response::OwnResponse;
 use crate::preface::{FirstBytes, read_first};
 use crate::protocol::Protocol;
-use crate::raw_responses::{NOT_HTTP2, is_protocol_error, kind, last, reason};
+use crate::raw_responses::{LATE, LATE_KIND, NOT_HTTP2, is_protocol_error, kind, last, reason};
 use crate::socket::Socket;
 
 /// How much of HTTP/2 waits to be read.
@@ -87,10 +86,15 @@ impl<H: Handler> Session for Http<H> {
 
     async fn serve(&self, mut stream: impl Stream, known: &Arc<Connection>, terms: &Terms) {
         // In a box, which an idle connection no longer has.
-        let read = Box::pin(first_bytes(&mut stream, known, &terms.limits));
+        let read = Box::pin(first_bytes(&mut stream, known, terms));
         let Some(first) = read.await else {
             return;
         };
+        if first.is_late {
+            self.late(stream, first.bytes, known, terms).await;
+            return;
+        }
+        let first = first.bytes;
         if first.is_preface() && terms.protocol != Protocol::Http1 {
             known.set_http2();
             let streams = terms.budget.take_streams();
@@ -106,29 +110,63 @@ impl<H: Handler> Session for Http<H> {
     }
 }
 
+/// The beginning of a connection.
+struct Beginning {
+    bytes: FirstBytes,
+    /// Whether they are part of a request's head, of which the rest does not come in time.
+    is_late: bool,
+}
+
 /// Reads the first bytes of a connection. `None` if it ends without them: the peer is late or has
 /// gone, or this side closes the connection, or drains it and they do not come soon.
 async fn first_bytes(
     stream: &mut impl Stream,
     known: &Connection,
-    limits: &Limits,
-) -> Option<FirstBytes> {
-    let read = timeout(header_timeout(limits, known), read_first(stream));
-    let first = match before_request(read, known, DRAIN_QUIET, limits).await {
-        Some(first) => first.ok()?.ok(),
-        None => None,
+    terms: &Terms,
+) -> Option<Beginning> {
+    let limits = &terms.limits;
+    let mut bytes = FirstBytes::default();
+    let read = timeout(
+        header_timeout(limits, known),
+        read_first(stream, &mut bytes),
+    );
+    let read = before_request(read, known, DRAIN_QUIET, limits).await;
+    let is_late = match read {
+        Some(Ok(Ok(()))) => Some(false),
+        Some(Err(_)) if terms.protocol != Protocol::Http2 && bytes.may_begin_http1() => Some(true),
+        Some(Err(_) | Ok(Err(_))) | None => None,
     };
-    if first.is_none() {
+    if is_late.is_none() {
         // Says over TLS that it ends, as far as that needs no waiting.
         poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_shutdown(cx).is_ready())).await;
     }
-    first
+    is_late.map(|is_late| Beginning { bytes, is_late })
 }
 
 /// What serves a connection: in a box as large as its protocol needs, not as the larger one does.
 type Served<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 impl<H: Handler> Http<H> {
+    /// Ends a connection on which the head of the first request has only begun.
+    fn late<'a>(
+        &'a self,
+        stream: impl Stream,
+        first: FirstBytes,
+        known: &'a Arc<Connection>,
+        terms: &Terms,
+    ) -> Served<'a> {
+        let within = terms.limits.write_timeout;
+        let mut socket = Socket::new(stream, first, Arc::clone(known), None, within);
+        self.0.count_error(LATE_KIND);
+        Box::pin(async move {
+            let end = async {
+                write_last(&mut socket, LATE).await;
+                linger(&mut socket, known).await;
+            };
+            drive(&mut pin!(end), known, |_| ()).await;
+        })
+    }
+
     /// Serves a connection that speaks HTTP/1.
     fn http1<'a>(
         &'a self,

@@ -87,12 +87,20 @@ impl Body for Pieces {
 
 /// What is answered to a client that sends this, and the errors that were counted.
 async fn serve(sent: &str, header_bytes: u32) -> (String, Vec<&'static str>) {
+    serve_as(Protocol::Http1, sent, header_bytes).await
+}
+
+async fn serve_as(
+    protocol: Protocol,
+    sent: &str,
+    header_bytes: u32,
+) -> (String, Vec<&'static str>) {
     let limits = Limits {
         header_bytes,
         ..Limits::default()
     };
     let (_, signal) = shutdown_channel();
-    let listener = listener(Protocol::Http1).await;
+    let listener = listener(protocol).await;
     let budget = Arc::new(Budget::new(&limits));
     let peer = PeerAddress::Unix;
     let known = Connection::new(peer, false, TURN_BYTES, Arc::clone(&budget), Instant::now());
@@ -191,4 +199,25 @@ async fn requests_before_one_that_cannot_be_parsed_are_answered() {
         "{reason}"
     );
     assert_eq!(errors, ["bad_request"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_head_that_begins_like_the_preface_of_http2_is_answered_and_counted() {
+    let header_bytes = Limits::default().header_bytes;
+    for protocol in [Protocol::Http1, Protocol::Any] {
+        for sent in ["P", "PO", "POST / HTTP/1.1\r\n", "PRI * HTTP/"] {
+            let (response, errors) = serve_as(protocol, sent, header_bytes).await;
+            assert!(response.starts_with("HTTP/1.1 408 "), "{sent}: {response}");
+            assert_eq!(errors, ["timeout"], "{sent}");
+        }
+    }
+    // Of no request, or of one that is not spoken there.
+    for (protocol, sent) in [
+        (Protocol::Any, ""),
+        (Protocol::Any, "PRI * HTTP/2.0\r\n"),
+        (Protocol::Http2, "P"),
+    ] {
+        let (response, errors) = serve_as(protocol, sent, header_bytes).await;
+        assert_eq!((response.as_str(), errors.len()), ("", 0), "{sent}");
+    }
 }
