@@ -1,8 +1,8 @@
 //! TLS on a listener: a [`Handshake`] whose certificates can be replaced while it serves.
 //!
 //! Versions 1.2 and 1.3, with the library's choice of ciphers. What a connection may buffer is
-//! bounded by [`BUFFER_BYTES`] towards the peer, and by the library to one record from the peer; a
-//! message of the handshake has at most 64 KiB.
+//! bounded by [`BUFFER_BYTES`] towards the peer. From the peer, a message of the handshake has at
+//! most 64 KiB; after the handshake, the bound is `BYTES_WITHOUT_DATA_MAX` of [`stream`].
 
 use std::fmt;
 use std::io;

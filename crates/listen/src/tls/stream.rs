@@ -16,10 +16,11 @@ use crate::connection::{Close, Connection};
 use crate::raw_socket::RawSocket;
 
 /// The most bytes that are read after the handshake before there is data. A record has up to 18
-/// KiB; the rest has room for a hundred renewed keys. What does not fit is a message of the
-/// handshake without an end, which no client has to send here, and which the library would keep up
-/// to 64 KiB of, for as long as the connection is open.
-const BYTES_WITHOUT_DATA_MAX: usize = 24 * 1024;
+/// KiB at most, and the rest has room for as many empty records and renewed keys as the library
+/// accepts in a row, 32 of each. What does not fit is a message of the handshake without an end,
+/// which no client has to send here, and of which the library would keep up to 64 KiB for as long
+/// as the connection is open.
+const BYTES_WITHOUT_DATA_MAX: usize = 20 * 1024;
 
 /// The stream on which requests are served. In a box, because the future of a connection holds it
 /// in several places.
