@@ -104,8 +104,8 @@ impl Quantum {
         }
     }
 
-    /// The task is polled before there are requests to serve. What comes before them has one quantum
-    /// without a wait, so that a handshake is seldom delayed by those who are busy.
+    /// The task is polled before there are requests to serve. What comes before them has one
+    /// quantum without a wait, so that a handshake is seldom delayed by those who are busy.
     pub(crate) fn begin_early(&self, cx: &Context<'_>) {
         if self.has_waited.load(Ordering::Relaxed) {
             self.begin(cx);

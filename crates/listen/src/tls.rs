@@ -123,8 +123,8 @@ async fn end(mut socket: RawSocket) {
 fn server_config(protocol: Protocol, credentials: &Credentials) -> ServerConfig {
     let mut config = credentials.server_config();
     config.alpn_protocols = alpn(protocol).iter().map(|name| name.to_vec()).collect();
-    // Clients keep what is needed to resume their sessions, encrypted for this server: a cache would
-    // have several KiB of each.
+    // Clients keep what is needed to resume their sessions, encrypted for this server: a cache
+    // would have several KiB of each.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     // A resumed session proves no certificate again: it would outlive a certificate that has
     // expired.

@@ -169,8 +169,8 @@ impl Certificate {
         self.invalid = Some(text);
     }
 
-    /// Looks at the validity of the certificate in effect, whatever its file has become. Logs how it
-    /// stands if that has changed, or is due anyway.
+    /// Looks at the validity of the certificate in effect, whatever its file has become. Logs how
+    /// it stands if that has changed, or is due anyway.
     fn check_standing(&mut self, now: u64, is_due: bool) {
         let standing = Standing::at(now, self.validity);
         let has_changed = standing != self.standing;
