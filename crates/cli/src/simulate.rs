@@ -167,8 +167,10 @@ fn execute(args: &Args) -> Result<(), Failure> {
     let simulated = simulate(&simulation, &rules, &interrupt);
     let simulated = match &fleet {
         None => simulated,
-        Some(fleet) => simulated
-            .and_then(|exact| share(fleet, &simulation, &rules, &exact.traffic, &interrupt)),
+        Some(fleet) => simulated.and_then(|single| {
+            let expected = single.traffic.events().try_into().ok();
+            share(fleet, &simulation, &rules, expected, &interrupt)
+        }),
     };
     let decided = simulated.and_then(|simulated| {
         let preface = preface(args.seed, &simulated);
@@ -242,19 +244,19 @@ fn simulate(
     simulated.map_err(|why| Stopped { why, events: None })
 }
 
-/// Has instances decide the traffic, of which a single one has decided `exact`.
+/// Has instances decide the traffic, of which as many attempts are expected.
 fn share(
     fleet: &Fleet,
     simulation: &Simulation,
     rules: &Rules,
-    exact: &Traffic,
+    expected: Option<u64>,
     interrupt: &Interrupt,
 ) -> Result<Simulated, Stopped> {
-    let simulated = with_bar(exact.events().try_into().ok(), interrupt, |progress| {
+    let simulated = with_bar(expected, interrupt, |progress| {
         let played = fleet.predict(simulation, &rules.new, progress)?;
         let report = InstancesReport {
             instances: fleet.instances,
-            deviation: Deviation::of(&rules.new, exact, &played.traffic)?,
+            deviation: Deviation::of(&rules.new, &played.traffic)?,
             load: played.load,
             notes: mode_notes(&rules.new, &simulation.domain),
         };

@@ -18,6 +18,8 @@ pub(crate) struct Judge<'r> {
     rules: &'r RuleSet,
     store: Store,
     cache: Cache<'r>,
+    /// Whether it also decides what was decided elsewhere.
+    decides_all: bool,
 }
 
 /// What a judge decided.
@@ -55,6 +57,7 @@ impl<'r> Judge<'r> {
             rules,
             store: Store::new(memories)?,
             cache: Cache::default(),
+            decides_all: false,
         })
     }
 
@@ -66,7 +69,7 @@ impl<'r> Judge<'r> {
     }
 
     /// Decides an event, which is not before the one decided last; if it was decided elsewhere,
-    /// that is the verdict.
+    /// that is the verdict, unless this judge decides all.
     pub(crate) fn decide(
         &mut self,
         event: &Event,
@@ -77,7 +80,7 @@ impl<'r> Judge<'r> {
             traffic.request(event.request, |request| rules.resolve(request, keys))
         });
         let charges = cached.charges();
-        let verdict = match traffic.verdicts() {
+        let verdict = match traffic.verdicts().filter(|_| !self.decides_all) {
             Some(verdicts) => verdicts.get(event.line),
             None => {
                 let verdict = self.store.accounts.decide(event.at, &charges);
@@ -129,6 +132,12 @@ impl<'r> Decider<'r> {
             judge: self.judge.again(memories)?,
             tally: Tally::new(self.judge.rules, traffic.requests()),
         })
+    }
+
+    /// Also decides what was decided elsewhere.
+    pub(crate) fn decide_all(mut self) -> Decider<'r> {
+        self.judge.decides_all = true;
+        self
     }
 
     /// The rules, as their places in the report, and keys with the most denials, at most `top`.

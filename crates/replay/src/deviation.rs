@@ -1,5 +1,5 @@
 //! Over-admission and under-admission: what instances that share limits allowed, compared with what
-//! a single instance allows.
+//! a single instance allows of the same requests.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::traffic::Traffic;
 /// The requests that a single instance and several instances allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deviation {
-    /// Requests that a single instance allows.
+    /// Requests that a single instance allows, of those that came to the instances.
     pub exact: u64,
     /// Requests that the instances allowed.
     pub allowed: u64,
@@ -33,13 +33,13 @@ pub struct RuleDeviation {
     pub rule: Arc<RuleName>,
     /// Its limit in words.
     pub limit: String,
-    /// Requests that a single instance allows.
+    /// Requests that a single instance allows, of those that came to the instances.
     pub exact: u64,
     /// Requests that the instances allowed.
     pub allowed: u64,
-    /// Over-admission: of each key, the requests beyond what the single instance allows.
+    /// Over-admission: of each key, the requests beyond `exact`.
     pub over: u64,
-    /// Under-admission: of each key, the requests that are missing from that.
+    /// Under-admission: of each key, the requests that are missing from `exact`.
     pub under: u64,
 }
 
@@ -49,19 +49,20 @@ type Allowed = HashMap<(usize, Key), [u64; 2]>;
 // === impl Deviation ===
 
 impl Deviation {
-    /// Compares `exact`, the traffic of a single instance, with `decided`, which instances decided
-    /// by the same rules. The one has other retries than the other.
+    /// Compares what instances decided by these rules with what a single one decides on the same
+    /// events, retries among them, each at its time. Clients of the single one would retry at other
+    /// times, and a comparison with those would be one of different requests.
     ///
     /// # Errors
     ///
-    /// [`Error::Store`] if an event of `exact` has too many limits.
-    pub fn of(rules: &RuleSet, exact: &Traffic, decided: &Traffic) -> Result<Deviation, Error> {
+    /// [`Error::Store`] if an event has too many limits.
+    pub fn of(rules: &RuleSet, decided: &Traffic) -> Result<Deviation, Error> {
         let mut allowed = Allowed::new();
-        let mut single = Decider::new(rules, Memories::Unbounded, exact)?;
-        let mut several = single.again(Memories::Unbounded, decided)?;
-        count(&mut single, exact, 0, &mut allowed)?;
+        let mut several = Decider::new(rules, Memories::Unbounded, decided)?;
+        let mut single = several.again(Memories::Unbounded, decided)?.decide_all();
+        count(&mut single, decided, 0, &mut allowed)?;
         count(&mut several, decided, 1, &mut allowed)?;
-        let (single, several) = (single.report(exact, 0), several.report(decided, 0));
+        let (single, several) = (single.report(decided, 0), several.report(decided, 0));
         let mut deviation = Deviation {
             exact: single.allowed,
             allowed: several.allowed,

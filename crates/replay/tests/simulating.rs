@@ -68,7 +68,7 @@ fn a_request_whose_descriptors_have_one_key_is_one_request() {
     let rules = rules("fixed_window");
     let deviation = |simulation: &Simulation| {
         let (traffic, _) = run(simulation, &rules);
-        Deviation::of(&rules, &traffic, &traffic).unwrap()
+        Deviation::of(&rules, &traffic).unwrap()
     };
     let of_one = deviation(&simulation);
     assert_eq!((of_one.exact, of_one.rules[0].exact), (28, 28));

@@ -94,12 +94,7 @@ fn print(
     rules: &RuleSet,
     played: Played,
 ) -> Result<(), Error> {
-    let single = Simulation {
-        start: played.start,
-        ..simulation.clone()
-    };
-    let (exact, _) = single.run(rules, &mut |_| ControlFlow::Continue(()))?;
-    let deviation = Deviation::of(rules, &exact, &played.traffic)?;
+    let deviation = Deviation::of(rules, &played.traffic)?;
     let of_rules =
         |count: fn(&RuleDeviation) -> u64| deviation.rules.iter().map(count).sum::<u64>();
     let load = &played.load;
