@@ -136,7 +136,7 @@ impl Screen {
         let page = self.body.rows.saturating_sub(1).max(1);
         match key.code {
             KeyCode::Char('c' | 'd') if is_control => return Next::Quit,
-            KeyCode::Char('q') | KeyCode::Esc => return Next::Quit,
+            KeyCode::Char('q') => return Next::Quit,
             KeyCode::Tab | KeyCode::Right | KeyCode::Char('l') => self.open(self.tab.skip(1)),
             KeyCode::BackTab | KeyCode::Left | KeyCode::Char('h') => {
                 self.open(self.tab.skip(Tab::ALL.len() - 1));

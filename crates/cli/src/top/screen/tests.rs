@@ -118,10 +118,10 @@ fn keys_scroll_within_the_view_and_quit() {
         Next::Quit
     ));
     assert!(matches!(press(&mut screen, KeyCode::Char('q')), Next::Quit));
-    assert!(matches!(
-        press(&mut screen, KeyCode::Char('c')),
-        Next::Continue
-    ));
+    // An arrow begins with the byte of Escape, which may arrive alone.
+    for code in [KeyCode::Char('c'), KeyCode::Esc] {
+        assert!(matches!(press(&mut screen, code), Next::Continue));
+    }
 }
 
 #[test]
