@@ -15,6 +15,7 @@ use crate::admin_client::Access;
 use crate::explain::note::notes;
 use crate::message::{Reason, with_causes};
 use crate::output::{self, Output};
+use crate::printable::json_lines;
 use crate::service_url::ServiceUrl;
 use crate::settings::{Service, Unread};
 
@@ -149,7 +150,7 @@ async fn explain(args: &Args) -> Result<String, Failure> {
     };
     Ok(match args.output {
         Output::Human => format!("{report}{}", notes.unwrap_or_default().concat()),
-        Output::Json => format!("{:#}\n", report.to_json()),
+        Output::Json => json_lines(&report.to_json()) + "\n",
     })
 }
 

@@ -15,6 +15,7 @@ use tollgate_server::{DescriptorText, Place};
 use crate::keys::report::{Key, Report};
 use crate::message::{Reason, with_causes};
 use crate::output::{Output, written};
+use crate::printable::json_lines;
 use crate::settings::{Service, Unread};
 
 mod report;
@@ -118,7 +119,7 @@ fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let printed = match target.output.or_json(target.json) {
         Output::Human => write!(out, "{report}"),
-        Output::Json => writeln!(out, "{:#}", report.to_json()),
+        Output::Json => writeln!(out, "{}", json_lines(&report.to_json())),
     };
     match written(printed) {
         Err(message) => Err(Failure::new(2, message)),

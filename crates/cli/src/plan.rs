@@ -9,6 +9,7 @@ use tollgate_replay::{MetLimit, Pattern, met_limits};
 
 use crate::message::{print_error, with_causes};
 use crate::output::{self, Output};
+use crate::printable::json_lines;
 use crate::replay::args::{domain, rules_shared_as};
 use crate::replay::failure::Failure;
 
@@ -158,7 +159,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     };
     let text = match args.output {
         Output::Human => report.to_string(),
-        Output::Json => format!("{:#}\n", report.to_json()),
+        Output::Json => json_lines(&report.to_json()) + "\n",
     };
     output::print(&text).map_err(Failure::Message)
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer};
-use tollgate_core::{Escaped, is_printable};
+use tollgate_core::{Escaped, escape_json};
 
 /// A text without control characters and changes of direction: those are escaped when it is made.
 /// What a service sends is read into this type, so nothing of it reaches the terminal unescaped.
@@ -51,18 +51,7 @@ impl Display for Printable {
 /// A JSON document in lines, in which characters that could control a terminal are written as
 /// `\u1234`. It is the same document: such characters occur only in its strings.
 pub(crate) fn json_lines(document: &serde_json::Value) -> String {
-    let mut text = String::new();
-    for character in format!("{document:#}").chars() {
-        if character == '\n' || is_printable(character) {
-            text.push(character);
-            continue;
-        }
-        let mut units = [0; 2];
-        for unit in character.encode_utf16(&mut units) {
-            text.push_str(&format!("\\u{unit:04x}"));
-        }
-    }
-    text
+    escape_json(&format!("{document:#}")).into_owned()
 }
 
 #[cfg(test)]
@@ -70,6 +59,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use serde_json::json;
+    use tollgate_core::is_printable;
 
     use super::*;
 

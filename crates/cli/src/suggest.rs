@@ -13,6 +13,7 @@ use crate::log_args::LogArgs;
 use crate::message::{print_error, with_causes};
 use crate::output::{self, Output};
 use crate::output_file;
+use crate::printable::json_lines;
 use crate::same_file;
 use crate::suggest::trial::trials;
 
@@ -182,7 +183,7 @@ fn execute(args: &Args) -> Result<(), String> {
             if let Some(tried) = &tried {
                 json["trials"] = tried.to_json();
             }
-            format!("{json:#}\n")
+            json_lines(&json) + "\n"
         }
     };
     output::print(&text)

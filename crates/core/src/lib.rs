@@ -75,7 +75,7 @@ pub use charge::{
 };
 pub use cost::Cost;
 pub use decision::{Decision, Denial, Grant, Wait};
-pub use escape::{Escaped, is_printable};
+pub use escape::{Escaped, escape_json, is_printable, to_text};
 pub use fixed_window::FixedWindow;
 pub use flat_decision::FlatDecision;
 pub use inspect_store::{HeldUnits, InspectStore, KeyState};

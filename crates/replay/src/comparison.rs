@@ -6,7 +6,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use tollgate_core::{Escaped, RuleName};
+use tollgate_core::{RuleName, to_text};
 use tollgate_rules::RuleSet;
 
 use crate::decider::{Decider, Outcome};
@@ -69,7 +69,7 @@ pub struct RuleChange {
 /// A client with requests that change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedClient {
-    /// The client, escaped where it is not text.
+    /// The client, escaped where it is not UTF-8.
     pub client: String,
     /// Its requests that are newly denied.
     pub newly_denied: u64,
@@ -178,7 +178,7 @@ impl Changes {
             .iter()
             .take(top)
             .map(|(client, changes)| ChangedClient {
-                client: Escaped(traffic.notes().client(**client)).to_string(),
+                client: to_text(traffic.notes().client(**client)).into_owned(),
                 newly_denied: changes[0],
                 no_longer_denied: changes[1],
             });

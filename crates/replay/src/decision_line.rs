@@ -1,10 +1,9 @@
 //! Decisions as lines of JSON.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 use tollgate_core::{
-    Answer, Cost, Descriptor, Enforcement, Escaped, Limited, Moment, Override, Request, Span, Wait,
+    Answer, Cost, Descriptor, Enforcement, Limited, Moment, Override, Request, Span, Wait, to_text,
 };
 use tollgate_rls::Times;
 
@@ -191,11 +190,7 @@ fn entries(descriptor: &Descriptor<'_>, text: &mut Vec<u8>) -> io::Result<()> {
 
 /// Bytes as a JSON string, with bytes that are not UTF-8 escaped.
 pub(crate) fn string(bytes: &[u8], text: &mut Vec<u8>) -> io::Result<()> {
-    let shown = match std::str::from_utf8(bytes) {
-        Ok(shown) => Cow::Borrowed(shown),
-        Err(_) => Cow::Owned(Escaped(bytes).to_string()),
-    };
-    serde_json::to_writer(&mut *text, &*shown)?;
+    serde_json::to_writer(&mut *text, &to_text(bytes))?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tollgate_core::{Escaped, Key};
+use tollgate_core::{Key, to_text};
 
 use crate::report::{DeniedKey, RuleTotals, TopKeys};
 use crate::traffic::Traffic;
@@ -69,7 +69,7 @@ pub(crate) fn describe(
     descriptor: usize,
     rule: &RuleTotals,
 ) -> Vec<(String, String)> {
-    let text = |bytes: &[u8]| Escaped(bytes).to_string();
+    let text = |bytes: &[u8]| to_text(bytes).into_owned();
     traffic.request(request, |request| {
         let descriptor = request.descriptors.get(descriptor);
         let entries = descriptor.map_or(&[][..], |descriptor| &descriptor.entries);

@@ -85,7 +85,7 @@ pub struct TopKeys {
 pub struct DeniedKey {
     /// The rule that counts it.
     pub rule: Arc<RuleName>,
-    /// The keys and values of a descriptor that met it, escaped where they are not text. Of values
+    /// The keys and values of a descriptor that met it, escaped where they are not UTF-8. Of values
     /// that share a counter, the value as the rule has it, such as `/blog/*`.
     pub descriptor: Vec<(String, String)>,
     /// Requests that were denied because of it.

@@ -243,7 +243,7 @@ fn describe_keys(traffic: &Traffic) -> Keys {
             }
             let values = entries
                 .iter()
-                .map(|entry| tollgate_core::Escaped(entry.value).to_string());
+                .map(|entry| tollgate_core::to_text(entry.value));
             (identity, values.collect::<Vec<_>>().join(" "))
         });
         let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
 //! Explanations as people and programs read them: why a request is allowed or denied.
 
-use tollgate_core::{Escaped, Limit, Request, Span, Status};
+use tollgate_core::{Limit, Request, Span, Status};
 use tollgate_engine::{DeniedRequest, Explanation};
 use tollgate_rules::{Finding, RuleDescriptor, Walk};
 
@@ -86,8 +86,8 @@ impl<'a, 'r> ExplanationReport<'a, 'r> {
 
 impl Values {
     /// A value of the request, if it may be shown.
-    fn show(self, value: &[u8]) -> Option<String> {
-        (self == Values::Show).then(|| Escaped(value).to_string())
+    fn show(self, value: &[u8]) -> Option<&[u8]> {
+        (self == Values::Show).then_some(value)
     }
 }
 

@@ -14,7 +14,7 @@ use hyper::body::Body as HttpBody;
 use serde::de::{Deserialize, Error};
 use serde_json::Value;
 use tokio::time::timeout;
-use tollgate_core::StoreError;
+use tollgate_core::{StoreError, escape_json};
 use tollgate_engine::ReserveError;
 use tollgate_http::{MEDIA_TYPE, Problem};
 
@@ -42,7 +42,8 @@ pub(crate) fn reply<B>(
 
 /// A JSON document.
 pub(crate) fn json<B: From<String>>(status: StatusCode, body: &Value) -> Response<B> {
-    reply(status, "application/json", format!("{body}\n"))
+    let text = format!("{body}\n");
+    reply(status, "application/json", escape_json(&text).into_owned())
 }
 
 /// A problem document.

@@ -21,6 +21,7 @@ use crate::admin_client::bearer;
 use crate::log_args::LogFormat;
 use crate::message::{pluralize, print_notice, with_causes};
 use crate::output::Output;
+use crate::printable::json_lines;
 use crate::service_url::ServiceUrl;
 use crate::tls_args::TlsArgs;
 
@@ -120,7 +121,7 @@ pub(super) fn execute(args: &Args, url: &ServiceUrl) -> Result<(), Failure> {
     };
     let text = match args.written.output.or_json(args.written.json) {
         Output::Human => report.to_string(),
-        Output::Json => format!("{:#}\n", report.to_json()),
+        Output::Json => json_lines(&report.to_json()) + "\n",
     };
     print(&text, false)?;
     let events = outgoing.count();

@@ -12,6 +12,7 @@ use super::failure::{Failure, is_standard};
 use super::report_args::ReportArgs;
 use crate::output::{self, Output};
 use crate::output_file;
+use crate::printable::json_lines;
 
 /// What stands before a report, and the members that it adds to the JSON object.
 #[derive(Default)]
@@ -67,7 +68,7 @@ impl Found {
                 if !conditions.is_empty() {
                     json["conditions"] = conditions.iter().map(Checked::to_json).collect();
                 }
-                format!("{json:#}\n")
+                json_lines(&json) + "\n"
             }
         };
         let has_decisions = args.decisions.as_deref().is_some_and(is_standard);

@@ -161,6 +161,11 @@ fn several_descriptors_are_shown_in_their_order() {
     let strange = run(directory.path(), &["keys", "show", "d", "k=\u{1b}[2J"]);
     let text = String::from_utf8(strange.stdout).unwrap();
     assert!(text.contains("d: k=\\u{1b}[2J"), "{text}");
+    let turned = ["keys", "show", "--json", "d", "k=\u{202e}c"];
+    let output = run(directory.path(), &turned);
+    assert!(output.stdout.is_ascii(), "{output:?}");
+    let value = &json(&output)["descriptors"][0]["entries"][0]["value"];
+    assert_eq!(value, "\u{202e}c");
 }
 
 #[test]

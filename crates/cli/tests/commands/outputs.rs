@@ -351,3 +351,58 @@ fn no_command_panics_when_standard_output_cannot_be_written() {
         }
     }
 }
+
+/// A character that turns the direction of the text, and the text of its escape.
+#[test]
+fn a_json_report_keeps_values_apart_and_controls_no_terminal() {
+    let directory = scene();
+    let clients = [
+        "\u{202e}c",
+        "\\u{202e}c",
+        "\u{202e}c",
+        "\\u{202e}c",
+        "\u{202e}c",
+    ];
+    let lines = clients.map(|client| {
+        let line = serde_json::json!({"time": 1_767_261_600, "client": client, "path": "/"});
+        format!("{line}\n")
+    });
+    fs::write(directory.path().join("x.json"), lines.concat()).unwrap();
+    let rules = |count| format!("domain: d\ndescriptors: [{{key: k, rate_limit: {count}/day}}]\n");
+    fs::write(directory.path().join("new.yaml"), rules(0)).unwrap();
+    fs::write(directory.path().join("old.yaml"), rules(9)).unwrap();
+    let common = ["--format", "json", "--output", "json", "x.json"];
+    let json = |words: &[&str]| {
+        let output = run(directory.path(), &[words, &common].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(output.stdout.is_ascii(), "{output:?}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let replay = [
+        "replay",
+        "--descriptor",
+        "k={client}",
+        "--rules",
+        "new.yaml",
+    ];
+    let report = json(&replay);
+    let values = [0, 1].map(|at| &report["topDeniedKeys"][at]["descriptor"][0]["value"]);
+    assert_eq!(values, ["\u{202e}c", "\\u{202e}c"]);
+    let compared = json(&[&replay[..], &["--compare", "old.yaml"]].concat());
+    let changed = [0, 1].map(|at| &compared["topChangedClients"][at]["client"]);
+    assert_eq!(changed, values);
+    assert_eq!(json(&["suggest"])["largestKey"]["key"], "\u{202e}c");
+    let words = [
+        "explain",
+        "--rules",
+        "new.yaml",
+        "--output",
+        "json",
+        "k=\u{202e}c",
+    ];
+    let explained = run(directory.path(), &words);
+    assert!(explained.stdout.is_ascii(), "{explained:?}");
+    let explained: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    let entries = &explained["descriptors"][0]["entries"];
+    assert_eq!(entries[0]["value"], "\u{202e}c");
+}

@@ -1,7 +1,7 @@
 //! The report as JSON; docs/explain.md describes its members.
 
 use serde_json::{Map, Value, json};
-use tollgate_core::{Escaped, Limit, Sharing, Status, Wait};
+use tollgate_core::{Limit, Sharing, Status, Wait, to_text};
 use tollgate_engine::DescriptorOutcome;
 use tollgate_rls::duration;
 use tollgate_rules::{Arrival, Finding, LookUp, RuleDescriptor, RuleView};
@@ -19,7 +19,7 @@ impl ExplanationReport<'_, '_> {
         let descriptors = self.parts().map(|part| part.to_json(self));
         let mut json = json!({
             "version": EXPLANATION_VERSION,
-            "domain": Escaped(self.request.domain).to_string(),
+            "domain": to_text(self.request.domain),
             "allowed": answer.is_allowed(),
             "store": self.explanation.store,
             "shared": self.explanation.is_shared,
@@ -97,9 +97,9 @@ impl Part<'_, '_> {
 
 fn entry_json(key: &[u8], value: &[u8], values: Values) -> Value {
     let mut json = Map::new();
-    json.insert("key".to_owned(), json!(Escaped(key).to_string()));
+    json.insert("key".to_owned(), json!(to_text(key)));
     if let Some(value) = values.show(value) {
-        json.insert("value".to_owned(), json!(value));
+        json.insert("value".to_owned(), json!(to_text(value)));
     }
     Value::Object(json)
 }

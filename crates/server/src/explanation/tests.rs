@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
+use serde_json::json;
 use tollgate_core::{ChargeDenied, Clock, Cost, Descriptor, Entry, Request, Span};
 use tollgate_engine::{Engine, Stores};
 use tollgate_memory::{ManualClock, Memory};
@@ -221,7 +223,12 @@ fn bytes_of_clients_cannot_control_a_terminal() {
     let bench = Bench::new();
     let asked = request(&[&[("us\u{1b}[2Jer", "a\nb"), ("\u{202e}", "x")]]);
     let (text, json) = bench.report(&asked, Values::Show);
-    for shown in [text.clone(), json.to_string()] {
+    // The JSON keeps the values, and is escaped when it is written.
+    let entries = &json["descriptors"][0]["entries"];
+    assert_eq!(entries[0], json!({"key": "us\u{1b}[2Jer", "value": "a\nb"}));
+    assert_eq!(entries[1]["key"], "\u{202e}");
+    let written = crate::reply::json::<String>(StatusCode::OK, &json);
+    for shown in [&text, written.body()] {
         assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown:?}");
     }
     assert!(text.contains("a\\nb"), "{text}");

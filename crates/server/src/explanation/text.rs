@@ -236,7 +236,7 @@ fn write_omitted(f: &mut Formatter<'_>, count: usize, what: &str) -> fmt::Result
 
 /// An entry of the request.
 fn shown(key: &[u8], value: &[u8], values: Values) -> String {
-    let value = values.show(value);
+    let value = values.show(value).map(|value| Escaped(value).to_string());
     let value = value.as_deref().unwrap_or(HIDDEN);
     format!("{}={value}", Escaped(key))
 }
