@@ -13,6 +13,7 @@ use tollgate_server::ConfigError;
 
 use crate::message::{Reason, pluralize, print_error, with_causes};
 use crate::output::{Output, written};
+use crate::printable::json_lines;
 use crate::replay::failure::is_standard;
 use crate::same_file;
 use crate::settings::{Hint, Service, Unread};
@@ -63,18 +64,32 @@ struct Checked {
 /// Exits with 0 if there is no error, with 1 if there is one, or a warning that is denied, with 2
 /// if a file cannot be read or standard output cannot be written.
 pub(crate) fn run(args: &Args) -> ExitCode {
+    let output = args.output.or_json(args.json);
     let checked = match &args.config {
-        Some(config) => Checked::service(config),
-        None => Checked::rules(&args.paths, args.merge_domains),
+        Some(config) => Checked::service(config).map_err(|unread| {
+            let nothing = Checked::of_unread(&unread);
+            (unread.reason(), nothing)
+        }),
+        None => Checked::rules(&args.paths, args.merge_domains).map_err(|why| {
+            let nothing = Checked::of_nothing(why.text(), Vec::new());
+            (why, nothing)
+        }),
     };
     let checked = match checked {
         Ok(checked) => checked,
-        Err(why) => {
+        Err((why, nothing)) => {
+            if let Output::Json = output
+                && let Err(message) = written(nothing.print_json())
+            {
+                print_error(&message);
+            }
             why.print();
             return ExitCode::from(2);
         }
     };
-    let printed = match args.output.or_json(args.json) {
+    let printed = match output {
+        // The errors say it all.
+        Output::Human if checked.files == Some(0) => Ok(()),
         Output::Human => checked.print(),
         Output::Json => checked.print_json(),
     };
@@ -120,10 +135,7 @@ fn read_all(paths: &[PathBuf]) -> Result<(Vec<Source>, Vec<String>), Reason> {
             Err(error) => unreadable.push(with_causes(&error)),
         }
     }
-    match sources.is_empty() {
-        true => Err(Reason::Message(unreadable.join("\nerror: "))),
-        false => Ok((sources, unreadable)),
-    }
+    Ok((sources, unreadable))
 }
 
 /// The rules in standard input; the parser rejects what is longer than a file may be.
@@ -182,7 +194,7 @@ impl Checked {
     }
 
     /// Checks settings, and the rules that they name.
-    fn service(config: &Path) -> Result<Checked, Reason> {
+    fn service(config: &Path) -> Result<Checked, Unread> {
         match Service::read(config) {
             Ok(service) => Ok(Checked {
                 hints: service.hints(),
@@ -203,7 +215,25 @@ impl Checked {
                 unreadable: Vec::new(),
                 rules: RuleSet::default(),
             }),
-            Err(unread) => Err(unread.reason()),
+            Err(unread) => Err(unread),
+        }
+    }
+
+    /// What a program reads if nothing was checked, because something cannot be read.
+    fn of_nothing(why: &str, diagnostics: Vec<Diagnostic>) -> Checked {
+        Checked {
+            diagnostics,
+            hints: Vec::new(),
+            files: None,
+            unreadable: vec![why.to_owned()],
+            rules: RuleSet::default(),
+        }
+    }
+
+    fn of_unread(unread: &Unread) -> Checked {
+        match unread {
+            Unread::Rules(error, found) => Checked::of_nothing(&with_causes(error), found.clone()),
+            Unread::Settings(_) => Checked::of_nothing(unread.reason().text(), Vec::new()),
         }
     }
 
@@ -266,6 +296,6 @@ impl Checked {
             "hints": hints.collect::<Vec<_>>(),
             "unreadable": self.unreadable,
         });
-        writeln!(stdout().lock(), "{document:#}")
+        writeln!(stdout().lock(), "{}", json_lines(&document))
     }
 }

@@ -101,6 +101,30 @@ fn a_path_that_cannot_be_read_hides_no_error_of_the_others() {
     let none = run(rules.path(), &["check", "no.yaml", "nor.yaml"]);
     let text = String::from_utf8(none.stderr).unwrap();
     assert_eq!(text.matches("error: cannot read no").count(), 2, "{text}");
+    assert!(none.stdout.is_empty());
+}
+
+#[test]
+fn a_program_reads_what_cannot_be_read_even_if_nothing_can() {
+    let files = directory(&[("settings.yaml", "rules: [no.yaml]\n")]);
+    for (words, unreadable, errors) in [
+        (&["check", "no.yaml", "nor.yaml"][..], 2, 0),
+        (&["check", "--config", "no.yaml"], 1, 0),
+        (&["check", "--config", "settings.yaml"], 1, 1),
+    ] {
+        let output = run(files.path(), &[words, &["--output", "json"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let found = json["unreadable"].as_array().unwrap();
+        assert_eq!(found.len(), unreadable, "{json}");
+        assert!(found[0].as_str().unwrap().contains("no.yaml"), "{json}");
+        assert_eq!(json["errors"], errors, "{json}");
+        assert_eq!(
+            (&json["rules"], json["domains"].as_array().unwrap().len()),
+            (&Value::from(0), 0)
+        );
+        assert!(!output.stderr.is_empty());
+    }
 }
 
 #[test]
