@@ -1,11 +1,12 @@
 //! `GET /v1/explain`: why a request would be allowed or denied now.
 
 use std::collections::HashSet;
+use std::num::{IntErrorKind, ParseIntError};
 
 use axum::response::Response;
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
-use tollgate_core::{ChargeDenied, Cost, Descriptor, Request};
+use tollgate_core::{COST_MAX, ChargeDenied, Cost, Descriptor, Request};
 use tollgate_engine::{DENIED_REQUEST_BYTES_MAX, DENIED_REQUEST_KEPT, Engine};
 
 use crate::descriptor_text::DescriptorText;
@@ -132,7 +133,12 @@ impl Question {
                     question.descriptors.push(descriptor.map_err(invalid)?);
                 }
                 "cost" => {
-                    let invalid = |_| format!("`cost={value}` is not a whole number");
+                    let invalid = |error: ParseIntError| match error.kind() {
+                        IntErrorKind::PosOverflow => {
+                            format!("a cost of {value}; {COST_MAX} is the most")
+                        }
+                        _ => format!("`cost={value}` is not a whole number"),
+                    };
                     question.cost = Some(value.parse().map_err(invalid)?);
                 }
                 "any_order" => match &*value {
@@ -205,6 +211,10 @@ mod tests {
             (
                 "domain=d&descriptor=a%3Db&cost=-1",
                 "`cost=-1` is not a whole number",
+            ),
+            (
+                "domain=d&descriptor=a%3Db&cost=99999999999999999999",
+                "a cost of 99999999999999999999; 4294967295 is the most",
             ),
             ("domain=d&descriptor=a%3Db&any_order=1", "`any_order` is"),
             ("domain=d&descriptors=a%3Db", "no parameter `descriptors`"),
