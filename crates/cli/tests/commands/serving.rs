@@ -427,6 +427,18 @@ fn a_pipe_in_place_of_a_file_is_an_error_and_later_reloads_follow() {
     assert_eq!(service.process.wait().unwrap().code(), Some(0));
 }
 
+/// Neither the service opens it, nor what looks for the setting that is to blame.
+#[test]
+fn a_pipe_in_place_of_a_file_is_an_error_at_the_start() {
+    let directory = directory(&[("tollgate.yaml", SETTINGS)]);
+    let pipe = directory.path().join("rules.yaml");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let mut service = Service::start(directory.path());
+    service.logged(|line| line.to_string().contains("it is not a regular file"));
+    assert_eq!(service.process.wait().unwrap().code(), Some(2));
+}
+
 #[test]
 fn start_up_errors_are_json_where_the_log_is() {
     let wrong = directory(&[("rules.yaml", RULES), ("tollgate.yaml", "rlues: x\n")]);

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use tollgate_backends::BACKENDS;
-use tollgate_rules::{Diagnostic, ReadError, SettingPlaces, read_paths};
+use tollgate_rules::{Diagnostic, ReadError, SettingPlaces, read_regular_paths};
 
 use super::{Config, hide_secrets};
 
@@ -12,16 +12,17 @@ use super::{Config, hide_secrets};
 
 impl Config {
     /// An error for each entry of `rules` that cannot be read, at its place in the settings file.
+    /// Pipes are not opened, because that could wait for ever; the service reads none.
     pub fn unreadable_rules(&self) -> Vec<Diagnostic> {
         let file = self.file.iter().cloned().collect::<Vec<_>>();
-        let sources = read_paths(&file).unwrap_or_default();
+        let sources = read_regular_paths(&file).unwrap_or_default();
         let Some(source) = sources.first() else {
             return Vec::new();
         };
         let places = SettingPlaces::new(source);
         let rules = self.rules.iter().enumerate();
         let found = rules.filter_map(|(index, path)| {
-            let error = read_paths(std::slice::from_ref(path)).err()?;
+            let error = read_regular_paths(std::slice::from_ref(path)).err()?;
             let cause = std::error::Error::source(&error);
             let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
             let message = format!("the setting `rules`: {error}{cause}");
@@ -42,6 +43,9 @@ fn help(error: &ReadError, path: &Path) -> &'static str {
         }
         ReadError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
             "write the path of a file or a directory, relative to this settings file"
+        }
+        ReadError::Io { source, .. } if source.kind() == ErrorKind::InvalidInput => {
+            "name a regular file or a directory: a pipe or a device may have no end"
         }
         ReadError::Io { .. } => "name a file that this user may read",
         ReadError::NoFiles { .. } => "name a directory of rules files, or a file",
