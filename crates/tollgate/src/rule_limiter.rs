@@ -69,7 +69,7 @@ impl RuleLimiter {
     ///
     /// # Errors
     ///
-    /// [`LoadError`] if the files cannot be read, or the rules have errors.
+    /// [`LoadError`] if no path is given, the files cannot be read, or the rules have errors.
     ///
     /// # Panics
     ///
@@ -197,6 +197,8 @@ impl<C: Clock> RuleLimiter<C> {
     /// Units stay consumed through 127 changes of a limit between two decisions on a key; an older
     /// state is read as if its limit had not changed.
     ///
+    /// Without a source, no rules are left: for a program that makes its rules, that can be right.
+    ///
     /// # Errors
     ///
     /// [`InvalidRules`]; the old rules stay in effect.
@@ -209,7 +211,7 @@ impl<C: Clock> RuleLimiter<C> {
     ///
     /// # Errors
     ///
-    /// [`LoadError`]; the old rules stay in effect.
+    /// [`LoadError`], also if no path is given; the old rules stay in effect.
     pub fn reload_paths(&self, paths: &[impl AsRef<Path>]) -> Result<Changes, LoadError> {
         self.rules
             .replace(|| Ok(RuleSet::parse(&read(paths)?, &Options::default())))

@@ -203,5 +203,11 @@ fn rules_are_loaded_and_reloaded_from_files() {
     assert!(matches!(invalid, LoadError::Invalid(_)));
     let missing = RuleLimiter::from_paths(&[directory.path().join("none")]).unwrap_err();
     assert!(matches!(missing, LoadError::Read(_)));
+    // Such as a pattern that matches no file.
+    let none: &[&std::path::Path] = &[];
+    let unnamed = RuleLimiter::from_paths(none).unwrap_err();
+    assert!(matches!(unnamed, LoadError::NoPaths));
+    let unnamed = limiter.reload_paths(none).unwrap_err();
+    assert!(unnamed.to_string().starts_with("no rules file is named"));
     assert!(!ask().is_allowed(), "the rules stay in effect");
 }

@@ -63,7 +63,7 @@ impl RuleLimiter {
     ///
     /// # Errors
     ///
-    /// [`LoadError`] if the files cannot be read, or the rules cannot be used.
+    /// [`LoadError`] if no path is given, the files cannot be read, or the rules cannot be used.
     pub fn from_paths(redis: &Redis, paths: &[impl AsRef<Path>]) -> Result<RuleLimiter, LoadError> {
         RuleLimiter::from_sources(redis, &read(paths)?).map_err(LoadError::Invalid)
     }
@@ -157,7 +157,7 @@ impl RuleLimiter {
     ///
     /// # Errors
     ///
-    /// [`LoadError`]; the old rules stay in effect.
+    /// [`LoadError`], also if no path is given; the old rules stay in effect.
     pub fn reload_paths(&self, paths: &[impl AsRef<Path>]) -> Result<Changes, LoadError> {
         self.rules.replace(|| Ok(parse(&self.redis, &read(paths)?)))
     }

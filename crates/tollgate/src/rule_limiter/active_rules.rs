@@ -123,6 +123,9 @@ pub(crate) fn request_of<'r>(
 
 /// What is in files and directories of rules.
 pub(crate) fn read(paths: &[impl AsRef<Path>]) -> Result<Vec<Source>, LoadError> {
+    if paths.is_empty() {
+        return Err(LoadError::NoPaths);
+    }
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().into()).collect();
     read_paths(&paths).map_err(LoadError::Read)
 }

@@ -22,6 +22,9 @@ pub enum RuleError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
+    /// No path is given. That would be no rules, and so no limits: a pattern that matches no file is
+    /// far more likely.
+    NoPaths,
     /// The files cannot be read.
     Read(ReadError),
     /// The rules in them cannot be used.
@@ -67,6 +70,9 @@ impl From<InvalidRules> for LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            LoadError::NoPaths => {
+                f.write_str("no rules file is named: name at least one file or directory")
+            }
             LoadError::Read(_) => f.write_str("the rules cannot be read"),
             LoadError::Invalid(_) => f.write_str("the rules cannot be used"),
         }
@@ -76,6 +82,7 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
+            LoadError::NoPaths => None,
             LoadError::Read(source) => Some(source),
             LoadError::Invalid(source) => Some(source),
         }
