@@ -42,9 +42,9 @@ impl fmt::Display for InstancesSection {
             f.write_str("</tr>\n")?;
         }
         f.write_str(
-            "</table></div>\n<p class=\"faint\">Exact: of these requests, retries among them, those \
-             that a single instance allows. Over and under: of each key, those beyond it and \
-             those that are missing from it, added up.</p>\n",
+            "</table></div>\n<p class=\"faint\">Exact: of these requests, retries among them, \
+             those that a single instance allows. Over and under: of each key, those beyond it \
+             and those that are missing from it, added up.</p>\n",
         )?;
         write_totals(&self.counts, 0, &[], f)?;
         for note in &self.notes {

@@ -22,8 +22,8 @@ pub enum RuleError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// No path is given. That would be no rules, and so no limits: a pattern that matches no file is
-    /// far more likely.
+    /// No path is given. That would be no rules, and so no limits: a pattern that matches no file
+    /// is far more likely.
     NoPaths,
     /// The files cannot be read.
     Read(ReadError),
