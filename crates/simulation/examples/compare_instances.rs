@@ -78,22 +78,16 @@ fn compare(arguments: &Arguments) -> Result<(), Error> {
         };
         let go_on = &mut |_| ControlFlow::Continue(());
         let predicted = fleet.predict(simulation, &rules, go_on)?;
-        print(*mode, "predicted", simulation, &rules, predicted)?;
+        print(*mode, "predicted", &rules, predicted)?;
         let redis = TestRedis(Redis::start());
         let measured = fleet.measure(simulation, &rules, &redis)?;
-        print(*mode, "measured", simulation, &rules, measured)?;
+        print(*mode, "measured", &rules, measured)?;
     }
     Ok(())
 }
 
 /// Prints what came of a mode, beside what a single instance allows.
-fn print(
-    mode: Mode,
-    how: &str,
-    simulation: &Simulation,
-    rules: &RuleSet,
-    played: Played,
-) -> Result<(), Error> {
+fn print(mode: Mode, how: &str, rules: &RuleSet, played: Played) -> Result<(), Error> {
     let deviation = Deviation::of(rules, &played.traffic)?;
     let of_rules =
         |count: fn(&RuleDeviation) -> u64| deviation.rules.iter().map(count).sum::<u64>();
