@@ -293,7 +293,7 @@ impl Limiter {
     /// The revision of the limit in effect: another one after each change, modulo 256.
     #[cfg(feature = "tower")]
     pub(crate) fn revision(&self) -> u8 {
-        self.terms.load().revision()
+        self.state.terms.load().revision()
     }
 
     /// Refunds units where they were charged.
