@@ -1,9 +1,10 @@
 //! One limit over any number of keys, counted in Redis.
 
+mod state;
+
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use smol_str::SmolStr;
 use tollgate_core::{
@@ -15,7 +16,9 @@ use tollgate_redis::InvalidForRedis;
 use super::key::{KeyParts, SharedKey};
 use super::store::Redis;
 use crate::joint::Ask;
-use crate::limiter::{CurrentTerms, LoadedTerms, denial_without_answer};
+use crate::limiter::{LoadedTerms, denial_without_answer};
+
+pub(super) use state::State;
 
 /// What the keys of limiters begin with, with a version: a change of what a key is made of needs a
 /// new version.
@@ -32,13 +35,6 @@ pub struct Limiter {
     sharing: Sharing,
     name: SmolStr,
     identity: Identity,
-}
-
-/// What changes of a limiter, which its reservations share: they may outlive it.
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) terms: CurrentTerms,
-    failures: AtomicU64,
 }
 
 /// What tells the counters of a limiter from those of others.
@@ -75,10 +71,7 @@ impl Limiter {
         tollgate_redis::check(&limit)?;
         Ok(Limiter {
             redis: redis.clone(),
-            state: Arc::new(State {
-                terms: CurrentTerms::new(limit),
-                failures: AtomicU64::new(0),
-            }),
+            state: Arc::new(State::new(limit)),
             sharing: redis.sharing(),
             name: name.into(),
             identity: Identity {
@@ -246,7 +239,7 @@ impl Limiter {
 
     /// How often there was no decision (see [`Limiter::check`]), and no settlement.
     pub fn failures(&self) -> u64 {
-        self.state.failures.load(Ordering::Relaxed)
+        self.state.failures()
     }
 
     pub(super) fn name_copy(&self) -> SmolStr {
@@ -314,15 +307,6 @@ impl Limiter {
 
     async fn try_decide(&self, key: Key, cost: Cost) -> Result<Decision, StoreError> {
         Ok(first_of(&self.decide_key(key, cost).await?))
-    }
-}
-
-// === impl State ===
-
-impl State {
-    pub(super) fn count_failure(&self) {
-        // Relaxed: a count for reports, which publishes nothing.
-        self.failures.fetch_add(1, Ordering::Relaxed);
     }
 }
 
