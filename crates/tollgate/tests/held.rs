@@ -105,3 +105,30 @@ fn a_request_that_is_dropped_after_a_change_of_its_limit_refunds_no_unit_of_othe
         assert!(!limiter.check(KEY).is_allowed(), "{limits:?}");
     }
 }
+
+/// A request that is held under the limit of now does not get the turn of one that was held under
+/// another limit, whose units have left the bucket.
+#[test]
+fn a_request_that_is_dropped_after_a_change_of_its_limit_moves_nobody() {
+    let leaky = |limit: Limit| limit.counted_by(Algorithm::LeakyBucket).burst(10);
+    let (slow, fast) = (leaky(Limit::per_minute(1)), leaky(Limit::per_second(1_000)));
+    let clock = Arc::new(ManualClock::default());
+    let builder = Limiter::builder(slow).max_keys(100);
+    let builder = builder.sibling_limits(&[fast, slow]);
+    let limiter = builder.clock(Arc::clone(&clock)).build();
+    let mut context = Context::from_waker(Waker::noop());
+    let hold = || Box::pin(limiter.until_ready_with(KEY, |_| std::future::pending::<()>()));
+    assert!(limiter.check(KEY).is_allowed());
+    let mut former = hold();
+    assert!(former.as_mut().poll(&mut context).is_pending());
+    limiter.set_limit(fast);
+    assert!(limiter.check(KEY).is_allowed());
+    clock.advance(Duration::from_secs(2));
+    limiter.set_limit(slow);
+    assert!(limiter.check(KEY).is_allowed());
+    let mut latter = hold();
+    assert!(latter.as_mut().poll(&mut context).is_pending());
+    let remaining = limiter.peek(KEY, 1).remaining();
+    drop(former);
+    assert_eq!(limiter.peek(KEY, 1).remaining(), remaining);
+}

@@ -191,7 +191,7 @@ impl Line {
     }
 
     /// Removes a held request that was cancelled. Before its turn, each request behind it with the
-    /// same number of units moves up by one turn; once its turn has come, they keep theirs, because
+    /// same number of units and of the same limit moves up by one turn; once its turn has come, they keep theirs, because
     /// the next would otherwise follow too soon. Returns the turn that becomes free, if it has not
     /// ended.
     ///
@@ -213,7 +213,8 @@ impl Line {
         }
         let mut free = turn;
         for behind in self.held.range_mut(at..) {
-            if behind.turn.units != free.units {
+            let is_like = |turn: &Turn| (turn.units, turn.revision) == (free.units, free.revision);
+            if !is_like(&behind.turn) {
                 break;
             }
             if behind.turn.due < free.due {
