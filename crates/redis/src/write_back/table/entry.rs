@@ -217,7 +217,9 @@ impl Entry {
         self.received_at = now;
         let fitted = self.fitted;
         let back = self.latest.saturating_sub(redis_now);
-        if back >= CLOCK_STEP_MICROS_MAX {
+        // Redis caps what a bucket owes at its own time: at a later one, it would seem to have
+        // refilled.
+        if back >= CLOCK_STEP_MICROS_MAX || (back > 0 && fitted.kind.is_bucket()) {
             self.latest = redis_now;
             self.tally.set_back(&fitted, back, moment(redis_now));
         }
@@ -343,6 +345,21 @@ mod tests {
             assert_eq!(denied.remaining(), 2, "{limit:?}");
             assert!(wait <= second.times(20).into(), "{wait:?} of {limit:?}");
             assert!(take(&mut entry, 2).is_allowed(), "{limit:?}");
+        }
+    }
+
+    /// As much as the system's clock is stepped by, in place of being slewed.
+    #[test]
+    fn a_bucket_does_not_refill_when_the_clock_of_redis_is_set_back_by_less_than_a_second() {
+        let bucket = Limit::token_bucket(100, Span::SECOND);
+        let limit = bucket.and_then(|bucket| bucket.with_burst(10)).unwrap();
+        let (now, fitted) = (Moment::ZERO, FittedLimit::new(&limit).unwrap());
+        let mut entry = Entry::new(&limit, fitted, now);
+        let one = Charge::new(KEY, &limit, Cost::ONE);
+        for redis_now in [LATER, LATER - 900_000, LATER - 900_000 - 100] {
+            entry.apply_reply(charged(&limit, redis_now, 10), redis_now, now);
+            let decision = entry.step(&one, entry.redis_time(now));
+            assert!(!decision.is_allowed(), "{redis_now}");
         }
     }
 }
