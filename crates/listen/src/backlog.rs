@@ -222,10 +222,15 @@ impl<B: Body<Data = Bytes>> Body for MeasuredBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Part>, B::Error>>> {
-        let this = self.project();
+        let mut this = self.project();
         if this.end.is_none() {
-            let frame = ready!(this.body.poll_frame(cx)).transpose()?;
+            let frame = ready!(this.body.as_mut().poll_frame(cx)).transpose()?;
             match frame.map(Frame::into_data) {
+                // It would be sent by itself, before the end: some peers close a connection with
+                // two such frames in a row.
+                Some(Ok(data)) if data.is_empty() && this.body.is_end_stream() => {
+                    *this.end = Some(End::Without);
+                }
                 Some(Ok(data)) => {
                     let part = Part::new(data, this.backlog);
                     return Poll::Ready(Some(Ok(Frame::data(part))));
@@ -251,5 +256,60 @@ impl<B: Body<Data = Bytes>> Body for MeasuredBody<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A long part, and an empty one that is the end.
+    struct Marked(usize);
+
+    impl Body for Marked {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.0 += 1;
+            Poll::Ready(match self.0 {
+                1 => Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 2048])))),
+                2 => Some(Ok(Frame::data(Bytes::new()))),
+                _ => None,
+            })
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.0 >= 2
+        }
+    }
+
+    /// The library would send it without the mark of the end, as that is held back.
+    #[test]
+    fn an_empty_part_at_the_end_is_held_back_with_it() {
+        let mut body = pin!(MeasuredBody {
+            body: Marked(0),
+            backlog: Backlog::new(Arc::default()),
+            end: None,
+        });
+        let mut context = Context::from_waker(Waker::noop());
+        let first = match body.as_mut().poll_frame(&mut context) {
+            Poll::Ready(Some(Ok(frame))) => frame.into_data().ok(),
+            _ => None,
+        };
+        let mut first = first.expect("the long part");
+        assert!(body.as_mut().poll_frame(&mut context).is_pending());
+        first.advance(1024);
+        assert!(matches!(
+            body.as_mut().poll_frame(&mut context),
+            Poll::Ready(None)
+        ));
     }
 }

@@ -29,7 +29,8 @@ const LINE_PER_BYTE: Duration = Duration::from_micros(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Answers with a body that never ends, at `/part` of one part, at `/trailers` of one before
-/// trailers, at `/unknown` of one whose end is not known before, at `/empty` without one, and at
+/// trailers, at `/unknown` of one whose end is not known before, at `/marked` of one before an empty
+/// one that is the end, at `/empty` without one, and at
 /// `/never` not at all.
 #[derive(Clone, Default)]
 struct Downloads {
@@ -49,6 +50,7 @@ enum End {
     Known,
     Unknown,
     Trailers,
+    Marked,
 }
 
 /// A connection to [`Downloads`], in memory.
@@ -99,6 +101,7 @@ impl Service<Request<Incoming>> for Downloads {
                     "/part" => (1, End::Known),
                     "/trailers" => (1, End::Trailers),
                     "/unknown" => (1, End::Unknown),
+                    "/marked" => (1, End::Marked),
                     _ => (usize::MAX, End::Known),
                 };
                 Box::pin(ready(Ok(Response::new(Download { parts, end }))))
@@ -116,9 +119,12 @@ impl Body for Download {
         _cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(left) = self.parts.checked_sub(1) else {
-            let has_trailers = replace(&mut self.end, End::Known) == End::Trailers;
-            let trailers = has_trailers.then(|| Frame::trailers(HeaderMap::new()));
-            return Poll::Ready(trailers.map(Ok));
+            let end = match replace(&mut self.end, End::Known) {
+                End::Trailers => Some(Frame::trailers(HeaderMap::new())),
+                End::Marked => Some(Frame::data(Bytes::new())),
+                End::Known | End::Unknown => None,
+            };
+            return Poll::Ready(end.map(Ok));
         };
         self.parts = left;
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&PART)))))
@@ -319,7 +325,7 @@ async fn a_response_that_is_read_byte_by_byte_is_reset() {
 /// A window that lets one byte leave does not hold the last part of a response, however it ends.
 #[tokio::test(start_paused = true)]
 async fn a_response_whose_last_part_is_not_read_is_reset() {
-    for path in ["/part", "/trailers", "/unknown"] {
+    for path in ["/part", "/trailers", "/unknown", "/marked"] {
         let mut peer = Peer::open(1, WIDE).await;
         let unread = peer.send(path).await.await.unwrap().into_body();
         let reset = timeout(LONG, leave(unread)).await;
@@ -330,7 +336,7 @@ async fn a_response_whose_last_part_is_not_read_is_reset() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_part_of_a_response_arrives_whole() {
-    for path in ["/part", "/trailers", "/unknown"] {
+    for path in ["/part", "/trailers", "/unknown", "/marked"] {
         for window in [1000, WINDOW] {
             let mut peer = Peer::open(window, WIDE).await;
             let mut body = peer.send(path).await.await.unwrap().into_body();
