@@ -1,10 +1,12 @@
 //! Work that nobody waits for, and that nothing cancels but the end of its runtime.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 /// The most refunds of one [`Redis`](super::Redis) that wait for it at once: those of dropped
 /// [reservations](super::Reservation). The units of any further one stay charged until they age out
@@ -14,52 +16,84 @@ pub const REFUNDS_MAX: usize = 4096;
 /// Runs a bounded number of tasks.
 #[derive(Debug)]
 pub(crate) struct Background {
-    /// For work that is begun outside of a runtime.
+    /// That of the connections, which outlives others that reservations may be dropped in.
     runtime: Handle,
     room: Arc<Semaphore>,
-    max: u32,
+    work: Arc<Work>,
 }
+
+/// What is being done.
+#[derive(Debug, Default)]
+struct Work {
+    count: AtomicUsize,
+    /// Notified when the last has ended.
+    ended: Notify,
+}
+
+/// Work that is being done, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Work>);
 
 // === impl Background ===
 
 impl Background {
     pub(super) fn new(runtime: Handle, max: usize) -> Background {
-        let max = u32::try_from(max).unwrap_or(u32::MAX);
-        let room = usize::try_from(max).unwrap_or(Semaphore::MAX_PERMITS);
         Background {
             runtime,
-            room: Arc::new(Semaphore::new(room)),
-            max,
+            room: Arc::new(Semaphore::new(max)),
+            work: Arc::default(),
         }
     }
 
-    /// Begins some work, here if there is a runtime: a call enters its queue before whatever the
-    /// caller begins next. If it waits, a task completes it. Returns false if there is no room;
-    /// then the work is dropped.
+    /// Begins some work, here if this is the runtime of the connections: a call enters its queue
+    /// before whatever the caller begins next. If it waits, a task completes it. Returns false if
+    /// there is no room; then the work is dropped.
     pub(super) fn run(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
             return false;
         };
+        let running = self.begin();
         let mut work = Box::pin(async move {
             work.await;
-            drop(permit);
+            drop((permit, running));
         });
-        let Ok(here) = Handle::try_current() else {
-            drop(self.runtime.spawn(work));
-            return true;
-        };
+        let here = Handle::try_current();
+        let is_own = here.is_ok_and(|here| here.id() == self.runtime.id());
         let mut context = Context::from_waker(Waker::noop());
-        if work.as_mut().poll(&mut context).is_pending() {
+        if !is_own || work.as_mut().poll(&mut context).is_pending() {
             // The task polls it again, with its own waker.
-            drop(here.spawn(work));
+            drop(self.runtime.spawn(work));
         }
         true
     }
 
+    /// Notes that there is work, for [`Background::wait`].
+    pub(super) fn begin(&self) -> Running {
+        // Relaxed: who waits has seen what was begun before, or need not wait for it.
+        self.work.count.fetch_add(1, Ordering::Relaxed);
+        Running(Arc::clone(&self.work))
+    }
+
     /// Waits until no work is left.
     pub(super) async fn wait(&self) {
-        // It is never closed.
-        let _all = self.room.acquire_many(self.max).await;
+        loop {
+            let mut ended = pin!(self.work.ended.notified());
+            ended.as_mut().enable();
+            if self.work.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+// === impl Running ===
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.ended.notify_waiters();
+        }
     }
 }
 
@@ -90,6 +124,44 @@ mod tests {
         drop((release, other));
         background.wait().await;
         assert!(background.run(ready(())));
+    }
+
+    /// There is room for other work, and it is waited for as well.
+    #[tokio::test]
+    async fn waiting_leaves_room() {
+        let background = Background::new(Handle::current(), 2);
+        let (release, released) = oneshot::channel::<()>();
+        assert!(background.run(async move { drop(released.await) }));
+        let mut waiting = pin!(background.wait());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        let attempt = background.begin();
+        assert!(background.run(ready(())));
+        drop(release);
+        while background.room.available_permits() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        drop(attempt);
+        waiting.await;
+    }
+
+    #[test]
+    fn work_is_done_by_the_runtime_of_the_connections() {
+        let runtime = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            runtime.expect("the system has one")
+        };
+        let (own, other) = (runtime(), runtime());
+        let background = Background::new(own.handle().clone(), 1);
+        let (done, is_done) = oneshot::channel();
+        other.block_on(async {
+            assert!(background.run(async move {
+                let _unread = done.send(Handle::current().id());
+            }));
+        });
+        drop(other);
+        assert_eq!(own.block_on(is_done), Ok(own.handle().id()));
     }
 
     #[test]

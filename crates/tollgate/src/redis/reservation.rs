@@ -304,7 +304,7 @@ impl Charged {
     async fn settle(&self, actual: u64) -> Result<Settlement, SettleError> {
         match self.place {
             Place::Redis(record) => self.settle_record(record, actual).await,
-            _ => self.settle_here(actual).map_err(SettleError::Store),
+            _ => self.settle_here(actual),
         }
     }
 
@@ -323,12 +323,11 @@ impl Charged {
     }
 
     /// The same for what has no record in Redis.
-    fn settle_here(&self, actual: u64) -> Result<Settlement, StoreError> {
-        let remaining = self.grant.remaining;
+    fn settle_here(&self, actual: u64) -> Result<Settlement, SettleError> {
         match &self.place {
-            Place::Share(share) => self.settle_share(share, actual),
-            Place::Redis(_) | Place::Unrecorded => Ok(Settlement::new(self.ask.units, remaining)),
-            Place::Nowhere => Ok(Settlement::new(0, remaining)),
+            Place::Share(share) => self.settle_share(share, actual).map_err(SettleError::Store),
+            Place::Redis(_) | Place::Unrecorded => Err(SettleError::Expired),
+            Place::Nowhere => Ok(Settlement::new(0, self.grant.remaining)),
         }
     }
 

@@ -32,12 +32,20 @@ impl Attempt {
     /// may have charged the units already. The task learns the outcome, and as nobody takes the
     /// reservation, it is dropped, which refunds it.
     pub(super) async fn complete(self) -> Result<Result<Reservation, Denial>, StoreError> {
-        let timed_out = self.redis.timeout_error();
+        let (timed_out, redis) = (self.redis.timeout_error(), self.redis.clone());
+        let background = redis.background();
         let mut reserving = Box::pin(self.reserve());
         let begun = poll_fn(|context| Poll::Ready(reserving.as_mut().poll(context))).await;
         if let Poll::Ready(reserved) = begun {
             return reserved;
         }
+        // To be waited for by `close`, if the caller goes away: a refund may follow.
+        let running = background.begin();
+        let reserving = async move {
+            let reserved = reserving.await;
+            drop(running);
+            reserved
+        };
         match tokio::spawn(reserving).await {
             Ok(reserved) => reserved,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

@@ -9,7 +9,8 @@ use tollgate_core::StoreError;
 #[non_exhaustive]
 pub enum SettleError {
     /// There is nothing to settle: it was made longer ago than
-    /// [`RESERVATION_LASTS`](crate::redis::RESERVATION_LASTS), or Redis has lost its data.
+    /// [`RESERVATION_LASTS`](crate::redis::RESERVATION_LASTS), Redis has lost its data, or it could
+    /// store no record, because the slot of a Cluster had just migrated.
     Expired,
     /// There is no answer.
     Store(StoreError),
@@ -21,7 +22,7 @@ impl fmt::Display for SettleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SettleError::Expired => {
-                "the reservation has expired, or Redis has lost it; its estimate stays charged"
+                "the reservation has expired, or Redis does not have it; its estimate stays charged"
             }
             SettleError::Store(_) => "the reservation was not settled",
         })

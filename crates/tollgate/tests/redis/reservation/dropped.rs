@@ -79,6 +79,19 @@ async fn closing_waits_for_the_refunds() {
     assert_eq!(remaining(&other).await, 100);
 }
 
+/// The caller has gone, and Redis has not answered yet.
+#[tokio::test]
+async fn closing_waits_for_what_is_being_reserved() {
+    let (server, proxy) = slow_server();
+    let redis = connect(Config::single(proxy.address())).await;
+    let limiter = hundred_a_year(&redis, "api", Algorithm::TokenBucket);
+    assert!(!drop_in_turn(1, limiter.reserve("ann", 60)).await);
+    redis.close().await;
+    let other = connect(Config::single(server.address())).await;
+    let other = hundred_a_year(&other, "api", Algorithm::TokenBucket);
+    assert_eq!(remaining(&other).await, 100);
+}
+
 #[test]
 fn a_reservation_that_outlives_its_runtime_does_not_hang() {
     let server = testbed::Redis::start();
