@@ -20,6 +20,7 @@ use counts::Counters;
 pub use counts::FallbackCounts;
 use quotas::Quotas;
 use share::Share;
+pub use share::share;
 
 /// The retry time of a request that is denied because the shared store has no answer.
 pub const DENIED_FOR: Span = Span::SECOND;

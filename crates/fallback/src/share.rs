@@ -83,7 +83,8 @@ fn find_denial(
 /// An instance's share of a limit: rounded down, but at least one unit if the limit has any. If all
 /// of a small share were kept for priority, one unit is not: requests without priority would be
 /// denied until the shared store answers.
-fn share(limit: &Limit, instances: u32) -> Limit {
+#[must_use]
+pub fn share(limit: &Limit, instances: u32) -> Limit {
     let part = |units: u32| match units {
         0 => 0,
         units => (units / instances).max(1),

@@ -67,9 +67,11 @@ impl Account {
         }
         let used = tab.in_memory.get(&open.instance).copied().unwrap_or(0);
         let cost = open.judged_units(part.counter).max(1);
-        // The least share: no more instances are counted than were ever started. It is rounded
-        // down, and what it keeps for others up, but it has a unit.
-        let share = (available / self.instances).saturating_sub(1).max(1);
+        // The least share: no more instances are counted than were ever started. One unit less, if
+        // it has more, so that no rounding matters.
+        let instances = u32::try_from(self.instances).unwrap_or(u32::MAX);
+        let share = tollgate_fallback::share(&limited.limit, instances).available();
+        let share = u64::from(share).saturating_sub(1).max(1);
         if used + cost <= share {
             let why = format!(
                 "decision {number} on counter {}, in memory: denied {cost} of {share}, of which at \
@@ -165,15 +167,14 @@ mod tests {
         })
     }
 
-    /// What breaks if the memory of one of two instances denies a unit after it has allowed so many
-    /// of ten.
-    fn deny_after(allowed: u64) -> Vec<String> {
-        let limit = Limit::fixed_window(10, Span::HOUR).expect("an hour is a window");
+    /// What breaks if the memory of one of several instances denies a unit after it has allowed so
+    /// many.
+    fn deny_after(limit: Limit, instances: usize, allowed: u64) -> Vec<String> {
         let mut plan = Plan::quiet(Topology::Single);
         let counter = Counter::new(vec![limit], Mode::Strict, OnStoreError::Local);
         plan.counters = vec![counter];
         let mut account = Account::new(&plan);
-        (0..2).for_each(|_| account.instance_started(0));
+        (0..instances).for_each(|_| account.instance_started(0));
         for number in 0..=allowed {
             let part = Part {
                 counter: 0,
@@ -191,7 +192,17 @@ mod tests {
     fn memory_denies_nothing_while_its_share_has_room() {
         let why = "3 ms: decision 3 on counter 0, in memory: denied 1 of 4, of which at most 3 are \
                    used";
-        assert_eq!(deny_after(3), [why]);
-        assert_eq!(deny_after(4), [""; 0]);
+        let limit = Limit::fixed_window(10, Span::HOUR).expect("an hour is a window");
+        assert_eq!(deny_after(limit, 2, 3), [why]);
+        assert_eq!(deny_after(limit, 2, 4), [""; 0]);
+    }
+
+    /// A third of 8 is 2, and with what headroom adds to that 6, not a third of 24.
+    #[test]
+    fn a_share_is_rounded_before_headroom_adds_to_it() {
+        let limit = Limit::fixed_window(8, Span::HOUR);
+        let limit = limit.and_then(|limit| limit.with_elastic(200));
+        let limit = limit.expect("an hour is a window").with_headroom();
+        assert_eq!(deny_after(limit, 3, 6), [""; 0]);
     }
 }
