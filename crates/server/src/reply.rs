@@ -1,5 +1,6 @@
 //! Responses, and reading request bodies within their limits.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -49,6 +50,10 @@ pub(crate) fn json<B: From<String>>(status: StatusCode, body: &Value) -> Respons
 /// A problem document.
 pub(crate) fn problem<B: From<String>>(problem: &Problem) -> Response<B> {
     let body = format!("{}\n", problem.json());
+    let body = match escape_json(&body) {
+        Cow::Owned(escaped) => escaped,
+        Cow::Borrowed(_) => body,
+    };
     reply(problem.status, MEDIA_TYPE, body)
 }
 
