@@ -191,9 +191,9 @@ impl Line {
     }
 
     /// Removes a held request that was cancelled. Before its turn, each request behind it with the
-    /// same number of units and of the same limit moves up by one turn; once its turn has come, they keep theirs, because
-    /// the next would otherwise follow too soon. Returns the turn that becomes free, if it has not
-    /// ended.
+    /// same number of units and of the same limit moves up by one turn; once its turn has come,
+    /// they keep theirs, because the next would otherwise follow too soon. Returns the turn that
+    /// becomes free, if it has not ended.
     ///
     /// Nothing is refunded to the bucket while turns move, so that no new request is given a turn
     /// that is taken.

@@ -29,9 +29,8 @@ const LINE_PER_BYTE: Duration = Duration::from_micros(10);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Answers with a body that never ends, at `/part` of one part, at `/trailers` of one before
-/// trailers, at `/unknown` of one whose end is not known before, at `/marked` of one before an empty
-/// one that is the end, at `/empty` without one, and at
-/// `/never` not at all.
+/// trailers, at `/unknown` of one whose end is not known before, at `/marked` of one before an
+/// empty one that is the end, at `/empty` without one, and at `/never` not at all.
 #[derive(Clone, Default)]
 struct Downloads {
     /// How many responses were reset.
