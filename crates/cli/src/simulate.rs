@@ -164,13 +164,9 @@ fn execute(args: &Args) -> Result<(), Failure> {
     let partial = decisions.as_ref().and_then(Decisions::partial);
     let interrupt = Interrupt::listen(partial);
     interrupt.decide();
-    let simulated = simulate(&simulation, &rules, &interrupt);
     let simulated = match &fleet {
-        None => simulated,
-        Some(fleet) => simulated.and_then(|single| {
-            let expected = single.traffic.events().try_into().ok();
-            share(fleet, &simulation, &rules, expected, &interrupt)
-        }),
+        None => simulate(&simulation, &rules, &interrupt),
+        Some(fleet) => share(fleet, &simulation, &rules, &interrupt),
     };
     let decided = simulated.and_then(|simulated| {
         let preface = preface(args.seed, &simulated);
@@ -232,7 +228,7 @@ fn simulate(
     rules: &Rules,
     interrupt: &Interrupt,
 ) -> Result<Simulated, Stopped> {
-    let simulated = with_bar(None, interrupt, |progress| {
+    let simulated = with_bar(interrupt, |progress| {
         let (traffic, workloads) = simulation.run(&rules.new, progress)?;
         traffic.check()?;
         Ok(Simulated {
@@ -244,16 +240,16 @@ fn simulate(
     simulated.map_err(|why| Stopped { why, events: None })
 }
 
-/// Has instances decide the traffic, of which as many attempts are expected.
+/// Has instances decide the traffic.
 fn share(
     fleet: &Fleet,
     simulation: &Simulation,
     rules: &Rules,
-    expected: Option<u64>,
     interrupt: &Interrupt,
 ) -> Result<Simulated, Stopped> {
-    let simulated = with_bar(expected, interrupt, |progress| {
+    let simulated = with_bar(interrupt, |progress| {
         let played = fleet.predict(simulation, &rules.new, progress)?;
+        played.traffic.check()?;
         let report = InstancesReport {
             instances: fleet.instances,
             deviation: Deviation::of(&rules.new, &played.traffic)?,
@@ -271,11 +267,10 @@ fn share(
 
 /// Shows how far the work is, and stops it if the user interrupts.
 fn with_bar<T>(
-    length: Option<u64>,
     interrupt: &Interrupt,
     work: impl FnOnce(&mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let bar = bar(Work::Simulating, length);
+    let bar = bar(Work::Simulating, None);
     let worked = work(&mut |count| {
         bar.set_position(count);
         match interrupt.is_wanted() {
