@@ -1,12 +1,11 @@
 //! The caches of Redis's replies, and what drops their entries.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tokio::time::Instant;
 use tollgate_core::{Charge, Cost, Key, Mode, OnDenial, StoreError, Verdict};
 
+use crate::completion::complete;
 use crate::denials::Denials;
 use crate::environment::Environment;
 use crate::generations::{Generation, Generations};
@@ -127,25 +126,18 @@ impl Caches {
 // === impl RefundGuard ===
 
 impl RefundGuard {
-    /// Makes the call that returns the units, and leaves it to a task of its own once it waits: the
-    /// task learns the outcome even if the caller goes away, and Redis denies another request in
-    /// between. `None` if the task was stopped with its runtime.
+    /// Makes the call that returns the units, which learns the outcome even if the caller goes
+    /// away, and Redis denies another request in between. `None` if it was stopped with its runtime.
     pub(crate) async fn complete<T: Send + 'static>(
         self,
         call: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let mut call = Box::pin(call);
-        // It enters its queue here: before whatever this caller begins next.
-        let begun = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await;
-        if let Poll::Ready(replied) = begun {
-            return Some(replied);
-        }
-        let task = tokio::spawn(async move {
+        let call = async move {
             let replied = call.await;
             drop(self);
             replied
-        });
-        task.await.ok()
+        };
+        complete(call).await.ok()
     }
 
     /// The same for one request to a script.

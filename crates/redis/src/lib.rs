@@ -53,6 +53,8 @@
 //! ([`tollgate_core::InspectStore`]) needs `EVAL`, `PTTL` and `DEL` as well, and settling a
 //! reservation `GETEX`.
 
+mod completion;
+
 mod config;
 
 mod fit;
@@ -152,6 +154,7 @@ pub mod simulated;
 #[cfg(test)]
 mod behaviour;
 
+pub use completion::complete;
 pub use config::{
     BATCH, BATCH_MAX, CONNECTIONS, CONNECTIONS_MAX, Config, Identity, InvalidConfig, InvalidUrl,
     PREFIX, SYNC_INTERVAL, SYNC_INTERVAL_MAX, SYNC_INTERVAL_MIN, Secret, Servers, TIMEOUT,
@@ -164,6 +167,7 @@ pub use leases::{
     CAPACITY_MIN as LEASE_CAPACITY_MIN, KEYS_MAX as LEASE_KEYS_MAX, LASTS as LEASE_LASTS,
 };
 pub use membership::HEARTBEAT;
+pub use random::random_word;
 pub use stats::{BATCH_SIZES, CALL_MICROS, Counts, Histogram};
 pub use store::Redis;
 pub use trouble::ErrorCount;

@@ -14,7 +14,7 @@ pub fn seed(seed: Option<u64>) {
 }
 
 /// A random number: unpredictable, except in a simulation.
-pub(crate) fn random_word() -> u64 {
+pub fn random_word() -> u64 {
     let Some(state) = SEED.get() else {
         return RandomState::new().hash_one(0_u8);
     };

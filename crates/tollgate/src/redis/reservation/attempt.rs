@@ -1,13 +1,12 @@
 //! An attempt to reserve units, which outlives a caller that goes away.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tollgate_core::{
     Charge, Cost, DecidedBy, Decision, Denial, Key, RESOLUTIONS_MAX, Resolution, Sharing,
     StoreError,
 };
+use tollgate_redis::complete;
 
 use super::{Place, Reservation};
 use crate::limiter::Priority;
@@ -33,20 +32,14 @@ impl Attempt {
     /// reservation, it is dropped, which refunds it.
     pub(super) async fn complete(self) -> Result<Result<Reservation, Denial>, StoreError> {
         let (timed_out, redis) = (self.redis.timeout_error(), self.redis.clone());
-        let background = redis.background();
-        let mut reserving = Box::pin(self.reserve());
-        let begun = poll_fn(|context| Poll::Ready(reserving.as_mut().poll(context))).await;
-        if let Poll::Ready(reserved) = begun {
-            return reserved;
-        }
         // To be waited for by `close`, if the caller goes away: a refund may follow.
-        let running = background.begin();
+        let running = redis.background().begin();
         let reserving = async move {
-            let reserved = reserving.await;
+            let reserved = self.reserve().await;
             drop(running);
             reserved
         };
-        match tokio::spawn(reserving).await {
+        match complete(reserving).await {
             Ok(reserved) => reserved,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // Its runtime has ended.

@@ -1,12 +1,12 @@
 //! What reservations need of a Redis.
 
-use std::hash::{BuildHasher, RandomState};
 use std::slice;
 
 use tollgate_core::{
     Charge, Key, NewReservation, ReserveVerdict, Settled, SettledCharge, Settlement, SharedStore,
     Span, StoreError, Verdict,
 };
+use tollgate_redis::random_word;
 
 use super::Redis;
 use crate::redis::background::Background;
@@ -84,7 +84,5 @@ impl Redis {
 
 /// A secret that no other process chooses or guesses.
 fn random_secret() -> u128 {
-    let keyed = RandomState::new();
-    let [high, low] = [0_u8, 1].map(|half| u128::from(keyed.hash_one(half)));
-    high << 64 | low
+    u128::from(random_word()) << 64 | u128::from(random_word())
 }
