@@ -296,6 +296,6 @@ impl Checked {
             "hints": hints.collect::<Vec<_>>(),
             "unreadable": self.unreadable,
         });
-        writeln!(stdout().lock(), "{}", json_lines(&document))
+        write!(stdout().lock(), "{}", json_lines(&document))
     }
 }

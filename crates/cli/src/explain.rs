@@ -150,7 +150,7 @@ async fn explain(args: &Args) -> Result<String, Failure> {
     };
     Ok(match args.output {
         Output::Human => format!("{report}{}", notes.unwrap_or_default().concat()),
-        Output::Json => json_lines(&report.to_json()) + "\n",
+        Output::Json => json_lines(&report.to_json()),
     })
 }
 

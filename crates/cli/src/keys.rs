@@ -119,7 +119,7 @@ fn execute(target: &Target, resets: bool) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let printed = match target.output.or_json(target.json) {
         Output::Human => write!(out, "{report}"),
-        Output::Json => writeln!(out, "{}", json_lines(&report.to_json())),
+        Output::Json => write!(out, "{}", json_lines(&report.to_json())),
     };
     match written(printed) {
         Err(message) => Err(Failure::new(2, message)),

@@ -159,7 +159,7 @@ fn execute(args: &Args) -> Result<(), Failure> {
     };
     let text = match args.output {
         Output::Human => report.to_string(),
-        Output::Json => json_lines(&report.to_json()) + "\n",
+        Output::Json => json_lines(&report.to_json()),
     };
     output::print(&text).map_err(Failure::Message)
 }

@@ -48,10 +48,10 @@ impl Display for Printable {
     }
 }
 
-/// A JSON document in lines, in which characters that could control a terminal are written as
+/// A JSON document as whole lines, in which characters that could control a terminal are written as
 /// `\u1234`. It is the same document: such characters occur only in its strings.
 pub(crate) fn json_lines(document: &serde_json::Value) -> String {
-    escape_json(&format!("{document:#}")).into_owned()
+    escape_json(format!("{document:#}\n"))
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ fn execute(args: &Args) -> Result<(), String> {
             if let Some(tried) = &tried {
                 json["trials"] = tried.to_json();
             }
-            json_lines(&json) + "\n"
+            json_lines(&json)
         }
     };
     output::print(&text)

@@ -113,7 +113,7 @@ async fn print_once(client: &AdminClient, args: &Args) -> Result<String, Failure
         {
             return Ok(match args.output {
                 Output::Human => report(&client.url().to_string(), &history, latest),
-                Output::Json => json_lines(&document) + "\n",
+                Output::Json => json_lines(&document),
             });
         }
     }

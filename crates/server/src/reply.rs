@@ -1,6 +1,5 @@
 //! Responses, and reading request bodies within their limits.
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -43,18 +42,17 @@ pub(crate) fn reply<B>(
 
 /// A JSON document.
 pub(crate) fn json<B: From<String>>(status: StatusCode, body: &Value) -> Response<B> {
-    let text = format!("{body}\n");
-    reply(status, "application/json", escape_json(&text).into_owned())
+    reply(status, "application/json", document(body))
 }
 
 /// A problem document.
 pub(crate) fn problem<B: From<String>>(problem: &Problem) -> Response<B> {
-    let body = format!("{}\n", problem.json());
-    let body = match escape_json(&body) {
-        Cow::Owned(escaped) => escaped,
-        Cow::Borrowed(_) => body,
-    };
-    reply(problem.status, MEDIA_TYPE, body)
+    reply(problem.status, MEDIA_TYPE, document(&problem.json()))
+}
+
+/// The text of a JSON document, in a line.
+fn document(json: &Value) -> String {
+    escape_json(format!("{json}\n"))
 }
 
 /// A response that no route has made, to a request with this method. That to HEAD has the length of

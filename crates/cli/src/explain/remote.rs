@@ -42,7 +42,7 @@ pub(super) async fn explain(url: &ServiceUrl, args: &Args) -> Result<String, Fai
             let text = client.get_text(&path, TEXT).await?;
             format!("{}\n", Printable::of_lines(&text))
         }
-        Output::Json => json_lines(&get_json(&client, &path).await?) + "\n",
+        Output::Json => json_lines(&get_json(&client, &path).await?),
     };
     match &args.domain {
         Some(domain) => has_rules(&client, domain).await.map(|()| explained),

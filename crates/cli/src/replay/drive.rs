@@ -121,7 +121,7 @@ pub(super) fn execute(args: &Args, url: &ServiceUrl) -> Result<(), Failure> {
     };
     let text = match args.written.output.or_json(args.written.json) {
         Output::Human => report.to_string(),
-        Output::Json => json_lines(&report.to_json()) + "\n",
+        Output::Json => json_lines(&report.to_json()),
     };
     print(&text, false)?;
     let events = outgoing.count();

@@ -68,7 +68,7 @@ impl Found {
                 if !conditions.is_empty() {
                     json["conditions"] = conditions.iter().map(Checked::to_json).collect();
                 }
-                json_lines(&json) + "\n"
+                json_lines(&json)
             }
         };
         let has_decisions = args.decisions.as_deref().is_some_and(is_standard);
