@@ -31,6 +31,9 @@ mod reservation;
 
 mod settlement;
 
+#[cfg(test)]
+mod single_answer;
+
 mod tab;
 
 mod views;

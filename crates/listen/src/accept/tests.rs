@@ -231,6 +231,21 @@ fn spawn<T: Handshake>(listener: Listener<T>, handler: impl Handler) -> (Shutdow
     (shutdown, serving)
 }
 
+/// A connection of HTTP/2 within these limits, and what it is served by.
+fn http2_connection(limits: Limits) -> (Arc<Connection>, Terms) {
+    let budget = Arc::new(Budget::new(&limits));
+    let (peer, turn) = (PeerAddress::Unix, limits.turn_bytes);
+    let connection = Connection::new(peer, false, turn, Arc::clone(&budget), Instant::now());
+    let terms = Terms {
+        protocol: Protocol::Http2,
+        half_close: false,
+        limits,
+        budget,
+        warnings: Arc::new(Warnings::new("gateway")),
+    };
+    (Arc::new(connection), terms)
+}
+
 /// The acceptor of a listener, and a connection that it may serve.
 fn acceptor<T: Handshake>(
     listener: &Listener<T>,

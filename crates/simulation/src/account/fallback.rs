@@ -127,44 +127,21 @@ fn must_not_allow(open: &Open, choices: &[OnStoreError], answer: &Answer) -> boo
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tollgate_core::{
-        Decision, Denial, Grant, Limit, Mode, RequestDenial, RuleName, Span, Status, Wait,
-    };
+    use tollgate_core::{Decision, Denial, Grant, Limit, Mode, Span, Wait};
 
     use super::*;
     use crate::account::MILLI;
+    use crate::account::single_answer::single_answer;
     use crate::deployment::Topology;
     use crate::outcome::Outcome;
     use crate::plan::{Counter, Plan};
 
     fn fall_back(limit: Limit, is_allowed: bool) -> Outcome {
-        let rule = Arc::new(RuleName {
-            domain: String::new(),
-            path: String::new(),
-            name: None,
-        });
-        let wait = Wait::For(Span::SECOND);
         let decision = match is_allowed {
             true => Decision::Allow(Grant::new(0, Span::ZERO)),
-            false => Decision::Deny(Denial::new(wait, 0, Span::SECOND)),
+            false => Decision::Deny(Denial::new(Wait::For(Span::SECOND), 0, Span::SECOND)),
         };
-        let limited = Limited {
-            rule,
-            limit,
-            decision,
-            enforcement: Enforcement::Enforce,
-        };
-        Outcome::FellBack(Answer {
-            denial: (!is_allowed).then_some(RequestDenial {
-                by: 0,
-                wait,
-                reason: Default::default(),
-            }),
-            statuses: std::iter::once(Status::Limited(limited)).collect(),
-            delay: Span::ZERO,
-        })
+        Outcome::FellBack(single_answer(limit, decision))
     }
 
     /// What breaks if the memory of one of several instances denies a unit after it has allowed so

@@ -267,15 +267,11 @@ impl Open {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tollgate_core::{
-        Answer, Bucket, Enforcement, Limit, Moment, OnDenial, OnStoreError, RequestDenial,
-        RuleName, Span, Status, step,
-    };
+    use tollgate_core::{Bucket, Limit, Moment, OnDenial, OnStoreError, Span, step};
 
     use super::*;
     use crate::account::Jump;
+    use crate::account::single_answer::single_answer;
     use crate::deployment::Topology;
     use crate::outcome::Outcome;
     use crate::plan::{Counter, Plan};
@@ -289,20 +285,9 @@ mod tests {
         plan.counters = vec![counter];
         let mut account = Account::new(&plan);
         let mut bucket = Bucket::full_at(Moment::from_nanos(0));
-        let rule = Arc::new(RuleName {
-            domain: String::new(),
-            path: String::new(),
-            name: None,
-        });
         let decide = |bucket: &mut Bucket, cost| {
             let now = Moment::from_nanos(0);
-            let decision = step(bucket, &limit, now, cost, OnDenial::Keep);
-            answer(Limited {
-                rule: Arc::clone(&rule),
-                limit,
-                decision,
-                enforcement: Enforcement::Enforce,
-            })
+            single_answer(limit, step(bucket, &limit, now, cost, OnDenial::Keep))
         };
         for (number, cost) in [(0, Cost::Take(units)), (1, Cost::ONE)] {
             let from = (10 + 10 * number) * MILLI;
@@ -321,19 +306,6 @@ mod tests {
             account.end(number, from + 2 * MILLI, &outcome, 0);
         }
         account.broken
-    }
-
-    fn answer(limited: Limited) -> Answer {
-        let wait = limited.decision.wait();
-        Answer {
-            denial: wait.map(|wait| RequestDenial {
-                by: 0,
-                wait,
-                reason: Default::default(),
-            }),
-            statuses: std::iter::once(Status::Limited(limited)).collect(),
-            delay: Span::ZERO,
-        }
     }
 
     #[test]

@@ -61,35 +61,17 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tollgate_core::{
-        Answer, Cost, Decision, Enforcement, Grant, Limit, Mode, OnStoreError, RuleName, Span,
-        Status,
-    };
+    use tollgate_core::{Cost, Decision, Grant, Limit, Mode, OnStoreError, Span};
 
     use super::*;
+    use crate::account::single_answer::single_answer;
     use crate::deployment::Topology;
     use crate::outcome::Outcome;
     use crate::plan::{Counter, Plan};
 
     fn allow(limit: Limit, remaining: u32) -> Outcome {
-        let rule = Arc::new(RuleName {
-            domain: String::new(),
-            path: String::new(),
-            name: None,
-        });
-        let limited = Limited {
-            rule,
-            limit,
-            decision: Decision::Allow(Grant::new(remaining, Span::ZERO)),
-            enforcement: Enforcement::Enforce,
-        };
-        Outcome::Decided(Answer {
-            denial: None,
-            statuses: std::iter::once(Status::Limited(limited)).collect(),
-            delay: Span::ZERO,
-        })
+        let grant = Grant::new(remaining, Span::ZERO);
+        Outcome::Decided(single_answer(limit, Decision::Allow(grant)))
     }
 
     /// What breaks if instance 0 takes three units of ten, and a peek so many milliseconds later

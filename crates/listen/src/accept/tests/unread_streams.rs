@@ -137,26 +137,10 @@ impl Body for Download {
 impl Peer {
     /// One that opens these windows for each stream, and for the connection.
     async fn open(stream_window: u32, connection_window: u32) -> Peer {
-        let limits = Limits {
+        let (connection, terms) = http2_connection(Limits {
             write_timeout: TIMEOUT,
             ..Limits::default()
-        };
-        let budget = Arc::new(Budget::new(&limits));
-        let connection = Connection::new(
-            PeerAddress::Unix,
-            false,
-            limits.turn_bytes,
-            Arc::clone(&budget),
-            Instant::now(),
-        );
-        let connection = Arc::new(connection);
-        let terms = Terms {
-            protocol: Protocol::Http2,
-            half_close: false,
-            limits,
-            budget,
-            warnings: Arc::new(Warnings::new("gateway")),
-        };
+        });
         let (client, stream) = duplex(ROOM);
         let known = Arc::clone(&connection);
         let downloads = Downloads::default();

@@ -55,23 +55,7 @@ impl Body for Endless {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_response_that_is_not_read_so_many_bytes_wait() {
-    let limits = Limits::default();
-    let budget = Arc::new(Budget::new(&limits));
-    let connection = Connection::new(
-        PeerAddress::Unix,
-        false,
-        limits.turn_bytes,
-        Arc::clone(&budget),
-        Instant::now(),
-    );
-    let connection = Arc::new(connection);
-    let terms = Terms {
-        protocol: Protocol::Http2,
-        half_close: false,
-        limits,
-        budget,
-        warnings: Arc::new(Warnings::new("gateway")),
-    };
+    let (connection, terms) = http2_connection(Limits::default());
     let (mut client, stream) = duplex(ROOM);
     let endless = Endless::default();
     let taken = Arc::clone(&endless.0);
