@@ -68,7 +68,7 @@ enum Progress {
 /// What was charged, and what settles it.
 #[derive(Clone)]
 struct Charged {
-    ask: Attempt,
+    attempt: Attempt,
     grant: Grant,
     place: Place,
 }
@@ -192,9 +192,13 @@ impl Limiter {
 // === impl Reservation ===
 
 impl Reservation {
-    const fn new(ask: Attempt, grant: Grant, place: Place) -> Reservation {
+    const fn new(attempt: Attempt, grant: Grant, place: Place) -> Reservation {
         Reservation {
-            charged: Charged { ask, grant, place },
+            charged: Charged {
+                attempt,
+                grant,
+                place,
+            },
             actual: 0,
             progress: Progress::Open,
         }
@@ -212,7 +216,7 @@ impl Reservation {
     /// If it cannot be settled, the estimate stays charged, unless the answer was only late, and
     /// [`Limiter::failures`] increases. [`Reservation::try_settle`] returns the error instead.
     pub fn settle(self, actual: u64) -> impl Future<Output = Settlement> + Send + 'static {
-        let (units, state) = (self.estimate(), Arc::clone(&self.charged.ask.state));
+        let (units, state) = (self.estimate(), Arc::clone(&self.charged.attempt.state));
         let settling = self.try_settle(actual);
         async move {
             settling.await.unwrap_or_else(|_| {
@@ -246,7 +250,7 @@ impl Reservation {
 
     /// The units that are charged until the reservation is settled.
     pub const fn estimate(&self) -> u64 {
-        self.charged.ask.units
+        self.charged.attempt.units
     }
 
     /// The largest cost that was allowed after this reservation was made.
@@ -266,25 +270,25 @@ impl Drop for Reservation {
         if self.progress == Progress::Settled {
             return;
         }
-        let Charged { ask, place, .. } = &self.charged;
+        let Charged { attempt, place, .. } = &self.charged;
         let Place::Redis(_) = place else {
             // Nothing waits.
             if self.charged.settle_here(self.actual).is_err() {
-                ask.state.count_failure();
+                attempt.state.count_failure();
             }
             return;
         };
         let (charged, actual, progress) = (self.charged.clone(), self.actual, self.progress);
-        let has_room = ask.redis.background().run(async move {
+        let has_room = attempt.redis.background().run(async move {
             match charged.settle(actual).await {
                 Ok(_) => {}
                 // What was begun has settled it.
                 Err(SettleError::Expired) if progress == Progress::Begun => {}
-                Err(_) => charged.ask.state.count_failure(),
+                Err(_) => charged.attempt.state.count_failure(),
             }
         });
         if !has_room {
-            ask.state.count_failure();
+            attempt.state.count_failure();
         }
     }
 }
@@ -309,12 +313,12 @@ impl Charged {
     }
 
     async fn settle_record(&self, record: Key, actual: u64) -> Result<Settlement, SettleError> {
-        let Attempt { redis, state, .. } = &self.ask;
+        let Attempt { redis, state, .. } = &self.attempt;
         let terms = state.terms.load();
-        let charge = terms.charge_as(self.ask.priority, self.ask.key, Cost::Take(actual));
+        let charge = terms.charge_as(self.attempt.priority, self.attempt.key, Cost::Take(actual));
         let line = SettledCharge {
             line: 0,
-            charge: charge.shared(self.ask.sharing),
+            charge: charge.shared(self.attempt.sharing),
         };
         let settled = redis.settle(record, &[line]).await;
         let settled = settled.map_err(SettleError::Store)?;
@@ -332,10 +336,13 @@ impl Charged {
     }
 
     fn settle_share(&self, share: &ChargedShare, actual: u64) -> Result<Settlement, StoreError> {
-        let Attempt { redis, state, .. } = &self.ask;
-        let (key, cost) = ((self.ask.priority, self.ask.key), Cost::Take(actual));
+        let Attempt { redis, state, .. } = &self.attempt;
+        let (key, cost) = (
+            (self.attempt.priority, self.attempt.key),
+            Cost::Take(actual),
+        );
         state.terms.decide(key, cost, |charge| {
-            let charge = charge.shared(self.ask.sharing);
+            let charge = charge.shared(self.attempt.sharing);
             redis.settle_share(&charge, share, actual)
         })
     }
