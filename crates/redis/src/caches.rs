@@ -127,7 +127,8 @@ impl Caches {
 
 impl RefundGuard {
     /// Makes the call that returns the units, which learns the outcome even if the caller goes
-    /// away, and Redis denies another request in between. `None` if it was stopped with its runtime.
+    /// away, and Redis denies another request in between. `None` if it was stopped with its
+    /// runtime.
     pub(crate) async fn complete<T: Send + 'static>(
         self,
         call: impl Future<Output = T> + Send + 'static,
